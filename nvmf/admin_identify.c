@@ -5,6 +5,8 @@
 #include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 
+#define IDENTIFY_CQT 386 /* Command Quiesce Time, in Identify Controller (TP4129) */
+
 #define WHERE_CNS NVMF_WHERE_CDW10
 #define WHERE_CSI NVMF_WHERE(47, 0)
 
@@ -24,6 +26,13 @@ static uint32_t identify_sgls(const struct nvmf_transport *t)
 	       (t->sgl_rules.transport ? NVME_CTRL_SGLS_TPORT : 0);
 }
 
+/* A field that the library's structure does not name. */
+static void identify_put_le16(struct nvme_id_ctrl *id, size_t offset, uint16_t value)
+{
+	value = htole16(value);
+	memcpy((uint8_t *)id + offset, &value, sizeof(value));
+}
+
 static void identify_fill_common(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl *id)
 {
 	const struct nvmf_transport_opts *opts = &ctrlr->transport->opts;
@@ -37,6 +46,7 @@ static void identify_fill_common(const struct nvmf_ctrlr *ctrlr, struct nvme_id_
 	id->lpa = NVME_CTRL_LPA_CMD_EFFECTS | NVME_CTRL_LPA_EXTENDED;
 	id->ctratt = htole32(NVME_CTRL_CTRATT_128_ID | NVME_CTRL_CTRATT_TBKAS);
 	id->kas = htole16(opts->kas);
+	identify_put_le16(id, IDENTIFY_CQT, nvmf_keepalive_cqt_ms(ctrlr));
 	id->maxcmd = htole16(opts->max_queue_depth);
 	id->sgls = htole32(identify_sgls(ctrlr->transport));
 	snprintf(id->subnqn, sizeof(id->subnqn), "%s", ctrlr->subsystem->nqn);

@@ -153,6 +153,9 @@ uint32_t nvmf_feature_effects(const struct nvmf_ctrlr *ctrlr, uint8_t fid);
 void nvmf_features_reset(struct nvmf_ctrlr *ctrlr);
 /* Sets the keep-alive timeout, in milliseconds (0: off), and starts the timer. */
 void nvmf_keepalive_set(struct nvmf_ctrlr *ctrlr, uint32_t kato_ms);
+/* Command Quiesce Time, milliseconds: how long after its keep-alive timeout the controller may take at most until none
+ * of its commands is carried out any more. */
+uint16_t nvmf_keepalive_cqt_ms(const struct nvmf_ctrlr *ctrlr);
 /* Stops the timer. */
 void nvmf_keepalive_stop(struct nvmf_ctrlr *ctrlr);
 

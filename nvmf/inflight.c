@@ -2,6 +2,7 @@
 /* Lists outstanding commands, for diagnosis. Each group is called in turn, so that it does not change what is being
  * read. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "nvmf/command_internal.h"
@@ -88,7 +89,7 @@ static void inflight_describe_transport_state(const struct nvmf_request *req, ui
 	out->state_age_ticks = now - *(const uint64_t *)((const char *)req + ops->state_ticks_offset);
 }
 
-static void inflight_describe(struct nvmf_request *req, struct nvmf_inflight *out)
+void nvmf_request_describe(const struct nvmf_request *req, struct nvmf_inflight *out)
 {
 	const struct nvmf_qpair *qpair = req->qpair;
 	uint64_t now = env_ticks();
@@ -115,6 +116,7 @@ static void inflight_describe(struct nvmf_request *req, struct nvmf_inflight *ou
 	}
 	if (req->where == NVMF_REQUEST_BDEV || req->where == NVMF_REQUEST_PREEMPTED) {
 		out->waits_for = bdev_io_state_name((enum bdev_io_state)req->bdev_io.state);
+		snprintf(out->bdev, sizeof(out->bdev), "%s", bdev_name(bdev_desc_bdev(req->bdev_io.desc)));
 	}
 }
 
@@ -126,7 +128,7 @@ static void inflight_list_on_group(void *arg)
 	TAILQ_FOREACH (qpair, &call->group->qpairs, group_link) {
 		struct nvmf_request *req = nvmf_qpair_next_request(qpair, NULL);
 		for (; req != NULL && call->count < call->room; req = nvmf_qpair_next_request(qpair, req)) {
-			inflight_describe(req, &call->list[call->count++]);
+			nvmf_request_describe(req, &call->list[call->count++]);
 		}
 	}
 }
@@ -173,7 +175,7 @@ static void inflight_list_late_on_group(void *arg)
 		for (; req != NULL && call->count < call->room; req = nvmf_qpair_next_request(qpair, req)) {
 			if (req->where != NVMF_REQUEST_HELD && now > req->start_ticks &&
 			    now - req->start_ticks >= call->min_age_ticks) {
-				inflight_describe(req, &call->list[call->count++]);
+				nvmf_request_describe(req, &call->list[call->count++]);
 			}
 		}
 	}

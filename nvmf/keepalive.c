@@ -9,6 +9,9 @@
 /* A discovery controller without a keep-alive timer ends after two minutes of silence (Base 3.1.2.3.3). */
 #define DISCOVERY_SILENCE_MS 120000
 
+#define GRACE_MAX_MS 30000
+_Static_assert(GRACE_MAX_MS + NVMF_QUIESCE_LIMIT_MAX_MS <= UINT16_MAX, "CQT has 16 bits");
+
 static uint64_t keepalive_last_heard(const struct nvmf_ctrlr *ctrlr)
 {
 	const struct nvmf_qpair *qpair;
@@ -31,13 +34,28 @@ static uint32_t keepalive_timeout_ms(const struct nvmf_ctrlr *ctrlr)
 	return kato == 0 && ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? DISCOVERY_SILENCE_MS : kato;
 }
 
+/* A quarter of the timeout, but not more than CQT has room for. */
+static uint32_t keepalive_grace_ms(uint32_t timeout_ms)
+{
+	return timeout_ms / 4 < GRACE_MAX_MS ? timeout_ms / 4 : GRACE_MAX_MS;
+}
+
 /* The time of silence after which a host is lost: the timeout and a quarter. Hosts with traffic-based keep-alive look
  * twice per timeout whether there was traffic, and send a Keep Alive if there was none. A host that received a
  * completion just after it looked sends its Keep Alive as late as the timeout, and timers and the network delay it
  * further. */
 static uint64_t keepalive_patience_us(const struct nvmf_ctrlr *ctrlr)
 {
-	return keepalive_timeout_ms(ctrlr) * UINT64_C(1250);
+	uint32_t timeout_ms = keepalive_timeout_ms(ctrlr);
+
+	return (timeout_ms + keepalive_grace_ms(timeout_ms)) * UINT64_C(1000);
+}
+
+uint16_t nvmf_keepalive_cqt_ms(const struct nvmf_ctrlr *ctrlr)
+{
+	uint32_t cqt = ctrlr->subsystem->tgt->quiesce_limit_ms + keepalive_grace_ms(keepalive_timeout_ms(ctrlr));
+
+	return (uint16_t)(cqt < UINT16_MAX ? cqt : UINT16_MAX);
 }
 
 static void keepalive_expired(void *arg)

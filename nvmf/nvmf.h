@@ -56,6 +56,7 @@ struct nvmf_config {
 	uint32_t max_subsystems;   /* 0: 1024 */
 	uint32_t discovery_filter; /* enum nvmf_discovery_filter */
 	uint16_t crdt[3];          /* command retry delays, units of 100 ms */
+	uint32_t quiesce_limit_ms; /* as in nvmf_tgt_opts */
 	bool all_cores;            /* every lcore gets a poll group; otherwise those in cores */
 	cpu_set_t cores;
 	unsigned dhchap_hashes, dhchap_groups; /* as in nvmf_tgt_opts */
@@ -102,12 +103,18 @@ enum nvmf_discovery_filter {
 	NVMF_DISCOVERY_MATCH_TRSVCID = 1 << 2,
 };
 
+#define NVMF_QUIESCE_LIMIT_DEFAULT_MS 10000
+#define NVMF_QUIESCE_LIMIT_MAX_MS     35000 /* CQT has 16 bits, and a part of it is for the keep-alive timer */
 struct nvmf_tgt_opts {
 	const char *name;          /* "nvmf_tgt" */
 	uint32_t max_subsystems;   /* 0: 1024 */
 	uint32_t discovery_filter; /* enum nvmf_discovery_filter */
 	uint16_t crdt[3];          /* command retry delays, units of 100 ms */
-	const cpu_set_t *cores;    /* lcores that get a poll group; NULL: all */
+	/* How long commands that have begun may take to end when their connection is ended; 0:
+	 * NVMF_QUIESCE_LIMIT_DEFAULT_MS. Hosts are told (Identify Controller, CQT), and wait for so long before they
+	 * submit elsewhere what was lost with a connection. What takes longer is reported. */
+	uint32_t quiesce_limit_ms;
+	const cpu_set_t *cores; /* lcores that get a poll group; NULL: all */
 	/* Sets of DH-HMAC-CHAP hash functions and groups (dhchap/) that hosts may authenticate with; 0: all. */
 	unsigned dhchap_hashes, dhchap_groups;
 };
@@ -600,6 +607,7 @@ struct nvmf_inflight {
 	uint64_t age_ticks;
 	uint64_t state_age_ticks;
 	uint64_t start_ticks; /* when it arrived */
+	char bdev[64];        /* the bdev that has it, cut to fit; empty: none */
 	bool waits_for_host;  /* an Asynchronous Event Request: it may wait for ever */
 	uint8_t object_type;  /* TRACE_OBJECT_*: the type of object */
 };

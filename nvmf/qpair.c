@@ -178,6 +178,7 @@ static void qpair_closing_on_control(struct thread_msg *msg)
 			.why = qpair->why,
 		});
 	}
+	nvmf_qpair_watch_end(qpair);
 	nvmf_ctrlr_qpair_closing(qpair);
 }
 
@@ -245,6 +246,7 @@ static void qpair_gone_on_control(struct thread_msg *msg)
 	struct nvmf_tgt *tgt = group->tgt;
 
 	*(qpair->accepted_as_io ? &group->ctl_io_qpairs : &group->ctl_admin_qpairs) -= 1;
+	thread_timer_stop(&qpair->late_timer);
 	nvmf_ctrlr_qpair_gone(qpair);
 	thread_post(group->thread, &qpair->lifecycle_msg, qpair_destroy_on_group);
 	nvmf_tgt_qpair_gone(tgt);

@@ -8,6 +8,8 @@
  * once, and there are no answers.
  *
  * A command may be held back again after it was with a module, so commands are taken back repeatedly, by a timer. */
+#include <inttypes.h>
+#include <stdio.h>
 #include "nvmf/internal.h"
 
 LOG_FLAG(nvmf)
@@ -122,4 +124,82 @@ void nvmf_qpair_begin_end(struct nvmf_qpair *qpair)
 	qpair->end_timer.arg = qpair;
 	qpair->look_us = FIRST_LOOK_US;
 	qpair_look(qpair);
+}
+
+/* ---- What does not end in time: control thread ---- */
+
+#define REPORT_AGAIN_US UINT64_C(60000000)
+
+struct late_call {
+	const struct nvmf_qpair *qpair;
+	struct nvmf_inflight oldest;
+	unsigned n; /* commands, without those that wait for an event */
+};
+
+static void qpair_find_oldest_on_group(void *arg)
+{
+	struct late_call *call = arg;
+	struct nvmf_request *oldest = NULL, *req;
+
+	for (req = nvmf_qpair_next_request(call->qpair, NULL); req != NULL;
+	     req = nvmf_qpair_next_request(call->qpair, req)) {
+		if (req->where != NVMF_REQUEST_HELD) {
+			call->n++;
+			oldest = oldest == NULL || req->start_ticks < oldest->start_ticks ? req : oldest;
+		}
+	}
+	if (oldest != NULL) {
+		nvmf_request_describe(oldest, &call->oldest);
+	}
+}
+
+static void late_call_describe(const struct late_call *call, char *text, size_t size)
+{
+	const struct nvmf_inflight *o = &call->oldest;
+
+	if (call->n == 0) {
+		snprintf(text, size, "no command is left, but the transport has not ended the connection");
+		return;
+	}
+	int n = snprintf(text, size, "%s (cid %u, nsid %u", o->command != NULL ? o->command : "a command", o->cid,
+			 o->nsid);
+	if (o->num_blocks != 0) {
+		n += snprintf(text + n, size - (size_t)n, ", LBA %" PRIu64 ", %u blocks", o->slba, o->num_blocks);
+	}
+	snprintf(text + n, size - (size_t)n,
+		 ") has been under way for %" PRIu64 " s, state %s, waits for: %s%s%s; %u commands in all",
+		 env_ticks_to_ns(o->age_ticks) / 1000000000, o->state, o->waits_for != NULL ? o->waits_for : "nothing",
+		 o->bdev[0] != 0 ? " of bdev " : "", o->bdev, call->n);
+}
+
+static void qpair_end_is_late(void *arg)
+{
+	struct nvmf_qpair *qpair = arg;
+	const struct nvmf_ctrlr *ctrlr = qpair->ctl_ctrlr;
+	struct late_call call = {.qpair = qpair};
+	char text[400];
+
+	thread_timer_start(&qpair->late_timer, REPORT_AGAIN_US);
+	if (qpair->quiesced && !qpair->disconnect_posted) {
+		return; /* it waits for others of its controller, which are reported */
+	}
+	thread_call(qpair->group->thread, qpair_find_oldest_on_group, &call);
+	late_call_describe(&call, text, sizeof(text));
+	TRACE(NVMF_QPAIR_LATE, qpair->trace_owner, 0, (uintptr_t)call.oldest.object, qpair->ctl_qid, call.oldest.nsid,
+	      call.oldest.slba, call.oldest.num_blocks, env_ticks_to_ns(call.oldest.age_ticks) / 1000000);
+	log_limited(LOG_LEVEL_WARNING,
+		    "queue pair %u of controller %u of %s, host %s, is being ended (%s), but not all has ended: %s. "
+		    "Nothing of it "
+		    "is freed before that, and its host may wait for it",
+		    qpair->ctl_qid, ctrlr->cntlid, ctrlr->subsystem->nqn, ctrlr->hostnqn, qpair->why, text);
+	nvmf_notice(NVMF_NOTICE_QUIESCE_LATE, text, "%s %s %u %u", ctrlr->subsystem->nqn, ctrlr->hostnqn, ctrlr->cntlid,
+		    qpair->ctl_qid);
+}
+
+void nvmf_qpair_watch_end(struct nvmf_qpair *qpair)
+{
+	if (qpair->linked) {
+		qpair->late_timer = (struct thread_timer){.fn = qpair_end_is_late, .arg = qpair};
+		thread_timer_start(&qpair->late_timer, qpair->group->tgt->quiesce_limit_ms * UINT64_C(1000));
+	}
 }

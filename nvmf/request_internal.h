@@ -66,6 +66,11 @@ void nvmf_qpair_quiesce(struct nvmf_qpair *qpair, const char *why);
 /* A queue pair has become QUIESCING or DISCONNECTING: takes commands back, now and repeatedly until it is CLOSED or
  * quiesced. */
 void nvmf_qpair_begin_end(struct nvmf_qpair *qpair);
+/* Control thread: the queue pair is ending. Reports, after the target's limit (CQT) and then every minute, which
+ * command it still waits for, until late_timer is stopped. */
+void nvmf_qpair_watch_end(struct nvmf_qpair *qpair);
+/* Fills in what nvmf_get_inflight tells of a command. */
+void nvmf_request_describe(const struct nvmf_request *req, struct nvmf_inflight *out);
 /* The status of commands that are not carried out because their queue pair is not ENABLED any more. */
 uint16_t nvmf_qpair_end_status(const struct nvmf_qpair *qpair);
 /* Connect has succeeded; ctrlr, view and qid are set. */

@@ -52,6 +52,7 @@ static struct nvmf_tgt *tgt_alloc(const struct nvmf_tgt_opts *opts)
 	tgt->dhchap_hashes = opts->dhchap_hashes != 0 ? opts->dhchap_hashes : DHCHAP_ALL_HASHES;
 	tgt->dhchap_groups = opts->dhchap_groups != 0 ? opts->dhchap_groups : DHCHAP_ALL_GROUPS;
 	memcpy(tgt->crdt, opts->crdt, sizeof(tgt->crdt));
+	tgt->quiesce_limit_ms = opts->quiesce_limit_ms != 0 ? opts->quiesce_limit_ms : NVMF_QUIESCE_LIMIT_DEFAULT_MS;
 	tgt->all_cores = opts->cores == NULL;
 	if (opts->cores != NULL) {
 		tgt->cores = *opts->cores;

@@ -34,6 +34,7 @@ struct nvmf_tgt {
 	uint32_t max_subsystems;
 	uint32_t discovery_filter;
 	uint16_t crdt[3];
+	uint32_t quiesce_limit_ms;
 	cpu_set_t cores;
 	bool all_cores;
 	struct nvmf_subsystem **subsystems; /* by index; NULL where there is none */

@@ -256,6 +256,7 @@ struct nvmf_qpair {
 	uint64_t answering_ticks;      /* QUIESCING: since when answers alone are under way; 0: they are not */
 	TAILQ_ENTRY(nvmf_qpair) group_link;
 	TAILQ_ENTRY(nvmf_qpair) ctrlr_link; /* control thread */
+	struct thread_timer late_timer;     /* control thread: it is ending, and should have ended */
 	struct thread_msg disconnect_msg;   /* control thread to group */
 	struct thread_msg closing_msg;      /* group to control thread */
 	struct thread_msg quiesced_msg;     /* group to control thread, and back */

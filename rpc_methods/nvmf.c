@@ -469,6 +469,7 @@ RPC_METHOD("nvmf_set_crdt", rpc_set_crdt, struct set_crdt, set_crdt_params, RPC_
 struct set_config {
 	struct rpc_no_params admin_cmd_passthru;
 	char *poll_groups_mask, *discovery_filter;
+	uint32_t quiesce_limit_ms;
 	json_t *discovery_filters, *dhchap_digests, *dhchap_dhgroups;
 };
 
@@ -493,6 +494,11 @@ static const struct rpc_param set_config_params[] = {
 	RPC_PARAM(struct set_config, discovery_filters, RPC_ARRAY, RPC_OPTIONAL, FILTERS_HELP),
 	RPC_PARAM(struct set_config, dhchap_digests, RPC_ARRAY, RPC_OPTIONAL, RPC_DHCHAP_DIGESTS_HELP),
 	RPC_PARAM(struct set_config, dhchap_dhgroups, RPC_ARRAY, RPC_OPTIONAL, RPC_DHCHAP_DHGROUPS_HELP),
+	RPC_PARAM(struct set_config, quiesce_limit_ms, RPC_UINT32, RPC_OPTIONAL,
+		  "how long commands that have begun may take to end when their connection is ended (default 10000): "
+		  "hosts "
+		  "are told (CQT) and wait for it before they submit writes elsewhere; what takes longer is reported",
+		  .min = 1, .max = NVMF_QUIESCE_LIMIT_MAX_MS),
 	RPC_PARAM(struct set_config, admin_cmd_passthru, RPC_OBJECT, RPC_OPTIONAL,
 		  "what admin commands reach an NVMe drive: none of these", .object = admin_cmd_passthru_params),
 	RPC_ONLY(dup_host_policy, RPC_STRING, "\"allow\"", DUP_HOST_WHY),
@@ -518,6 +524,9 @@ static void rpc_set_config(struct rpc_request *req, void *params)
 	if (!rpc_dhchap_digests(req, p->dhchap_digests, &digests) ||
 	    !rpc_dhchap_dhgroups(req, p->dhchap_dhgroups, &dhgroups)) {
 		return;
+	}
+	if (p->quiesce_limit_ms != 0) {
+		config->quiesce_limit_ms = p->quiesce_limit_ms;
 	}
 	config->dhchap_hashes = digests;
 	config->dhchap_groups = dhgroups;

@@ -31,6 +31,9 @@ static void config_write_startup(json_t *methods)
 		env_cores_format_mask(&config->cores, cores);
 		json_object_set_new(params, "poll_groups_mask", json_string(cores));
 	}
+	if (config->quiesce_limit_ms != 0) {
+		json_object_set_new(params, "quiesce_limit_ms", json_integer(config->quiesce_limit_ms));
+	}
 	if (config->dhchap_hashes != 0) {
 		json_object_set_new(params, "dhchap_digests", rpc_dhchap_digests_json(config->dhchap_hashes));
 	}

@@ -523,7 +523,7 @@ class Startup:
                                  "iobuf_small_cache_size": rng.randint(0, 64), "iobuf_large_cache_size": rng.randint(0, 16),
                                  "nomem_timeout_ms": rng.randint(1000, 60000), "split_children": rng.randint(16, 256)},
             "nvmf_set_config": {"poll_groups_mask": "1", "discovery_filter": rng.choice(("match_any", "transport,address", "transport,address,svcid")),
-                                "dhchap_digests": some(self, DIGESTS), "dhchap_dhgroups": some(self, GROUPS)},
+                                "dhchap_digests": some(self, DIGESTS), "dhchap_dhgroups": some(self, GROUPS), "quiesce_limit_ms": rng.randint(1, 35000)},
             "nvmf_set_max_subsystems": {"max_subsystems": rng.randint(64, 2000)},
             "nvmf_set_crdt": {f"crdt{n}": rng.randint(0, 100) for n in (1, 2, 3)},
         }

@@ -619,6 +619,11 @@ static void hang_up(void *arg)
 	}
 }
 
+void loop_break(struct loop_conn *c)
+{
+	thread_call(c->thread, hang_up, c);
+}
+
 static bool is_closed(void *arg)
 {
 	struct loop_conn *c = arg;

@@ -88,6 +88,8 @@ struct loop_conn *loop_open(const struct nvmf_address *address, uint16_t qid);
 /* The host hangs up, if it has not been hung up on; waits until nothing is left, and frees it. */
 void loop_close(struct loop_conn *c);
 bool loop_wait_closed(struct loop_conn *c);
+/* The connection breaks; does not wait. */
+void loop_break(struct loop_conn *c);
 
 /* ---- Commands ---- */
 
