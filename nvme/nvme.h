@@ -86,6 +86,9 @@ const char *nvme_adrfam_name(uint8_t adrfam);
 /* Parses "trtype:RDMA adrfam:IPv4 traddr:10.0.0.1 trsvcid:4420 subnqn:nqn..." (any order; blanks between pairs). 0, or
  * -EINVAL and error names the key, the value and what is allowed. Pure. */
 int nvme_trid_parse(struct nvme_trid *trid, const char *text, char error[NVME_ERROR_MAX]);
+/* Whether traddr is a numeric address of the family adrfam (0: of either), and trsvcid a port or empty; of a transport
+ * that has no address families, nothing is looked at. 0, or -EINVAL and error, as above. Pure. */
+int nvme_trid_check_address(const struct nvme_trid *trid, char error[NVME_ERROR_MAX]);
 /* Whether two addresses, and the sources, are the same; subsystems are not compared. Pure. */
 bool nvme_trid_is_same_place(const struct nvme_trid *a, const struct nvme_trid *b);
 /* Whether a text is an NQN: "nqn.yyyy-mm.reverse.domain:..." or "nqn.2014-08.org.nvmexpress:uuid:..." (Base 4.5). Pure.

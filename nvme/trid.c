@@ -94,6 +94,26 @@ static int trid_set_key(struct nvme_trid *trid, const char *key, const char *val
 	return trid_refuse(error, "key", key, "trtype, adrfam, traddr, trsvcid, subnqn");
 }
 
+int nvme_trid_check_address(const struct nvme_trid *trid, char error[NVME_ERROR_MAX])
+{
+	const struct nvme_transport *t = nvme_transport_find(trid->trtype);
+	bool v4 = trid->adrfam != NVMF_ADDR_FAMILY_IP6, v6 = trid->adrfam != NVMF_ADDR_FAMILY_IP4;
+
+	if (t == NULL || (t->keys & NVME_TRID_ADRFAM) == 0) {
+		return 0;
+	}
+	if (!(v4 && parse_is_ip_address(trid->traddr, false)) && !(v6 && parse_is_ip_address(trid->traddr, true))) {
+		return trid_refuse(error, "traddr", trid->traddr,
+				   v4 && v6 ? "a numeric IP address"
+				   : v4     ? "a numeric IPv4 address"
+					    : "a numeric IPv6 address");
+	}
+	if (trid->trsvcid[0] != '\0' && !parse_is_port(trid->trsvcid)) {
+		return trid_refuse(error, "trsvcid", trid->trsvcid, "a port, 1 to 65535");
+	}
+	return 0;
+}
+
 static int trid_check_complete(const struct nvme_trid *trid, bool has_trtype, char error[NVME_ERROR_MAX])
 {
 	if (!has_trtype) {
@@ -106,7 +126,7 @@ static int trid_check_complete(const struct nvme_trid *trid, bool has_trtype, ch
 	if (trid->traddr[0] == '\0') {
 		return trid_refuse(error, "traddr", "", "an address must be given");
 	}
-	return 0;
+	return nvme_trid_check_address(trid, error);
 }
 
 int nvme_trid_parse(struct nvme_trid *trid, const char *text, char error[NVME_ERROR_MAX])

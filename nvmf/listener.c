@@ -57,12 +57,14 @@ int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_
 				    enum nvme_ana_state state)
 {
 	struct nvmf_transport *t = nvmf_transport_find(s->tgt, address->trtype);
+	char allowed[NVMF_ERROR_MAX];
+	const char *field;
 
 	if (nvmf_subsystem_refuse_change(s, "a listener") != 0) {
 		return -EBUSY;
 	}
-	if (t == NULL) {
-		log_error("listen_address: there is no transport %s; nvmf_create_transport makes one", address->trtype);
+	if (nvmf_tgt_check_listen_address(s->tgt, address, &field, allowed) != 0) {
+		log_error("listen_address: %s is \"%s\": %s", field, nvmf_address_field(address, field), allowed);
 		return -EINVAL;
 	}
 	if (nvmf_subsystem_find_listener(s, address) != NULL) {
@@ -187,6 +189,13 @@ int nvmf_tgt_add_referral(struct nvmf_tgt *tgt, const struct nvmf_referral *refe
 	if (nvmf_trtype_number(referral->address.trtype) <
 	    0) { /* hosts use it; this program need not have the transport */
 		log_error("trtype \"%s\" is no transport of NVMe over fabrics", referral->address.trtype);
+		return -EINVAL;
+	}
+	char allowed[NVMF_ERROR_MAX];
+	const char *field;
+	if (nvmf_address_check(&referral->address, &field, allowed) != 0) {
+		log_error("address of a referral: %s is \"%s\": %s", field,
+			  nvmf_address_field(&referral->address, field), allowed);
 		return -EINVAL;
 	}
 	if (referral_find(tgt, &referral->address, subnqn) != NULL) {

@@ -30,7 +30,6 @@ struct nvmf_poll_group;
 #define NVMF_SN_MAX        20
 #define NVMF_MN_MAX        40
 #define NVMF_TRNAME_MAX    16
-#define NVMF_ERROR_MAX     256
 
 /* Called when a change is complete. status: 0 or a negative errno. */
 typedef void (*nvmf_done_fn)(void *arg, int status);
@@ -44,6 +43,12 @@ struct nvmf_address {
 };
 /* Whether two addresses are the same; letter case counts in trsvcid only. Any thread. */
 bool nvmf_address_equal(const struct nvmf_address *a, const struct nvmf_address *b);
+#define NVMF_ERROR_MAX 256
+/* Whether hosts can connect to an address, as far as its text tells: 0, or -EINVAL, *field is the name of the bad part
+ * ("trsvcid"), and allowed what it may be. Addresses that are not IP addresses are not looked at. Any thread. */
+int nvmf_address_check(const struct nvmf_address *a, const char **field, char allowed[NVMF_ERROR_MAX]);
+/* A part of an address by its name ("trtype", "adrfam", "traddr" or "trsvcid"); its own memory. Any thread. */
+const char *nvmf_address_field(const struct nvmf_address *a, const char *field);
 /* The name of an address family (enum nvmf_addr_family): "IPv4"; "?" if it has none. Any thread. */
 const char *nvmf_adrfam_name(uint8_t adrfam);
 /* The address family of a name, in any case. 0, or -EINVAL: there is none of that name. */
@@ -274,6 +279,8 @@ bool nvmf_tgt_waits_for(struct nvmf_tgt *tgt, char *text, size_t size);
 struct nvmf_subsystem *nvmf_subsystem_find(struct nvmf_tgt *tgt, const char *nqn);
 /* The subsystem after one, or the first for NULL, which is the discovery subsystem; NULL: there are no more. */
 struct nvmf_subsystem *nvmf_subsystem_next(struct nvmf_tgt *tgt, const struct nvmf_subsystem *after);
+/* The target that it belongs to. */
+struct nvmf_tgt *nvmf_subsystem_tgt(const struct nvmf_subsystem *s);
 /* The subsystem's name; its own memory. */
 const char *nvmf_subsystem_nqn(const struct nvmf_subsystem *s);
 /* Whether it is a discovery subsystem. */
@@ -325,8 +332,12 @@ const char *nvmf_subsystem_next_host(const struct nvmf_subsystem *s, const char 
 /* ---- Listeners of a subsystem ---- */
 
 struct nvmf_listener;
+/* Whether a target can listen on an address: it has the transport, which listens on addresses of that family, and
+ * nvmf_address_check() finds nothing. Otherwise as that. */
+int nvmf_tgt_check_listen_address(struct nvmf_tgt *tgt, const struct nvmf_address *a, const char **field,
+				  char allowed[NVMF_ERROR_MAX]);
 /* Lets hosts connect to the subsystem through an address. The transport begins to listen there for the first subsystem.
- * 0, -EINVAL (no such transport), -EEXIST, -ENOMEM, or what the transport returns. */
+ * 0, -EINVAL (nvmf_tgt_check_listen_address() tells why), -EEXIST, -ENOMEM, or what the transport returns. */
 int nvmf_subsystem_add_listener(struct nvmf_subsystem *s, const struct nvmf_address *address);
 /* The same, with all ANA groups in the given state. -ENOTSUP: a state other than OPTIMIZED, and the subsystem was made
  * without ana_reporting. */

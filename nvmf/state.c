@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Names of states and of address families, and the comparison of addresses. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include "nvmf/internal.h"
+#include "util/parse.h"
 
 #define NAME_OF(names_, i_) ((size_t)(i_) < ARRAY_SIZE(names_) ? names_[i_] : "?")
 
@@ -91,6 +93,54 @@ int nvmf_adrfam_parse(const char *name, uint8_t *adrfam)
 		}
 	}
 	return -EINVAL;
+}
+
+static int address_refuse(const char **field, const char *name, char allowed[NVMF_ERROR_MAX], const char *text)
+{
+	*field = name;
+	snprintf(allowed, NVMF_ERROR_MAX, "%s", text);
+	return -EINVAL;
+}
+
+int nvmf_address_check(const struct nvmf_address *a, const char **field, char allowed[NVMF_ERROR_MAX])
+{
+	bool v6 = a->adrfam == NVMF_ADDR_FAMILY_IP6;
+
+	if (!v6 && a->adrfam != NVMF_ADDR_FAMILY_IP4) {
+		return 0;
+	}
+	if (!parse_is_ip_address(a->traddr, v6)) {
+		return address_refuse(field, "traddr", allowed,
+				      v6 ? "allowed is a numeric IPv6 address (adrfam IPv6)"
+					 : "allowed is a numeric IPv4 address (adrfam IPv4)");
+	}
+	if (!parse_is_port(a->trsvcid)) {
+		return address_refuse(field, "trsvcid", allowed, "allowed is a port, 1 to 65535");
+	}
+	return 0;
+}
+
+int nvmf_tgt_check_listen_address(struct nvmf_tgt *tgt, const struct nvmf_address *a, const char **field,
+				  char allowed[NVMF_ERROR_MAX])
+{
+	const struct nvmf_transport *t = nvmf_transport_find(tgt, a->trtype);
+
+	if (t == NULL) {
+		return address_refuse(field, "trtype", allowed,
+				      "the target has no such transport; nvmf_create_transport makes one");
+	}
+	if (t->ops->ip_only && a->adrfam != NVMF_ADDR_FAMILY_IP4 && a->adrfam != NVMF_ADDR_FAMILY_IP6) {
+		return address_refuse(field, "adrfam", allowed, "this transport listens on IPv4 and IPv6");
+	}
+	return nvmf_address_check(a, field, allowed);
+}
+
+const char *nvmf_address_field(const struct nvmf_address *a, const char *field)
+{
+	return strcmp(field, "trtype") == 0   ? a->trtype
+	       : strcmp(field, "adrfam") == 0 ? nvmf_adrfam_name(a->adrfam)
+	       : strcmp(field, "traddr") == 0 ? a->traddr
+					      : a->trsvcid;
 }
 
 bool nvmf_address_equal(const struct nvmf_address *a, const struct nvmf_address *b)

@@ -263,6 +263,11 @@ struct nvmf_subsystem *nvmf_subsystem_find(struct nvmf_tgt *tgt, const char *nqn
 	return NULL;
 }
 
+struct nvmf_tgt *nvmf_subsystem_tgt(const struct nvmf_subsystem *s)
+{
+	return s->tgt;
+}
+
 const char *nvmf_subsystem_nqn(const struct nvmf_subsystem *s)
 {
 	return s->nqn;

@@ -83,6 +83,7 @@ struct nvmf_qpair_field {
 struct nvmf_transport_ops {
 	const char *name; /* "RDMA": in RPC methods, in any case of letters */
 	uint8_t trtype;   /* enum nvmf_trtype: in the discovery log */
+	bool ip_only;     /* it listens on IPv4 and IPv6 addresses only */
 
 	/* ---- Tables, for tools that show any transport ---- */
 

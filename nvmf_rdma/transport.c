@@ -210,6 +210,7 @@ static const struct nvmf_qpair_field qpair_fields[] = {
 static struct nvmf_transport_ops nvmf_rdma_ops = {
 	.name = "RDMA",
 	.trtype = NVMF_TRTYPE_RDMA,
+	.ip_only = true,
 	.trace_object_type = TRACE_OBJECT_NVMF_RDMA_IO,
 	.trace_prefix = "RDMA_REQ_",
 	.trace_group = "nvmf_rdma",

@@ -87,6 +87,13 @@ bool rpc_nvmf_address_decode(struct rpc_request *req, const char *what, const st
 	return true;
 }
 
+void rpc_nvmf_address_refuse(struct rpc_request *req, const char *what, const struct nvmf_address *a, const char *field,
+			     const char *allowed)
+{
+	rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"%s.%s\" is \"%s\": %s", what, field,
+		  nvmf_address_field(a, field), allowed);
+}
+
 json_t *rpc_nvmf_address_json(const struct nvmf_address *a)
 {
 	json_t *o = json_object();

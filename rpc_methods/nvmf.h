@@ -14,6 +14,9 @@ extern const struct rpc_param rpc_nvmf_address_params[];
 /* Decodes an address, which is the parameter `what`. False: the request has been answered with what is wrong. */
 bool rpc_nvmf_address_decode(struct rpc_request *req, const char *what, const struct rpc_nvmf_address *given,
 			     struct nvmf_address *address);
+/* Answers a request with what is wrong with a part of an address, as nvmf_address_check() tells. */
+void rpc_nvmf_address_refuse(struct rpc_request *req, const char *what, const struct nvmf_address *a, const char *field,
+			     const char *allowed);
 /* An address in an answer, in the shape RPC_NVMF_ADDRESS_SHAPE. */
 json_t *rpc_nvmf_address_json(const struct nvmf_address *address);
 

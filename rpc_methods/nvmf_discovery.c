@@ -42,6 +42,8 @@ static void rpc_add_referral(struct rpc_request *req, void *params)
 	const struct referral_params *p = params;
 	struct nvmf_tgt *tgt = rpc_nvmf_tgt_to_change(req, p->tgt_name);
 	struct nvmf_referral r = {.secure_channel = p->secure_channel};
+	char allowed[NVMF_ERROR_MAX];
+	const char *field;
 
 	if (tgt == NULL || !rpc_nvmf_address_decode(req, "address", &p->address, &r.address)) {
 		return;
@@ -53,6 +55,10 @@ static void rpc_add_referral(struct rpc_request *req, void *params)
 	}
 	if (p->subnqn != NULL) {
 		strcpy(r.subnqn, p->subnqn);
+	}
+	if (nvmf_address_check(&r.address, &field, allowed) != 0) {
+		rpc_nvmf_address_refuse(req, "address", &r.address, field, allowed);
+		return;
 	}
 	int rc = nvmf_tgt_add_referral(tgt, &r);
 	if (rc == -EINVAL) {

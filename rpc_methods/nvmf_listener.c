@@ -82,18 +82,20 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 	const struct listener_params *p = params;
 	struct nvmf_address address;
 	struct nvmf_subsystem *s = listener_decode(req, p, &address);
+	char allowed[NVMF_ERROR_MAX];
+	const char *field;
 
 	if (s == NULL) {
+		return;
+	}
+	struct nvmf_tgt *tgt = nvmf_subsystem_tgt(s);
+	if (nvmf_tgt_check_listen_address(tgt, &address, &field, allowed) != 0) {
+		rpc_nvmf_address_refuse(req, "listen_address", &address, field, allowed);
 		return;
 	}
 	int rc = nvmf_subsystem_add_listener_ana(s, &address, (enum nvme_ana_state)p->ana_state);
 	if (rc == -ENOTSUP) {
 		listener_answer_no_ana(req, p);
-	} else if (rc == -EINVAL) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"listen_address.trtype\" is \"%s\": the target has no such transport; "
-			  "nvmf_create_transport makes one",
-			  p->listen_address.trtype);
 	} else if (rc != 0) {
 		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s", p->where.nqn, address.trtype, address.traddr,
 			  address.trsvcid, strerror(-rc));

@@ -92,6 +92,8 @@ def test_what_is_wrong_is_said():
         refused(f, ["no bdev 'x'"], "bdev_get_inflight", name="x")
         refused(f, ["trtype 'TCP'", "RDMA"], "bdev_nvme_attach_controller", name="x", **{**where(), "trtype": "TCP"})
         refused(f, ["subnqn ''"], "bdev_nvme_attach_controller", name="x", trtype="RDMA", traddr=ADDRESS)
+        refused(f, ["trsvcid '99999'", "1 to 65535"], "bdev_nvme_attach_controller", name="x", **{**where(), "trsvcid": "99999"})
+        refused(f, ["traddr 'nowhere'", "IPv4"], "bdev_nvme_attach_controller", name="x", **{**where(), "traddr": "nowhere"})
         refused(f, ["adrfam 'ib'"], "bdev_nvme_attach_controller", name="x", **{**where(), "adrfam": "ib"})
         refused(f, ["psk"], "bdev_nvme_attach_controller", name="x", psk="1", **where())
         refused(f, ["multipath", "disable"], "bdev_nvme_attach_controller", name="x", multipath="both", **where())

@@ -116,6 +116,15 @@ def test_what_is_wrong_is_named_with_what_is_allowed():
         refuses(d, "nvmf_subsystem_add_listener", ["trtype", "TCP", "nvmf_create_transport"], nqn=NQN,
                 listen_address={**ADDRESS, "trtype": "TCP"})
         refuses(d, "nvmf_subsystem_add_listener", ["192.0.2.1"], nqn=NQN, listen_address={**ADDRESS, "traddr": "192.0.2.1"})
+        for field, value, allowed in (("trsvcid", "0", "1 to 65535"), ("trsvcid", "99999", "1 to 65535"), ("trsvcid", "04420", "1 to 65535"),
+                                      ("trsvcid", "http", "1 to 65535"), ("traddr", "localhost", "numeric IPv4"), ("traddr", "127.1", "numeric IPv4"),
+                                      ("traddr", "::1", "numeric IPv4"), ("adrfam", "IB", "IPv4 and IPv6"), ("adrfam", "IPv6", "numeric IPv6")):
+            named = f'listen_address.{"traddr" if value == "IPv6" else field}"'
+            refuses(d, "nvmf_subsystem_add_listener", [named, allowed], nqn=NQN, listen_address={**ADDRESS, field: value})
+            if value != "IB":
+                refuses(d, "nvmf_discovery_add_referral", [named.replace("listen_", ""), allowed], address={**ADDRESS, field: value})
+        for cntlids in ({"min_cntlid": 0}, {"max_cntlid": 0}, {"min_cntlid": 65520}, {"max_cntlid": 65520}):
+            refuses(d, "nvmf_create_subsystem", [*cntlids, "65519"], nqn=NQN + "a", **cntlids)
         refuses(d, "nvmf_discovery_remove_referral", ["address", DISCOVERY, "RDMA 192.0.2.8 8009"],
                 address={"trtype": "RDMA", "traddr": "192.0.2.8", "trsvcid": "8009"})
         refuses(d, "nvmf_discovery_add_referral", ["address", DISCOVERY, "RDMA 192.0.2.7 8009", "exists"], address={"trtype": "RDMA", "traddr": "192.0.2.7", "trsvcid": "8009"})

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "util/parse.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -105,6 +106,27 @@ int parse_uuid(const char *text, char *canonical)
 	}
 	canonical[PARSE_UUID_MAX - 1] = '\0';
 	return 0;
+}
+
+bool parse_is_port(const char *text)
+{
+	uint64_t value;
+
+	return text[0] >= '1' && text[0] <= '9' && parse_uint64(text, 1, UINT16_MAX, &value) == 0;
+}
+
+bool parse_is_ip_address(const char *text, bool v6)
+{
+	char address[INET6_ADDRSTRLEN], bytes[sizeof(struct in6_addr)];
+	const char *zone = v6 ? strchr(text, '%') : NULL;
+	size_t len = zone != NULL ? (size_t)(zone - text) : strlen(text);
+
+	if (len >= sizeof(address) || (zone != NULL && zone[1] == '\0')) {
+		return false;
+	}
+	memcpy(address, text, len);
+	address[len] = '\0';
+	return inet_pton(v6 ? AF_INET6 : AF_INET, address, bytes) == 1;
 }
 
 /* The length that the lead byte announces and the range its second byte must lie in (RFC 3629 section 4). */

@@ -18,6 +18,12 @@ int parse_size(const char *text, uint64_t min, uint64_t max, uint64_t *bytes);
 /* A UUID in the text form of RFC 9562. canonical (PARSE_UUID_MAX bytes) receives it in lower case. 0 or -EINVAL. */
 int parse_uuid(const char *text, char *canonical);
 
+/* Whether a text is a TCP or RDMA port: 1 to 65535, digits only, without leading zeros, so that equal ports are equal
+ * texts. */
+bool parse_is_port(const char *text);
+/* Whether a text is a numeric IPv4 address, or (v6) an IPv6 address with or without "%INTERFACE" behind it. */
+bool parse_is_ip_address(const char *text, bool v6);
+
 /* Length in bytes (1 to 4) of the UTF-8 sequence at s (RFC 3629: no surrogates, no overlong forms); 0 if the first len
  * bytes hold none. */
 size_t utf8_sequence(const char *s, size_t len);

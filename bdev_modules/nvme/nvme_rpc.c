@@ -181,6 +181,17 @@ static const struct nvme_transport *trid_decode_trtype(struct rpc_request *req, 
 	return transport;
 }
 
+static bool trid_check_address(struct rpc_request *req, const struct nvme_trid *t)
+{
+	char error[NVME_ERROR_MAX];
+
+	if (nvme_trid_check_address(t, error) != 0) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s", error);
+		return false;
+	}
+	return true;
+}
+
 static bool trid_decode(struct rpc_request *req, const struct attach *p, struct bdev_nvme_attach *a)
 {
 	struct nvme_trid *t = &a->trid;
@@ -205,7 +216,7 @@ static bool trid_decode(struct rpc_request *req, const struct attach *p, struct 
 	       param_copy(req, "subnqn", t->subnqn, sizeof(t->subnqn), p->subnqn) &&
 	       param_copy(req, "hostnqn", a->hostnqn, sizeof(a->hostnqn), p->hostnqn) &&
 	       ((transport->keys & NVME_TRID_ADRFAM) == 0 || trid_decode_adrfam(req, t, p->adrfam)) &&
-	       trid_decode_host(req, p, transport, t);
+	       trid_check_address(req, t) && trid_decode_host(req, p, transport, t);
 }
 
 bool bdev_nvme_rpc_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam,

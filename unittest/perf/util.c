@@ -148,6 +148,10 @@ static void test_bad_transport_ids_are_refused_with_their_key_and_value(void)
 		{"trtype:RDMA traddr:a subnqn:volume", "volume"},
 		{"trtype:RDMA traddr:a trsvcid:123456789012345678901234567890123", "trsvcid"},
 		{"averyveryverylongkey:1", "averyvery"},
+		{"trtype:RDMA traddr:10.0.0.1 trsvcid:0", "trsvcid '0'"},
+		{"trtype:RDMA traddr:10.0.0.1 trsvcid:99999", "trsvcid '99999' is not allowed: a port, 1 to 65535"},
+		{"trtype:RDMA traddr:storage", "traddr 'storage' is not allowed: a numeric IP address"},
+		{"trtype:RDMA adrfam:IPv6 traddr:10.0.0.1", "a numeric IPv6 address"},
 	};
 	struct nvme_trid t;
 	char error[NVME_ERROR_MAX];

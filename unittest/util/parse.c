@@ -111,6 +111,37 @@ static void test_sanitizing_keeps_text_and_replaces_the_rest(void)
 	CU_ASSERT_STRING_EQUAL(out, "ab");
 }
 
+static void test_ports(void)
+{
+	static const char *const good[] = {"1", "4420", "65535"}, *const bad[] = {
+									  "",      "0",     "65536",
+									  "99999", "04420", "0x10",
+									  "-1",    "+1",    " 1",
+									  "1 ",    "http",  "99999999999999999999"};
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		CU_ASSERT_TRUE(parse_is_port(good[i]));
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		CU_ASSERT_FALSE(parse_is_port(bad[i]));
+	}
+}
+
+static void test_ip_addresses(void)
+{
+	CU_ASSERT_TRUE(parse_is_ip_address("192.0.2.1", false));
+	CU_ASSERT_FALSE(parse_is_ip_address("192.0.2.1", true));
+	CU_ASSERT_FALSE(parse_is_ip_address("192.0.2.256", false));
+	CU_ASSERT_FALSE(parse_is_ip_address("127.1", false)); /* getaddrinfo() would take it */
+	CU_ASSERT_FALSE(parse_is_ip_address("localhost", false));
+	CU_ASSERT_FALSE(parse_is_ip_address("", false));
+	CU_ASSERT_TRUE(parse_is_ip_address("2001:db8::1", true));
+	CU_ASSERT_FALSE(parse_is_ip_address("2001:db8::1", false));
+	CU_ASSERT_TRUE(parse_is_ip_address("fe80::1%eth0", true));
+	CU_ASSERT_FALSE(parse_is_ip_address("fe80::1%", true));
+	CU_ASSERT_FALSE(parse_is_ip_address("2001:db8:0000:0000:0000:0000:0000:0001:0000:0000:0000:0001", true));
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_decimal_and_hexadecimal_numbers_are_parsed),
 	UNIT(test_what_is_not_wholly_a_number_is_rejected),
@@ -120,6 +151,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_utf8_is_told_from_other_bytes),
 	UNIT(test_control_characters_are_not_printable),
 	UNIT(test_sanitizing_keeps_text_and_replaces_the_rest),
+	UNIT(test_ports),
+	UNIT(test_ip_addresses),
 	UNIT_END,
 };
 
