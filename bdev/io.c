@@ -272,6 +272,21 @@ static inline void io_account(struct bdev_channel *ch, const struct bdev_io *io,
 	s->min_ticks = ticks < s->min_ticks ? ticks : s->min_ticks;
 }
 
+/* An ABORT that waits until the module takes it has nothing to abort any more: io, which its owner may use for another
+ * I/O from now on. */
+static void nomem_end_aborts(struct bdev_channel *ch, const struct bdev_io *io)
+{
+	struct bdev_io *abort = STAILQ_FIRST(&ch->nomem), *next;
+
+	for (; abort != NULL; abort = next) {
+		next = STAILQ_NEXT(abort, queue);
+		if (abort->type == BDEV_IO_ABORT && abort->abort.target == io) {
+			STAILQ_REMOVE(&ch->nomem, abort, bdev_io, queue);
+			bdev_io_complete_cdw0(abort, 0, 1);
+		}
+	}
+}
+
 static void io_finish_slow(struct bdev_channel *ch, const struct bdev_io *io, uint64_t ticks)
 {
 	if (ch->histogram != NULL) {
@@ -281,6 +296,7 @@ static void io_finish_slow(struct bdev_channel *ch, const struct bdev_io *io, ui
 		bdev_lock_check_acks(ch);
 	}
 	if (ch->slow & SLOW_NOMEM) {
+		nomem_end_aborts(ch, io);
 		bdev_nomem_retry(ch, 4);
 	}
 }
@@ -511,8 +527,12 @@ void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed)
 			bdev_io_complete(io, STATUS_NO_RESOURCES);
 			continue;
 		}
-		bdev_io_set_state(io, BDEV_IO_MODULE);
-		ch->submit(ch->module, io);
+		if (io->type == BDEV_IO_ABORT) {
+			bdev_abort_start(io); /* its target may wait itself by now */
+		} else {
+			bdev_io_set_state(io, BDEV_IO_MODULE);
+			ch->submit(ch->module, io);
+		}
 		failures += io->state == BDEV_IO_WAIT_NOMEM;
 	}
 	if (STAILQ_EMPTY(&ch->nomem)) {

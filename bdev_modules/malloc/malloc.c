@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A disk in DMA memory. Transports move data straight into and out of it (zero copy). */
 #include <errno.h>
+#include <stdatomic.h>
 #include <rte_common.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -445,7 +446,12 @@ static void malloc_fill_in(struct malloc_bdev *m, const struct bdev_malloc_opts 
 }
 
 /* The bdev layer is stopping, and no bdev may be registered any more. */
-static bool stopping;
+static atomic_bool stopping;
+
+static int malloc_refuse_stopping(char *error)
+{
+	return bdev_error(error, -ESHUTDOWN, "the bdev layer is stopping");
+}
 
 /* Names m, the result of malloc_allocate(), and registers it. On failure m has been freed. */
 static int malloc_register(struct malloc_bdev *m, const struct bdev_malloc_opts *opts, char *name, char *error)
@@ -456,7 +462,7 @@ static int malloc_register(struct malloc_bdev *m, const struct bdev_malloc_opts 
 	}
 	if (stopping) {
 		malloc_free(m);
-		return bdev_error(error, -ESHUTDOWN, "the bdev layer is stopping");
+		return malloc_refuse_stopping(error);
 	}
 	malloc_choose_name(m->name, sizeof(m->name), opts->name);
 	malloc_fill_in(m, opts);
@@ -504,7 +510,9 @@ static void malloc_creation_work(struct worker_job *job)
 {
 	struct creation *c = container_of(job, struct creation, job);
 
-	c->rc = malloc_check_memory(&c->opts, c->error);
+	/* Those that were queued when the layer began to stop get no memory: that takes long, and they would be freed.
+	 */
+	c->rc = stopping ? malloc_refuse_stopping(c->error) : malloc_check_memory(&c->opts, c->error);
 	c->m = c->rc == 0 ? malloc_allocate(&c->opts) : NULL;
 }
 
@@ -553,7 +561,7 @@ void bdev_malloc_create_async(const struct bdev_malloc_opts *opts, bdev_malloc_c
 {
 	struct bdev_malloc_opts o = *opts;
 	char error[BDEV_ERROR_MAX], name[256];
-	int rc = malloc_check_opts(opts, &o.md, error);
+	int rc = stopping ? malloc_refuse_stopping(error) : malloc_check_opts(opts, &o.md, error);
 
 	if (rc == 0 && malloc_bytes(&o) > AT_ONCE_BYTES) {
 		malloc_creation_queue(&o, cb, arg);

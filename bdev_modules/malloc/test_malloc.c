@@ -205,14 +205,21 @@ static void test_the_end_of_creations_can_be_waited_for(void)
 static void test_the_layer_stops_after_the_last_creation(void)
 {
 	const struct bdev_malloc_opts opts = {.name = "late", .block_size = BS, .num_blocks = 16384, .numa_id = -1};
+	struct bdev_malloc_opts huge = opts;
 	atomic_bool done = false;
-	int rc = 1;
+	int rc = 1, queued = 1, later = 1;
 
+	huge.name = "huge"; /* more than there is: it would be refused for that if anybody tried to get its memory */
+	huge.num_blocks = UINT64_C(1) << 45;
 	bdev_malloc_create_async(&opts, creation_ended, &rc);
+	bdev_malloc_create_async(&huge, creation_ended, &queued);
 	CU_ASSERT_EQUAL(rc, 1); /* large: on a worker thread */
 	bdev_fini(set_done, &done);
+	bdev_malloc_create_async(&opts, creation_ended, &later);
+	CU_ASSERT_EQUAL(later, -ESHUTDOWN);
 	CU_ASSERT_TRUE_FATAL(fixture_wait(&done));
 	CU_ASSERT_EQUAL(rc, -ESHUTDOWN);
+	CU_ASSERT_EQUAL(queued, -ESHUTDOWN);
 	CU_ASSERT_PTR_NULL(bdev_find("late"));
 	CU_ASSERT_EQUAL_FATAL(bdev_init(), 0);
 	make_malloc("m0", BS, BLOCKS); /* and can be started again */

@@ -367,6 +367,41 @@ static void test_io_may_wait_for_room_again_after_the_device_had_it(void)
 	unmake(t, &u, 1);
 }
 
+/* An ABORT that the module has no room for ends with its target, whose memory its owner may use for another I/O. */
+static void test_an_abort_that_waits_for_room_ends_with_its_target(void)
+{
+	struct bdev_opts opts, before;
+	struct bdev_stat s = {0};
+	struct user u;
+	struct testdev *t = make(&u, 1, 0);
+
+	bdev_get_opts(&before);
+	opts = before;
+	opts.nomem_timeout_ms = 600000; /* nothing else ends it */
+	CU_ASSERT_EQUAL(bdev_set_opts(&opts), 0);
+	t->hold = true;
+	struct request *r = submit(&u, BDEV_IO_READ, 3);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	t->nomem_type = BDEV_IO_ABORT;
+	struct request *abort = request_new(&u);
+	abort->io->type = BDEV_IO_ABORT;
+	abort->io->abort.target = r->io;
+	request_submit(abort);
+	while (s.nomem_waits == 0) {
+		bdev_get_stat(&t->bdev, &s);
+	}
+	CU_ASSERT_FALSE(atomic_load(&abort->done));
+	testdev_release(t, &u, 0);
+	CU_ASSERT_TRUE(request_wait(abort));
+	CU_ASSERT_EQUAL(abort->cdw0, 1);
+	CU_ASSERT_EQUAL(request_finish(abort), 0);
+	CU_ASSERT_EQUAL(request_finish(r), 0);
+	t->nomem_type = 0;
+	t->hold = false;
+	CU_ASSERT_EQUAL(bdev_set_opts(&before), 0);
+	unmake(t, &u, 1);
+}
+
 /* --- Compare-and-write --- */
 
 static void test_compare_and_write_writes_only_when_equal(void)
@@ -724,6 +759,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_of_a_bdev_that_goes_can_be_aborted),
 	UNIT(test_io_waits_while_the_module_has_no_room),
 	UNIT(test_io_may_wait_for_room_again_after_the_device_had_it),
+	UNIT(test_an_abort_that_waits_for_room_ends_with_its_target),
 	UNIT(test_io_that_never_finds_room_neither_blocks_others_nor_waits_for_ever),
 	UNIT(test_compare_and_write_writes_only_when_equal),
 	UNIT(test_compare_and_write_is_atomic_across_threads),
