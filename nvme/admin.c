@@ -125,6 +125,8 @@ static void event_log_received(void *arg, const struct nvme_cqe *cqe)
 		} else if (info == NVME_AER_NOTICE_NS_CHANGED) {
 			ctrlr->rescan_due = true;
 			rescan_if_due(ctrlr);
+		} else if (info == NVME_AER_NOTICE_CROSS_CTRL_RESET) {
+			nvme_cross_resets_read(ctrlr);
 		} else if (info == NVME_AER_NOTICE_ANA) {
 			nvme_ctrlr_read_ana(ctrlr);
 			ctrlr->rescan_due = true; /* a namespace may have moved to another group, which shows only in

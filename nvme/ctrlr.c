@@ -61,6 +61,7 @@ static void connection_drop(struct nvme_ctrlr *ctrlr)
 		nvme_auth_cancel(ctrlr->admin);
 		nvme_qpair_fail(ctrlr->admin);
 	}
+	nvme_cross_resets_end(ctrlr);
 	ctrlr->ops->disconnect(ctrlr);
 	ctrlr->admin = NULL;
 	ctrlr->aers = ctrlr->aers_wanted = ctrlr->num_unread = 0;
@@ -274,6 +275,7 @@ static int ctrlr_init(struct nvme_ctrlr *ctrlr)
 	ctrlr->qids = calloc((ctrlr->opts.io_queues + 64u) / 64, sizeof(uint64_t));
 	TAILQ_INIT(&ctrlr->qpairs);
 	TAILQ_INIT(&ctrlr->alternates);
+	nvme_cross_resets_init(ctrlr);
 	ctrlr->step_timer.fn = nvme_ctrlr_step_timer_fired;
 	ctrlr->step_timer.arg = ctrlr;
 	ctrlr->defer_timer.fn = ctrlr_release_connection;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What users can read of a controller (nvme.h). Control thread. */
+#include <string.h>
+
 #include "nvme/internal.h"
 
 #define CTRATT_TBKAS (UINT32_C(1) << 6)
@@ -87,7 +89,12 @@ void nvme_ctrlr_quiesce_info(const struct nvme_ctrlr *ctrlr, struct nvme_ctrlr_q
 	*info = (struct nvme_ctrlr_quiesce_info){
 		.keep_alive_ms = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX,
 		.quiesce_ms = (uint16_t)(id[NVME_ID_CTRL_CQT] | id[NVME_ID_CTRL_CQT + 1] << 8),
+		.ciu = id[NVME_ID_CTRL_CIU],
+		.cross_resets = id[NVME_ID_CTRL_CCRL],
 		.traffic_based = (le32toh(ctrlr->id.ctratt) & CTRATT_TBKAS) != 0};
+	uint64_t cirn;
+	memcpy(&cirn, id + NVME_ID_CTRL_CIRN, sizeof(cirn));
+	info->cirn = le64toh(cirn);
 }
 
 bool nvme_ctrlr_is_ending(const struct nvme_ctrlr *ctrlr)

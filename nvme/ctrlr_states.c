@@ -576,7 +576,8 @@ static void aer_set(void *arg, const struct nvme_cqe *cqe)
 static void enter_set_aer(struct nvme_ctrlr *ctrlr)
 {
 	/* every SMART warning, and those notices which the controller has (OAES) and this driver handles */
-	uint32_t notices = le32toh(ctrlr->id.oaes) & (UINT32_C(1) << 8 | UINT32_C(1) << 11 | UINT32_C(1) << 31);
+	uint32_t notices = le32toh(ctrlr->id.oaes) & (UINT32_C(1) << 8 | UINT32_C(1) << 11 |
+						      NVME_AENCFG_NOTICE_CROSS_CTRL_RESET | UINT32_C(1) << 31);
 	struct nvme_sqe cmd = {
 		.opcode = nvme_admin_set_features,
 		.cdw10 = htole32(NVME_FEAT_FID_ASYNC_EVENT),

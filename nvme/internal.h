@@ -35,6 +35,11 @@ void nvme_ctrlr_step_goes_on(struct nvme_ctrlr *ctrlr);
 void nvme_ctrlr_step_timer_fired(void *arg);
 /* The attempt or the connection has failed; the first reason is kept. ctrlr.c */
 void nvme_ctrlr_fail(struct nvme_ctrlr *ctrlr, const char *why);
+/* Cross-Controller Resets that a controller was asked for: cross_reset.c. Prepares the list; reads the log page that
+ * tells of their ends, if there are any; ends them as failed, since the connection ends. */
+void nvme_cross_resets_init(struct nvme_ctrlr *ctrlr);
+void nvme_cross_resets_read(struct nvme_ctrlr *ctrlr);
+void nvme_cross_resets_end(struct nvme_ctrlr *ctrlr);
 /* Whether the connection that has failed is to be ended by nvme_ctrlr_disable(): its I/O queue pairs may have commands
  * outstanding, and its admin queue has not failed. disable.c */
 bool nvme_ctrlr_disable_is_due(const struct nvme_ctrlr *ctrlr);

@@ -207,9 +207,28 @@ struct nvme_ctrlr_quiesce_info {
 	uint32_t keep_alive_ms; /* the Keep Alive Timeout, in the controller's granularity; 0: none */
 	uint16_t quiesce_ms;    /* Command Quiesce Time (CQT, TP4129); 0: not reported */
 	bool traffic_based;     /* any command restarts the controller's keep-alive timer (CTRATT.TBKAS) */
+	/* Cross-Controller Reset (TP8028): what names this controller, CIU and CIRN; a CIRN of 0: it cannot be reset
+	 * so. How many such resets of others it takes at a time (CCRL); 0: none. */
+	uint8_t ciu, cross_resets;
+	uint64_t cirn;
 };
 /* Of the last NVME_EVENT_READY. */
 void nvme_ctrlr_quiesce_info(const struct nvme_ctrlr *ctrlr, struct nvme_ctrlr_quiesce_info *info);
+enum nvme_cross_reset_result {
+	NVME_CROSS_RESET_DONE,   /* the controller carries out no command any more */
+	NVME_CROSS_RESET_FAILED, /* it may still, as far as this controller knows, or contact with this one is lost */
+	NVME_CROSS_RESET_BUSY,   /* the same; to be tried again a while later */
+};
+typedef void (*nvme_cross_reset_fn)(void *arg, enum nvme_cross_reset_result result);
+struct nvme_cross_reset;
+/* Asks ctrlr to reset another controller of its subsystem, of id icid and named by info, to which this host has been
+ * connected. done(arg, result) comes once, later, unless it is cancelled. NULL: ctrlr is not READY, out of memory, or
+ * its admin queue is full. */
+struct nvme_cross_reset *nvme_ctrlr_cross_reset(struct nvme_ctrlr *ctrlr, uint16_t icid,
+						const struct nvme_ctrlr_quiesce_info *info, nvme_cross_reset_fn done,
+						void *arg);
+/* done() will not be called; the reset may take place nevertheless. Not after done() has been called. */
+void nvme_cross_reset_cancel(struct nvme_cross_reset *r);
 /* Whether the connection has failed or is being ended: commands that were lost since have no answer to come. */
 bool nvme_ctrlr_is_ending(const struct nvme_ctrlr *ctrlr);
 

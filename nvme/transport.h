@@ -43,6 +43,7 @@
 
 struct nvme_alternate;
 struct nvme_auth;
+struct nvme_cross_reset;
 struct nvme_faults;
 struct nvme_ns_scan;
 struct nvme_ns_table;
@@ -255,8 +256,11 @@ struct nvme_ctrlr {
 	bool in_failure;  /* an attempt or a connection has failed; completions have no effect until the next one */
 	bool removed;     /* the device is gone */
 	bool attempt_due; /* a lost connection, or a reset: one attempt is made whatever the loss timeout */
-	bool quiescing, quiesced; /* quiesce() was called; it has ended */
-	uint8_t disable_step;     /* disable.c */
+	bool quiescing, quiesced;                    /* quiesce() was called; it has ended */
+	uint8_t disable_step;                        /* disable.c */
+	TAILQ_HEAD(, nvme_cross_reset) cross_resets; /* that it was asked for, and has not ended */
+	struct thread_timer cross_reset_timer;       /* the next look at their log page */
+	bool cross_reset_reading;
 	struct thread_timer disable_timer;
 	uint64_t disable_deadline; /* ticks */
 	bool has_ended;            /* nvme_ctrlr_has_ended() */

@@ -576,6 +576,7 @@ static void driver_ready(struct bdev_nvme *c)
 		bdev_nvme_tell(c, BDEV_NVME_CONNECTED, NULL, NULL);
 	}
 	bdev_nvme_qpairs_step(c);
+	bdev_nvme_fence_helper_came();
 	waiters_end(&c->reset_waiters, 0, NULL);
 	bdev_nvme_release(c);
 }

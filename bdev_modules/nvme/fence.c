@@ -15,6 +15,7 @@
 
 static TAILQ_HEAD(, bdev_nvme_fence) fences = TAILQ_HEAD_INITIALIZER(fences);
 static bdev_nvme_fence_news_fn fence_observer;
+static uint64_t serials;
 
 /* --- The state --- */
 
@@ -39,7 +40,7 @@ static const uint32_t fence_next_states[BDEV_NVME_FENCE_STATES] = {
 };
 STATE_MACHINE(bdev_nvme_fence_machine, "bdev_nvme fence", bdev_nvme_fence_state_name, fence_next_states)
 
-static void fence_set_state(struct bdev_nvme_fence *f, enum bdev_nvme_fence_state state)
+void bdev_nvme_fence_set_state(struct bdev_nvme_fence *f, enum bdev_nvme_fence_state state)
 {
 	state_machine_check(&bdev_nvme_fence_machine, f->state, state, f->name);
 	USDT(bdev_nvme_fence_state, f->name, f->trid.traddr, f->cntlid, f->state, state);
@@ -117,7 +118,7 @@ static void fence_release_channels(struct bdev_nvme_fence *f)
 	}
 }
 
-static void fence_end(struct bdev_nvme_fence *f, const char *how)
+void bdev_nvme_fence_end(struct bdev_nvme_fence *f, const char *how)
 {
 	struct bdev_nvme_fence_wait *w;
 	char text[160];
@@ -126,7 +127,12 @@ static void fence_end(struct bdev_nvme_fence *f, const char *how)
 	log_notice("%s: controller %u at %s:%s: fence %s; %u commands were held", f->name, f->cntlid, f->trid.traddr,
 		   f->trid.trsvcid, text, fence_num_held(f));
 	thread_timer_stop(&f->timer);
-	fence_set_state(f, BDEV_NVME_FENCE_DONE);
+	thread_timer_stop(&f->seek_timer);
+	if (f->cross_reset != NULL) {
+		nvme_cross_reset_cancel(f->cross_reset);
+		f->cross_reset = NULL;
+	}
+	bdev_nvme_fence_set_state(f, BDEV_NVME_FENCE_DONE);
 	/* before channels are visited: what is lost later, or meanwhile, is not held any more */
 	__atomic_store_n(&f->done, true, __ATOMIC_RELEASE); /* pairs with bdev_nvme_fence_hold() */
 	fence_tell(f, text);
@@ -172,8 +178,8 @@ static void fence_timer_fired(void *arg)
 {
 	struct bdev_nvme_fence *f = arg;
 
-	fence_end(f, f->timeout_ms >= 0 ? "the time of fence_timeout_ms has passed"
-					: "the controller's keep-alive and quiesce times have passed");
+	bdev_nvme_fence_end(f, f->timeout_ms >= 0 ? "the time of fence_timeout_ms has passed"
+						  : "the controller's keep-alive and quiesce times have passed");
 }
 
 static void fence_start_waiting(struct bdev_nvme_fence *f)
@@ -182,16 +188,26 @@ static void fence_start_waiting(struct bdev_nvme_fence *f)
 	char text[160];
 
 	if (ms == 0) {
-		fence_end(f, "it is not waited for (fence_timeout_ms 0)");
+		bdev_nvme_fence_end(f, "it is not waited for (fence_timeout_ms 0)");
 		return;
 	}
 	f->until_ticks = env_ticks() + env_us_to_ticks(ms * 1000);
-	fence_set_state(f, BDEV_NVME_FENCE_WAITING);
+	bdev_nvme_fence_set_state(f, BDEV_NVME_FENCE_WAITING);
 	snprintf(text, sizeof(text), "begun: the controller may still carry out commands for up to %" PRIu64 " ms", ms);
 	log_warning("%s: controller %u at %s:%s: fence %s; %u commands are held", f->name, f->cntlid, f->trid.traddr,
 		    f->trid.trsvcid, text, fence_num_held(f));
 	fence_tell(f, text);
 	thread_timer_start(&f->timer, ms * 1000);
+	bdev_nvme_fence_seek_helper(f);
+}
+
+void bdev_nvme_fence_helper_came(void)
+{
+	struct bdev_nvme_fence *f;
+
+	TAILQ_FOREACH (f, &fences, link) {
+		bdev_nvme_fence_seek_helper(f);
+	}
 }
 
 /* --- What happens to the controller --- */
@@ -220,7 +236,9 @@ bool bdev_nvme_fence_open(struct bdev_nvme *c)
 	nvme_ctrlr_quiesce_info(c->ctrlr, &f->info);
 	f->timeout_ms = c->opts.fence_timeout_ms;
 	f->default_quiesce_time_ms = c->opts.default_quiesce_time_ms;
+	f->serial = ++serials;
 	f->timer = (struct thread_timer){.fn = fence_timer_fired, .arg = f};
+	f->seek_timer = (struct thread_timer){.fn = bdev_nvme_fence_seek_helper, .arg = f};
 	STAILQ_INIT(&f->waits);
 	TAILQ_INSERT_TAIL(&fences, f, link);
 	c->fence = f;
@@ -231,7 +249,7 @@ void bdev_nvme_fence_disabling(struct bdev_nvme *c)
 {
 	if (c->fence != NULL && c->fence->state == BDEV_NVME_FENCE_NONE) {
 		c->fence->begun_ticks = env_ticks();
-		fence_set_state(c->fence, BDEV_NVME_FENCE_DISABLING);
+		bdev_nvme_fence_set_state(c->fence, BDEV_NVME_FENCE_DISABLING);
 	}
 }
 
@@ -244,7 +262,7 @@ void bdev_nvme_fence_begin(struct bdev_nvme *c)
 	}
 	f->begun_ticks = f->begun_ticks != 0 ? f->begun_ticks : env_ticks();
 	if (nvme_ctrlr_has_ended(c->ctrlr)) {
-		fence_end(f, "the controller was disabled");
+		bdev_nvme_fence_end(f, "the controller was disabled");
 	} else {
 		fence_start_waiting(f);
 	}
@@ -290,7 +308,7 @@ void bdev_nvme_fence_subsystem_gone(const struct bdev_nvme_subsystem *m)
 		if (f->subsystem == m) {
 			f->subsystem = NULL;
 			if (f->state != BDEV_NVME_FENCE_DONE && STAILQ_EMPTY(&f->waits)) {
-				fence_end(f, "nothing waits for it any more");
+				bdev_nvme_fence_end(f, "nothing waits for it any more");
 			}
 		}
 	}
@@ -365,7 +383,7 @@ bool bdev_nvme_fence_hold(struct bdev_nvme_io *n)
 	if (f == NULL || !(n->fused || bdev_nvme_opcode_changes(n->req.cmd.opcode, false))) {
 		return false;
 	}
-	/* pairs with fence_end(), which visits this thread after the store */
+	/* pairs with bdev_nvme_fence_end(), which visits this thread after the store */
 	if (__atomic_load_n(&f->done, __ATOMIC_ACQUIRE)) {
 		n->unfenced = f->timeout_ms == 0;
 		return false;

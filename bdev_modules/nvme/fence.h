@@ -36,6 +36,8 @@ struct bdev_nvme_fence_wait {
 	STAILQ_ENTRY(bdev_nvme_fence_wait) link;
 };
 
+#define BDEV_NVME_FENCE_HELPERS 16
+
 struct bdev_nvme_fence {
 	bool done;     /* atomic, set once by the control thread */
 	uint32_t held; /* atomic: commands held in channels */
@@ -54,6 +56,14 @@ struct bdev_nvme_fence {
 	uint64_t begun_ticks; /* when contact was lost, or disabling began; 0: not yet */
 	uint64_t until_ticks; /* when time is over; 0: not yet known */
 	struct thread_timer timer;
+	/* Cross-Controller Reset. A helper is a connection, named by the serial number of its fence. */
+	uint64_t serial;                      /* of this one; never 0 */
+	struct nvme_cross_reset *cross_reset; /* CROSS_RESET; else NULL */
+	uint64_t helper_serial;
+	uint16_t helper_cntlid;
+	uint64_t tried[BDEV_NVME_FENCE_HELPERS]; /* helpers that could not do it */
+	unsigned num_tried;
+	struct thread_timer seek_timer;
 	STAILQ_HEAD(, bdev_nvme_fence_wait) waits;
 	TAILQ_ENTRY(bdev_nvme_fence) link;
 };
@@ -65,6 +75,15 @@ void bdev_nvme_fence_disabling(struct bdev_nvme *c);
 /* The connection has ended, and all its queue pairs have, so that every command of it has an answer, is held, or is
  * submitted elsewhere. Does nothing if the fence has begun already. */
 void bdev_nvme_fence_begin(struct bdev_nvme *c);
+/* A controller was connected: it may help fences that wait. */
+void bdev_nvme_fence_helper_came(void);
+/* Has another controller reset the one of f, if there is one that may, and f waits. */
+void bdev_nvme_fence_seek_helper(void *fence);
+/* The controller of f carries out no command any more, or its time is over: how says why. Submits and answers what was
+ * held; f may have been freed afterwards. */
+void bdev_nvme_fence_end(struct bdev_nvme_fence *f, const char *how);
+/* Changes the state. */
+void bdev_nvme_fence_set_state(struct bdev_nvme_fence *f, enum bdev_nvme_fence_state state);
 /* The controller is about to be freed. */
 void bdev_nvme_fence_detached(struct bdev_nvme *c);
 /* The subsystem is about to be freed. It has no bdevs. */

@@ -5,6 +5,7 @@
  *     discovery.c	attaches what discovery services list, and detaches what they do not list any more
  *     health.c		logs the errors and warnings that controllers report
  *     fence.c		what keeps commands that were lost with a controller from landing behind newer ones
+ *     fence_cross.c	fences by Cross-Controller Reset
  *     hotplug.c	attaches drives that are plugged in
  *     auth.c		keys for in-band authentication
  *     multipath.c	controllers of one name, paths to a namespace, asymmetric access, policies: the control thread

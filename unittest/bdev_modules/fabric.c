@@ -139,10 +139,9 @@ static void identify(struct fabric_target *t, const struct nvme_request *req)
 static void impacted_end(uint64_t cirn)
 {
 	for (unsigned i = 0; i < FABRIC_TARGETS; i++) {
-		if (fabric_targets[i].cirn == cirn) {
-			fabric_targets[i].num_kept = 0;
-			fabric_targets[i].cc = 0;
-		}
+		struct fabric_target *t = &fabric_targets[i];
+		t->num_kept = t->cirn == cirn || t->cirn_before == cirn ? 0 : t->num_kept;
+		t->cc = t->cirn == cirn ? 0 : t->cc;
 	}
 }
 
@@ -212,6 +211,7 @@ static void fabrics_command(struct fabric_qpair *q, const struct nvme_request *r
 	} else {
 		if (q->base.id == 0) { /* a new controller; the old one keeps what it has */
 			t->cntlid = ++last_cntlid;
+			t->cirn_before = t->cirn;
 			t->cirn = t->has_ccr ? UINT64_C(0x1234567800000000) | t->cntlid : 0;
 			t->cc = 0;
 			t->connects++;

@@ -39,7 +39,7 @@ struct fabric_target {
 	/* what happened */
 	uint16_t cntlid;
 	uint32_t cc, connects, disabled, writes, reads, ccr_requests;
-	uint64_t cirn;
+	uint64_t cirn, cirn_before; /* of its controller, and of the one before that */
 	struct fabric_write kept[FABRIC_KEPT];
 	unsigned num_kept;
 	struct fabric_ccr ccr[FABRIC_CCR_LOGS];

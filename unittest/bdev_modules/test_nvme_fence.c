@@ -521,6 +521,164 @@ static void test_two_fences_of_one_controller_hold_their_own(void)
 	end_paths(&u);
 }
 
+/* --- Tests: Cross-Controller Reset --- */
+
+static void begin_with_helpers(unsigned n, struct user *u)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+
+	fence_begin();
+	for (unsigned i = 0; i < n; i++) {
+		fabric_targets[i].has_ccr = true;
+		attach_target(i, a);
+	}
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(n);
+}
+
+static bool is_asked(void *target)
+{
+	return ((struct fabric_target *)target)->ccr_requests != 0;
+}
+
+static void test_another_controller_resets_the_lost_one_at_once(void)
+{
+	struct user u;
+
+	begin_with_helpers(2, &u);
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT_EQUAL(t1->ccr_requests, 1);
+	CU_ASSERT_EQUAL(seen.writes_before_end, 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(seen.last, "has reset it"));
+	end_paths(&u);
+}
+
+static void expect_reset_that_takes_time(bool notice)
+{
+	struct user u;
+
+	begin_with_helpers(2, &u);
+	t1->ccr_answer = 1;
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	CU_ASSERT_FATAL(fixture_poll(is_asked, t1));
+	CU_ASSERT_EQUAL(t1->notices_asked, true);
+	CU_ASSERT_EQUAL(t1->writes, 0);
+	fabric_ccr_end(t1, true, notice);
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT_EQUAL(seen.writes_before_end, 0);
+	end_paths(&u);
+}
+
+static void test_a_reset_that_takes_time_ends_by_a_notice(void)
+{
+	expect_reset_that_takes_time(true);
+}
+
+static void test_a_reset_that_takes_time_is_looked_for(void)
+{
+	expect_reset_that_takes_time(false);
+}
+
+static void test_a_reset_that_fails_is_tried_by_the_next_controller(void)
+{
+	struct user u;
+
+	begin_with_helpers(3, &u);
+	t1->ccr_answer = 1;
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	CU_ASSERT_FATAL(fixture_poll(is_asked, t1));
+	fabric_ccr_end(t1, false, true);
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT_EQUAL(t1->ccr_requests, 1);
+	CU_ASSERT_EQUAL(fabric_targets[2].ccr_requests, 1);
+	end_paths(&u);
+}
+
+static void test_a_controller_that_refuses_to_reset_is_not_asked_twice(void)
+{
+	struct bdev_nvme_fence_info info;
+	struct user u;
+
+	begin_with_helpers(2, &u);
+	t1->ccr_answer = NVME_ST_DNR(GENERIC, INVALID_FIELD);
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	CU_ASSERT_FATAL(fixture_poll(is_asked, t1));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, new_data, 9, 1), 0); /* others go on meanwhile */
+	CU_ASSERT_PTR_NOT_NULL(bdev_nvme_fence_next(NULL, &info));
+	CU_ASSERT(!is_done_now(old));
+	restore(t0); /* connected again, it can reset its predecessor */
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT_EQUAL(t1->ccr_requests, 1);
+	CU_ASSERT_EQUAL(t0->ccr_requests, 1);
+	end_paths(&u);
+}
+
+static void test_a_busy_controller_is_asked_again(void)
+{
+	struct user u;
+
+	begin_with_helpers(2, &u);
+	t1->ccr_answer = NVME_ST(CMD_SPECIFIC, CROSS_CTRL_RESET_LIMIT);
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	CU_ASSERT_FATAL(fixture_poll(is_asked, t1));
+	t1->ccr_answer = 0;
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT(t1->ccr_requests >= 2);
+	end_paths(&u);
+}
+
+static void test_a_helper_that_is_lost_too_is_replaced(void)
+{
+	struct user u;
+
+	begin_with_helpers(3, &u);
+	t1->ccr_answer = 1;
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	CU_ASSERT_FATAL(fixture_poll(is_asked, t1));
+	struct request *also = kept_write(&u, t1, 6);
+	cut(t1);
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT(request_wait(also));
+	CU_ASSERT_EQUAL(also->status, 0);
+	request_free(also);
+	CU_ASSERT_EQUAL(fabric_targets[2].ccr_requests, 2);
+	CU_ASSERT_EQUAL(seen.ended, 2);
+	end_paths(&u);
+}
+
+static void test_a_helper_that_is_silent_is_outwaited(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+
+	fence_begin();
+	a.fence_timeout_ms = 1000;
+	for (unsigned i = 0; i < 2; i++) {
+		fabric_targets[i].has_ccr = true;
+		attach_target(i, a);
+	}
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(2);
+	seen.lands = true;
+	t1->ccr_answer = 1;
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT_EQUAL(t1->ccr_requests, 1);
+	CU_ASSERT_EQUAL(seen.writes_before_end, 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(seen.last, "has passed"));
+	fabric_ccr_end(t1, true, true); /* has no effect any more */
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, other, 5, 1), 0);
+	end_paths(&u);
+}
+
 static int setup(void)
 {
 	int rc = drive_setup();
@@ -545,6 +703,14 @@ static const struct unit_test tests[] = {
 	UNIT(test_an_abort_does_not_end_what_is_held),
 	UNIT(test_a_bdev_reset_ends_after_the_fence),
 	UNIT(test_two_fences_of_one_controller_hold_their_own),
+	UNIT(test_another_controller_resets_the_lost_one_at_once),
+	UNIT(test_a_reset_that_takes_time_ends_by_a_notice),
+	UNIT(test_a_reset_that_takes_time_is_looked_for),
+	UNIT(test_a_reset_that_fails_is_tried_by_the_next_controller),
+	UNIT(test_a_controller_that_refuses_to_reset_is_not_asked_twice),
+	UNIT(test_a_busy_controller_is_asked_again),
+	UNIT(test_a_helper_that_is_lost_too_is_replaced),
+	UNIT(test_a_helper_that_is_silent_is_outwaited),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_nvme_fence", tests, setup, drive_teardown)
