@@ -61,6 +61,25 @@ unsigned __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_c
 	return n;
 }
 
+/* Other than 0: what the next submission to the kernel fails with. */
+static atomic_int submit_error;
+
+int __real_io_uring_submit(struct io_uring *ring);
+int __wrap_io_uring_submit(struct io_uring *ring);
+
+/* The entries are visible to the kernel then, but it has not consumed them. */
+int __wrap_io_uring_submit(struct io_uring *ring)
+{
+	int error = atomic_exchange(&submit_error, 0);
+
+	if (error == 0) {
+		return __real_io_uring_submit(ring);
+	}
+	*ring->sq.ktail += ring->sq.sqe_tail - ring->sq.sqe_head;
+	ring->sq.sqe_head = ring->sq.sqe_tail;
+	return error;
+}
+
 static bool no_ring;
 
 static bool make(const struct bdev_uring_opts *o)
@@ -358,6 +377,41 @@ static void test_more_io_than_the_ring_holds_gets_through(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_uring_delete, "u0"), 0);
 }
 
+/* Each I/O ends, and the ring is of use afterwards. */
+static void test_io_that_the_kernel_does_not_take_fails(void)
+{
+	struct bdev_uring_opts o = opts();
+	struct user u;
+	struct request *r[300];
+	uint8_t *data = aligned_alloc(4096, 4096);
+	struct iovec iov = {data, 4096};
+
+	o.block_size = 4096;
+	MAKE_OR_SKIP(&o);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "u0", true, fixture_thread(2)), 0);
+	for (unsigned round = 0; round < 3; round++) {
+		fill(data, 4096, round);
+		for (unsigned i = 0; i < 300; i++) {
+			r[i] = request_new(&u);
+			bdev_io_set_rw(r[i]->io, BDEV_IO_WRITE, &iov, 1, i, 1);
+			atomic_store(&submit_error, i % 100 == 0 ? -EBADF : 0);
+			request_submit(r[i]);
+		}
+		for (unsigned i = 0; i < 300; i++) {
+			CU_ASSERT_TRUE_FATAL(request_wait(r[i]));
+			CU_ASSERT_TRUE(r[i]->status == 0 || r[i]->status == NVME_SC_INTERNAL);
+			request_free(r[i]);
+		}
+		atomic_store(&submit_error, -EBADF);
+		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 1, 1), NVME_SC_INTERNAL);
+		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 1, 1), 0);
+		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_COMPARE, data, 1, 1), 0);
+	}
+	free(data);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_uring_delete, "u0"), 0);
+}
+
 /* Of this process, to the file. */
 static unsigned descriptors(void)
 {
@@ -435,6 +489,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_write_that_finds_no_more_room_says_so),
 	UNIT(test_a_flush_that_failed_is_not_to_be_retried),
 	UNIT(test_more_io_than_the_ring_holds_gets_through),
+	UNIT(test_io_that_the_kernel_does_not_take_fails),
 	UNIT(test_the_file_is_closed_when_the_deletion_ends),
 	UNIT(test_creation_says_what_is_wrong),
 	UNIT_END,

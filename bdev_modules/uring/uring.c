@@ -19,8 +19,9 @@
 #include "bdev/module_util.h"
 #include "bdev_modules/uring/claim.h"
 #include "bdev_modules/uring/uring.h"
-#include "util/log.h"
+#include "util/compiler.h"
 #include "util/iov.h"
+#include "util/log.h"
 
 #define RING_ENTRIES  256u /* in flight per channel */
 #define MAX_SEGMENTS  128u
@@ -206,14 +207,38 @@ static void uring_complete(struct uring_channel *c, uint64_t data, int result)
 	}
 }
 
-/* Submissions that the kernel cannot take now stay in the ring for the next round. */
-static void uring_submit_prepared(struct uring_channel *c)
+/* Submissions that the kernel cannot take now stay in the ring for the next round. A negative errno: it will not take
+ * them at all. */
+static int uring_submit_prepared(struct uring_channel *c)
 {
-	if (io_uring_sq_ready(&c->ring) != 0) {
-		int rc = io_uring_submit(&c->ring);
-		if (rc < 0 && rc != -EAGAIN && rc != -EBUSY && rc != -EINTR) {
-			log_limited(LOG_LEVEL_ERROR, "io_uring_submit failed: %s", strerror(-rc));
-		}
+	int rc = io_uring_sq_ready(&c->ring) != 0 ? io_uring_submit(&c->ring) : 0;
+
+	return rc >= 0 || rc == -EAGAIN || rc == -EBUSY || rc == -EINTR ? 0 : rc;
+}
+
+/* Empties the submission queue, and returns the number of entries whose user data is in `data`. The kernel reads the
+ * queue only within io_uring_submit(). */
+static unsigned uring_take_prepared(struct uring_channel *c, uint64_t data[RING_ENTRIES])
+{
+	struct io_uring_sq *sq = &c->ring.sq;
+	unsigned n = io_uring_sq_ready(&c->ring), head = sq->sqe_tail - n;
+
+	for (unsigned i = 0; i < n; i++) {
+		data[i] = sq->sqes[(head + i) & *sq->kring_mask].user_data;
+	}
+	*sq->ktail = sq->sqe_head = sq->sqe_tail = head;
+	return n;
+}
+
+NOINLINE static void uring_fail_prepared(struct uring_channel *c, int rc)
+{
+	uint64_t data[RING_ENTRIES];
+	unsigned n = uring_take_prepared(c, data);
+
+	log_limited(LOG_LEVEL_ERROR, "io_uring_submit failed: %s: %u I/Os fail", strerror(-rc), n);
+	c->in_flight -= n;
+	for (unsigned i = 0; i < n; i++) {
+		uring_fail((struct bdev_io *)(uintptr_t)(data[i] & ~(uint64_t)AGAIN), rc);
 	}
 }
 
@@ -222,7 +247,10 @@ static int uring_poll(void *ctx)
 	struct uring_channel *c = ctx;
 	struct io_uring_cqe *cqes[64];
 
-	uring_submit_prepared(c);
+	int rc = uring_submit_prepared(c);
+	if (unlikely(rc != 0)) {
+		uring_fail_prepared(c, rc);
+	}
 	unsigned n = io_uring_peek_batch_cqe(&c->ring, cqes, 64);
 	if (n == 0) {
 		return POLLER_IDLE;
@@ -247,7 +275,7 @@ static bool uring_arm(void *ctx)
 {
 	struct uring_channel *c = ctx;
 
-	uring_submit_prepared(c);
+	uring_submit_prepared(c); /* if it fails, the queue is not empty, and uring_poll() ends the I/Os */
 	return io_uring_cq_ready(&c->ring) != 0 || io_uring_sq_ready(&c->ring) != 0;
 }
 
