@@ -125,8 +125,9 @@ void env_pci_close(struct env_pci *dev)
 		pci_command_change(dev, 0,
 				   PCI_COMMAND_MASTER); /* fails for a device that has gone, which does no harm */
 		env_pci_vectors_close(dev);
-		munmap(dev->registers, dev->registers_len);
+		/* first, since the addresses may belong to others as soon as they are not mapped any more */
 		env_pci_window_remove(dev->registers);
+		munmap(dev->registers, dev->registers_len);
 	}
 	if (dev->kind != NULL) {
 		dev->kind->close(dev);

@@ -49,16 +49,21 @@ static void on_sigbus(int number, siginfo_t *info, void *context)
 		before.sa_sigaction(number, info, context);
 	} else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
 		before.sa_handler(number);
-	} else {
+	} else if (info->si_code > 0 || before.sa_handler == SIG_DFL) {
 		sigaction(SIGBUS, &before, NULL); /* and the access, repeated, ends the process */
+		if (info->si_code <= 0) {
+			raise(number); /* a signal that was sent is not repeated by itself */
+		}
 	}
 }
 
-/* Called before the first window is added, since a device may go at any time. The lock is held. */
+/* Called before the first window is added, since a device may go at any time. The lock is held. The handler that was
+ * there reports crashes: it is called as it would be without this one, on the thread's signal stack and with its mask.
+ */
 static int handler_install(void)
 {
 	static bool installed;
-	struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
+	struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 
 	if (installed) {
 		return 0;
@@ -67,8 +72,11 @@ static int handler_install(void)
 	if (ones_fd < 0) {
 		return -errno;
 	}
-	sigemptyset(&action.sa_mask);
-	if (sigaction(SIGBUS, &action, &before) != 0) {
+	if (sigaction(SIGBUS, NULL, &before) != 0) {
+		return -errno;
+	}
+	action.sa_mask = before.sa_mask;
+	if (sigaction(SIGBUS, &action, NULL) != 0) {
 		return -errno;
 	}
 	installed = true;

@@ -30,6 +30,57 @@ static void pull_out(int fd)
 	}
 }
 
+static uint8_t signal_stack[64 * 1024];
+
+/* As that of a crash report: on the stack that the thread has for signals, with the signals blocked that it names. */
+static void on_crash(int number, siginfo_t *info, void *context)
+{
+	uint8_t here;
+	sigset_t blocked;
+
+	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+	bool on_stack = &here >= signal_stack && &here < signal_stack + sizeof(signal_stack);
+	_exit(!on_stack ? 2 : !sigismember(&blocked, SIGUSR1) ? 3 : info->si_addr == NULL ? 4 : 0);
+}
+
+/* In a child, because the handler of windows is installed once. This is the first test, before it is. */
+static void test_a_crash_handler_is_called_on_its_own_stack(void)
+{
+	int fd, status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		struct sigaction action = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+		const stack_t stack = {.ss_sp = signal_stack, .ss_size = sizeof(signal_stack)};
+		sigaddset(&action.sa_mask, SIGUSR1);
+		sigaltstack(&stack, NULL);
+		sigaction(SIGBUS, &action, NULL);
+		volatile uint32_t *regs = window(&fd);
+		env_pci_window_add((void *)regs, 8192);
+		volatile uint32_t *other = window(&fd);
+		pull_out(fd);
+		_exit(5 + (int)(other[0] & 1));
+	}
+	CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+	CU_ASSERT(WIFEXITED(status));
+	CU_ASSERT_EQUAL(WEXITSTATUS(status), 0);
+}
+
+static void test_a_signal_that_is_sent_ends_the_process(void)
+{
+	int fd, status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		signal(SIGBUS, SIG_DFL);
+		env_pci_window_add((void *)window(&fd), 8192);
+		raise(SIGBUS);
+		_exit(0);
+	}
+	CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+	CU_ASSERT(WIFSIGNALED(status));
+}
+
 static void test_registers_of_a_removed_device_read_as_ones(void)
 {
 	int fd;
@@ -41,8 +92,8 @@ static void test_registers_of_a_removed_device_read_as_ones(void)
 	pull_out(fd);
 	CU_ASSERT_EQUAL(regs[3], UINT32_MAX);
 	CU_ASSERT_EQUAL(regs[2047], UINT32_MAX);
-	munmap((void *)regs, 8192);
 	env_pci_window_remove((void *)regs);
+	munmap((void *)regs, 8192);
 	close(fd);
 }
 
@@ -225,6 +276,8 @@ static void test_lost_uevents_are_told_of(void)
 }
 
 static const struct unit_test tests[] = {
+	UNIT(test_a_crash_handler_is_called_on_its_own_stack),
+	UNIT(test_a_signal_that_is_sent_ends_the_process),
 	UNIT(test_registers_of_a_removed_device_read_as_ones),
 	UNIT(test_write_to_a_removed_device_goes_nowhere),
 	UNIT(test_sigbus_elsewhere_is_still_a_crash),
