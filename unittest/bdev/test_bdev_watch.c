@@ -428,6 +428,51 @@ static void test_what_is_in_flight_can_be_listed_sampled_and_timed(void)
 	CU_ASSERT_TRUE(testdev_delete(t));
 }
 
+static atomic_bool busy, may_end;
+
+static void be_busy(void *arg)
+{
+	uint64_t end = env_ticks() + 20 * env_ticks_hz();
+
+	set_done(&busy);
+	while (!atomic_load(&may_end) && env_ticks() < end) {
+	}
+	CU_ASSERT_TRUE(atomic_load(&may_end)); /* not the deadline */
+}
+
+static bool has_sampled(void *bdev)
+{
+	struct bdev_qd_sampling s;
+	bdev_get_qd_sampling(bdev, &s);
+	return s.queue_depth == 1 && s.weighted_io_time_us >= 5000;
+}
+
+/* A message for each sample would wake idle reactors, and would have to wait for busy ones. */
+static void test_sampling_asks_nothing_of_the_threads(void)
+{
+	struct testdev *t = testdev_new("t0", 512, 64);
+	struct iovec iov = {buf, 512};
+	struct user u;
+
+	t->hold = true;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "t0", true, fixture_thread(0)), 0);
+	struct request *r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_READ, &iov, 1, 0, 1);
+	request_submit(r);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	CU_ASSERT_EQUAL(thread_send(fixture_thread(0), be_busy, NULL), 0);
+	CU_ASSERT_TRUE(fixture_wait(&busy));
+	bdev_set_qd_sampling_period(&t->bdev, 1000);
+	CU_ASSERT_TRUE(fixture_poll(has_sampled, &t->bdev));
+	atomic_store(&may_end, true);
+	bdev_set_qd_sampling_period(&t->bdev, 0);
+	testdev_release(t, &u, 0);
+	CU_ASSERT_EQUAL(request_finish(r), 0);
+	user_close(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_io_rate_is_limited_over_all_threads),
 	UNIT(test_byte_rates_are_limited_by_direction),
@@ -438,6 +483,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_histogram_counts_every_io_of_its_type),
 	UNIT(test_histogram_buckets_join_without_gap),
 	UNIT(test_what_is_in_flight_can_be_listed_sampled_and_timed),
+	UNIT(test_sampling_asks_nothing_of_the_threads),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_watch", tests, fixture_start, fixture_stop)
