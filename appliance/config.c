@@ -301,12 +301,21 @@ static int config_run_entry(const struct config *c, const struct config_entry *e
 	return rc;
 }
 
+/* Whether the entry is called before clients are. Those that are allowed in both states keep their place in the file:
+ * once an entry needs the subsystems, they come after it. */
+static bool config_entry_is_early(const struct config_entry *e, bool *needs_subsystems)
+{
+	*needs_subsystems |= (e->states & RPC_STARTUP) == 0;
+	return (e->states & RPC_RUNTIME) == 0 || !*needs_subsystems;
+}
+
 int config_run(const struct config *c, bool runtime, bool ignore_errors, bool (*cancelled)(void), char *error)
 {
+	bool needs_subsystems = false;
+
 	for (size_t i = 0; i < c->n_entries; i++) {
 		const struct config_entry *e = &c->entries[i];
-		bool runtime_method = e->states & RPC_RUNTIME;
-		if (e->skip || runtime_method != runtime) {
+		if (e->skip || config_entry_is_early(e, &needs_subsystems) == runtime) {
 			continue;
 		}
 		if (cancelled()) {

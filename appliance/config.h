@@ -39,9 +39,10 @@ void config_free(struct config *c);
  * ignore_errors, wrong ones are logged instead, and config_run() will leave them out. */
 int config_check(struct config *c, bool ignore_errors, char *error);
 
-/* Calls the methods of one phase: those that may only be called at start-up, or (runtime) all others. Each one must be
- * answered before the next one is called. 0; -EINVAL: a method failed (with ignore_errors that is only logged);
- * -ECANCELED: cancelled() was true. Control thread, outside of its loop. */
+/* Calls the methods of one phase: those that may only be called at start-up, and those that may be called then too and
+ * stand before the first that may not; or (runtime) all others. Each one must be answered before the next one is
+ * called. 0; -EINVAL: a method failed (with ignore_errors that is only logged); -ECANCELED: cancelled() was true.
+ * Control thread, outside of its loop. */
 int config_run(const struct config *c, bool runtime, bool ignore_errors, bool (*cancelled)(void), char *error);
 
 #endif

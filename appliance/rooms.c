@@ -300,8 +300,9 @@ static const struct part rows[] = {
 	/* A host that connected while nvmf stopped may have begun a registration. */
 	{.name = "registrations of memory", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_registrations},
 
-	/* Methods that may be called only before the rooms start. */
-	{.name = "the configuration's start-up methods", .when = APPLIANCE_CONFIG, .start = rooms_run_startup_methods},
+	/* Methods that may be called before the rooms start. Before the RPC server starts, so that what clients set
+	 * before framework_start_init comes over what the file says. */
+	{.name = "the configuration's start-up methods", .when = APPLIANCE_RPC, .start = rooms_run_startup_methods},
 	{.name = "bdev", .when = APPLIANCE_CONFIG, .start = rooms_start_bdev, .stop_slow = bdev_fini},
 	/* Opens bdevs. */
 	{.name = "nvmf", .when = APPLIANCE_CONFIG, .start = rooms_start_nvmf, .stop_slow = nvmf_fini},

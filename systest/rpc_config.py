@@ -61,6 +61,25 @@ def test_saving_loading_and_saving_gives_the_same_bytes():
             check(save(c) == first, f"-c: {first}\n{save(c)}")
 
 
+def test_options_set_before_the_start_come_over_those_of_the_file():
+    with Daemon() as holder:
+        path = write_config(holder.folder, [{"method": "bdev_set_options", "params": {"nomem_timeout_ms": 1234}},
+                                            {"method": "iobuf_set_options", "params": {"small_pool_count": 3000}},
+                                            {"method": "log_set_level", "params": {"level": "INFO"}},
+                                            {"method": "bdev_null_create", "params": {"name": "N", "num_blocks": 8, "block_size": 512}}])
+        with Daemon("-c", path, "--wait-for-rpc", ready=False) as d:
+            c = wait_for(d.connect, "the RPC socket")
+            check(c.call("log_get_level") == "INFO", "the file's options are there when clients are")
+            c.call("bdev_set_options", nomem_timeout_ms=777)
+            c.call("log_set_level", level="ERROR")
+            check(c.call("framework_start_init") is True, "start_init")
+            [bdev] = [e["params"] for e in d.call("framework_get_config", name="bdev") if e["method"] == "bdev_set_options"]
+            check(bdev["nomem_timeout_ms"] == 777 and c.call("log_get_level") == "ERROR", bdev)
+            [iobuf] = [e["params"] for e in d.call("framework_get_config", name="iobuf")]
+            check(iobuf["small_pool_count"] == 3000, iobuf)
+            check([b["name"] for b in c.call("bdev_get_bdevs")] == ["N"], "the file's bdev")
+
+
 def test_saving_takes_the_place_of_files_and_of_nothing_else():
     with Daemon() as d:
         text, real, link, fifo = save(d), d.folder / "real.json", d.folder / "link.json", d.folder / "fifo"

@@ -42,7 +42,14 @@ static void rpc_runtime(struct rpc_request *req, void *params)
 		rpc_reply_true(req);
 	}
 }
-RPC_METHOD("test_runtime", rpc_runtime, struct set, set_params, RPC_STARTUP | RPC_RUNTIME, "Any time", .result = "any")
+RPC_METHOD("test_runtime", rpc_runtime, struct set, set_params, RPC_RUNTIME, "Not at start-up", .result = "any")
+
+static void rpc_always(struct rpc_request *req, void *params)
+{
+	note("always", ((struct set *)params)->value);
+	rpc_reply_true(req);
+}
+RPC_METHOD("test_always", rpc_always, struct set, set_params, RPC_STARTUP | RPC_RUNTIME, "Any time", .result = "any")
 
 static char error[CONFIG_ERROR_MAX];
 
@@ -180,6 +187,24 @@ static void test_phases_run_what_belongs_to_them(void)
 	config_free(&c);
 }
 
+static void test_a_method_of_both_states_keeps_its_place_in_the_file(void)
+{
+	struct config c;
+
+	calls[0] = '\0';
+	CU_ASSERT_EQUAL(
+		parse(FILE_OF(ENTRY("test_always", "\"value\":1") "," ENTRY("test_runtime", "\"value\":2") "," ENTRY(
+			      "test_always", "\"value\":3") "," ENTRY("test_startup", "\"value\":4")),
+		      &c),
+		0);
+	CU_ASSERT_EQUAL(config_check(&c, false, error), 0);
+	CU_ASSERT_EQUAL(config_run(&c, false, false, never, error), 0);
+	CU_ASSERT_STRING_EQUAL(calls, "always(1) startup(4) ");
+	CU_ASSERT_EQUAL(config_run(&c, true, false, never, error), 0);
+	CU_ASSERT_STRING_EQUAL(calls, "always(1) startup(4) runtime(2) always(3) ");
+	config_free(&c);
+}
+
 static void test_a_failing_method_ends_the_loading_unless_errors_are_ignored(void)
 {
 	struct config c;
@@ -259,6 +284,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_comments_are_passed_over),
 	UNIT(test_unknown_methods_and_parameters_are_found_before_any_is_called),
 	UNIT(test_phases_run_what_belongs_to_them),
+	UNIT(test_a_method_of_both_states_keeps_its_place_in_the_file),
 	UNIT(test_a_failing_method_ends_the_loading_unless_errors_are_ignored),
 	UNIT(test_what_is_wrong_can_be_left_out),
 	UNIT(test_a_stop_ends_the_loading),

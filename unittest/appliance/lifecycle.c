@@ -23,9 +23,9 @@ static void test_waiting_for_rpc_is_between_rpc_and_config(void)
 
 static void test_a_stop_passes_through_stopping(void)
 {
-	const enum appliance_state from[] = {APPLIANCE_WAIT, APPLIANCE_CONFIG, APPLIANCE_RUNNING};
+	const enum appliance_state from[] = {APPLIANCE_RPC, APPLIANCE_WAIT, APPLIANCE_CONFIG, APPLIANCE_RUNNING};
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		CU_ASSERT_EQUAL(appliance_next_state(from[i], APPLIANCE_STOP), APPLIANCE_STOPPING);
 	}
 	CU_ASSERT_EQUAL(appliance_next_state(APPLIANCE_STOPPING, APPLIANCE_DONE), APPLIANCE_STOPPED);
