@@ -41,7 +41,7 @@ static void identify_fill_common(const struct nvmf_ctrlr *ctrlr, struct nvme_id_
 	id->mdts = identify_mdts(ctrlr);
 	id->cntlid = htole16(ctrlr->cntlid);
 	id->ver = htole32(0x20000);
-	id->aerl = NVMF_AER_MAX - 1;
+	id->aerl = (uint8_t)(nvmf_aer_max(ctrlr) - 1);
 	id->elpe = NVMF_ERROR_LOG_SIZE - 1;
 	id->lpa = NVME_CTRL_LPA_CMD_EFFECTS | NVME_CTRL_LPA_EXTENDED;
 	id->ctratt = htole32(NVME_CTRL_CTRATT_128_ID | NVME_CTRL_CTRATT_TBKAS);

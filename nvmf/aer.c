@@ -61,6 +61,19 @@ void nvmf_event_clear(struct nvmf_ctrlr *ctrlr, enum nvmf_event event)
 	ctrlr->event_masked[event] = false;
 }
 
+bool nvmf_aer_hold(struct nvmf_request *req)
+{
+	const struct nvmf_transport_ops *ops = req->qpair->transport->ops;
+	const struct nvmf_subsystem *s = req->qpair->ctrlr->subsystem;
+
+	return ops->request_hold == NULL || ops->request_hold(req, s->subtype == NVMF_SUBTYPE_DISCOVERY);
+}
+
+unsigned nvmf_aer_max(const struct nvmf_ctrlr *ctrlr)
+{
+	return ctrlr->subsystem->subtype == NVMF_SUBTYPE_DISCOVERY ? 1 : NVMF_AER_MAX;
+}
+
 void nvmf_aer_run(struct nvmf_request *req)
 {
 	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
@@ -69,7 +82,7 @@ void nvmf_aer_run(struct nvmf_request *req)
 		nvmf_request_answer(req, NVME_ST(GENERIC, ABORT_QUEUE));
 		return;
 	}
-	if (ctrlr->num_aers == NVMF_AER_MAX) {
+	if (ctrlr->num_aers == nvmf_aer_max(ctrlr)) {
 		nvmf_request_answer_at(req, NVME_ST_DNR(CMD_SPECIFIC, ASYNC_LIMIT), NVMF_WHERE_OPCODE);
 		return;
 	}

@@ -220,6 +220,10 @@ void nvmf_command_post(struct nvmf_request *req, const struct nvmf_command *cmd)
 {
 	bool waits = (cmd->flags & NVMF_CMD_WAITS_FOR_EVENT) != 0;
 
+	if (waits && !nvmf_aer_hold(req)) {
+		nvmf_request_finish_at(req, NVME_ST_DNR(CMD_SPECIFIC, ASYNC_LIMIT), NVMF_WHERE_OPCODE);
+		return;
+	}
 	nvmf_request_clear_buffer(req);
 	nvmf_request_set_where(req, waits ? NVMF_REQUEST_HELD : NVMF_REQUEST_CONTROL);
 	thread_post(thread_control(), &req->msg, command_run_on_control);

@@ -83,6 +83,8 @@ const struct nvmf_command *nvmf_command_of(const struct nvmf_request *req);
 
 /* Poll group: the arrival of a command whose data length does not depend on a namespace (NONE, FIXED, LENGTH). */
 enum nvmf_next nvmf_command_start(struct nvmf_request *req, const struct nvmf_command *cmd);
+/* Poll group: an Asynchronous Event Request will wait for an event. False: there are too many. */
+bool nvmf_aer_hold(struct nvmf_request *req);
 /* Poll group: a Connect was refused on arrival. Tells operators. */
 void nvmf_connect_rejected(const struct nvmf_request *req);
 /* Poll group: hands a command to the control thread, which calls cmd->run(). */

@@ -9,7 +9,7 @@
 
 struct nvmf_ana;
 
-#define NVMF_AER_MAX        4  /* AERL + 1 */
+#define NVMF_AER_MAX        4  /* AERL + 1; of a discovery controller: 1 */
 #define NVMF_ABORT_MAX      4  /* ACL + 1 */
 #define NVMF_ERROR_LOG_SIZE 64 /* ELPE + 1 */
 #define NVMF_CHANGED_NS_MAX NVME_ID_NS_LIST_MAX
@@ -165,6 +165,9 @@ void nvmf_keepalive_stop(struct nvmf_ctrlr *ctrlr);
 void nvmf_event_raise(struct nvmf_ctrlr *ctrlr, enum nvmf_event event);
 /* The event's log page was read: the event may be told again. */
 void nvmf_event_clear(struct nvmf_ctrlr *ctrlr, enum nvmf_event event);
+/* How many Asynchronous Event Requests a controller may have outstanding. Anybody may have a discovery controller,
+ * which has one kind of event: it has one. */
+unsigned nvmf_aer_max(const struct nvmf_ctrlr *ctrlr);
 /* Answers all Asynchronous Event Requests with a status. */
 void nvmf_event_abort_all(struct nvmf_ctrlr *ctrlr, uint16_t status);
 /* Answers the one with a command id as aborted. False: there is none. */

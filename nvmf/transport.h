@@ -166,6 +166,11 @@ struct nvmf_transport_ops {
 	void (*request_complete)(struct nvmf_request *req);
 	/* A request for which nvmf_request_start() returned NVMF_NEXT_WAIT goes on. next: never NVMF_NEXT_WAIT. */
 	void (*request_continue)(struct nvmf_request *req, enum nvmf_next next);
+	/* The request will wait for an event, perhaps for ever (Asynchronous Event Request): gives its share of what
+	 * all hosts use back, such as a receive of a shared receive queue. anybody: its host may be anybody (a
+	 * discovery controller's): such requests may take no more than a part of what is set aside for this. False:
+	 * nothing is left, and the target refuses the request. NULL: it keeps nothing that others need. */
+	bool (*request_hold)(struct nvmf_request *req, bool anybody);
 	/* Ends a request that the transport has, because it waits or its data are being transferred: the host aborts
 	 * it, or its queue pair is QUIESCING. True: the transport does not run it any more, and has called or will call
 	 * nvmf_request_fail(req, status). False: it is too late, and the request goes on. */

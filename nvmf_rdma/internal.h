@@ -64,6 +64,7 @@ struct nvmf_rdma_request {
 	struct nvmf_rdma_qpair *qp;
 	uint8_t state;                        /* enum nvmf_rdma_request_state; set by set_request_state() only */
 	bool read_posted;                     /* its RDMA READs are posted */
+	bool is_spare;                        /* it has no receive: see struct nvmf_rdma_spares */
 	uint16_t data_wrs;                    /* work requests of its data transfer */
 	uint16_t send_slots;                  /* entries of the send queue that it uses */
 	uint16_t buffers;                     /* that it has in req.iov */
@@ -88,6 +89,15 @@ struct nvmf_rdma_request_array {
 	size_t bytes; /* of all of it */
 	uint8_t *memory, *commands, *icd;
 	struct iovec *iovs;
+	uint32_t receives; /* those that are posted as receives at first; the spares are behind them */
+};
+
+/* Requests without a receive. One that waits for an event gives its place in the shared receive queue, with the room
+ * for in-capsule data and the list of buffers, to a spare, and becomes one when it has ended. So events that never come
+ * occupy no receive. Group. */
+struct nvmf_rdma_spares {
+	struct nvmf_rdma_request_queue free;
+	uint32_t count, num_free;
 };
 
 static inline struct nvmf_rdma_request *nvmf_rdma_request_at(const struct nvmf_rdma_request_array *a, uint32_t i)
@@ -176,6 +186,7 @@ struct nvmf_rdma_poller {
 	uint32_t region_hint;
 	bool no_wr_batching;                     /* a doorbell for each send */
 	struct nvmf_rdma_request_array requests; /* with a shared receive queue */
+	struct nvmf_rdma_spares spares;          /* among them */
 	struct nvmf_rdma_counters counters;
 	/* Control thread. */
 	uint32_t cq_size, cq_reserved; /* entries, and how many of them are reserved */
@@ -254,6 +265,7 @@ struct nvmf_rdma_opts {
 	bool no_srq;
 	bool no_wr_batching;
 	uint32_t data_wr_pool_size;
+	uint32_t num_event_requests;
 };
 
 static inline const struct nvmf_rdma_opts *nvmf_rdma_opts(const struct nvmf_rdma_transport *t)
@@ -301,7 +313,7 @@ enum nvmf_rdma_cm_status nvmf_rdma_cm_decode(const void *data, size_t len, uint3
 					     uint32_t max_io_entries, struct nvmf_rdma_cm_params *out);
 
 /* request_array.c: making arrays of requests. Control thread. */
-int nvmf_rdma_request_array_create(struct nvmf_rdma_request_array *a, uint32_t count,
+int nvmf_rdma_request_array_create(struct nvmf_rdma_request_array *a, uint32_t receives, uint32_t spares,
 				   const struct nvmf_rdma_transport *t, struct nvmf_rdma_poller *p);
 void nvmf_rdma_request_array_destroy(struct nvmf_rdma_request_array *a);
 
@@ -326,6 +338,7 @@ extern const struct nvmf_transport_state nvmf_rdma_request_states[RDMA_REQ_STATE
 /* The transport ops on requests. */
 void nvmf_rdma_op_request_complete(struct nvmf_request *req);
 void nvmf_rdma_op_request_continue(struct nvmf_request *req, enum nvmf_next next);
+bool nvmf_rdma_op_request_hold(struct nvmf_request *req, bool anybody);
 bool nvmf_rdma_op_request_abort(struct nvmf_request *req, uint16_t status);
 
 /* data.c: work requests for a transfer. Group. 0; -EAGAIN: the pool is empty; -EFAULT: memory that is not

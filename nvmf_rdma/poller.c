@@ -487,10 +487,11 @@ static int make_shared_receive_queue(struct nvmf_rdma_poller *p, const struct nv
 		return 0;
 	}
 	/* a request is posted as a receive, or has up to two work requests of its own (data and response); the pool has
-	 * the others */
-	int rc = nvmf_rdma_poller_reserve(p, 2 * depth + nvmf_rdma_data_wr_count(t));
+	 * the others; one that gave its receive away has a response */
+	uint32_t spares = nvmf_rdma_opts(t)->num_event_requests;
+	int rc = nvmf_rdma_poller_reserve(p, 2 * depth + nvmf_rdma_data_wr_count(t) + spares);
 	if (rc == 0) {
-		rc = nvmf_rdma_request_array_create(&p->requests, depth, t, p);
+		rc = nvmf_rdma_request_array_create(&p->requests, depth, spares, t, p);
 	}
 	if (rc != 0) {
 		errno = -rc;
@@ -500,6 +501,10 @@ static int make_shared_receive_queue(struct nvmf_rdma_poller *p, const struct nv
 		nvmf_rdma_qpair_queue_recv(p, NULL, &nvmf_rdma_request_at(&p->requests, i)->recv_wr);
 	}
 	post_shared_receives(p);
+	for (uint32_t i = 0; i < spares; i++) {
+		STAILQ_INSERT_TAIL(&p->spares.free, nvmf_rdma_request_at(&p->requests, depth + i), wait);
+	}
+	p->spares.count = p->spares.num_free = spares;
 	return 0;
 }
 
@@ -582,6 +587,7 @@ static struct nvmf_rdma_poller *poller_create(struct nvmf_rdma_group *g, struct 
 	p->tgroup = g;
 	p->no_wr_batching = nvmf_rdma_opts(t)->no_wr_batching;
 	STAILQ_INIT(&p->dirty);
+	STAILQ_INIT(&p->spares.free);
 	p->comp = ibv_create_comp_channel(d->verbs);
 	p->cq = p->comp ? make_completion_queue(p, cqes) : NULL;
 	p->cq_size = p->cq ? (uint32_t)p->cq->cqe : 0;

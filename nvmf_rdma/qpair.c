@@ -412,7 +412,7 @@ static int make_qpair_receives(struct nvmf_rdma_qpair *qp, struct nvmf_rdma_poll
 	if (p->srq != NULL) {
 		return 0;
 	}
-	int rc = nvmf_rdma_request_array_create(&qp->requests, qp->receive_queue, qpair_transport(qp), p);
+	int rc = nvmf_rdma_request_array_create(&qp->requests, qp->receive_queue, 0, qpair_transport(qp), p);
 	if (rc != 0) {
 		return rc;
 	}

@@ -145,8 +145,63 @@ static void release_request(struct nvmf_rdma_request *r)
 	nvmf_rdma_request_repost(qp->poller, r);
 }
 
+/* The array is looked at up to the last spare that was ever used, so that those that nobody needs cost nothing. */
+static void count_used_spare(struct nvmf_rdma_poller *p, const struct nvmf_rdma_request *spare)
+{
+	uint32_t index = (uint32_t)((size_t)((const uint8_t *)spare - p->requests.memory) / p->requests.base.stride);
+
+	if (index >= p->requests.base.count) {
+		p->requests.base.count = index + 1;
+	}
+}
+
+/* The spare takes r's place in the shared receive queue, and r becomes a spare. */
+static void give_receive_to_spare(struct nvmf_rdma_poller *p, struct nvmf_rdma_request *r,
+				  struct nvmf_rdma_request *spare)
+{
+	spare->recv_sge[1] = r->recv_sge[1];
+	spare->req.icd = r->req.icd;
+	spare->req.iov = r->req.iov;
+	spare->is_spare = false;
+	r->req.icd = NULL;
+	r->req.iov = NULL;
+	r->is_spare = true;
+	count_used_spare(p, spare);
+	nvmf_rdma_qpair_queue_recv(p, NULL, &spare->recv_wr);
+}
+
+/* Anybody may have half of the spares, so that hosts of subsystems find one. */
+bool nvmf_rdma_op_request_hold(struct nvmf_request *req, bool anybody)
+{
+	struct nvmf_rdma_request *r = nvmf_rdma_request_of(req);
+	struct nvmf_rdma_poller *p = r->qp->poller;
+	struct nvmf_rdma_spares *spares = &p->spares;
+
+	if (p->srq == NULL || spares->count == 0) {
+		return true; /* it occupies a receive of its own host, or as the operator wants it */
+	}
+	if (spares->num_free == 0 || (anybody && spares->num_free <= spares->count / 2)) {
+		log_limited(LOG_LEVEL_WARNING,
+			    "an Asynchronous Event Request of %s is refused: %u wait for an event in its poll group; "
+			    "num_event_requests of nvmf_create_transport is %u%s",
+			    req->qpair->hostnqn, spares->count - spares->num_free, spares->count,
+			    anybody ? ", of which discovery controllers may have half" : "");
+		return false;
+	}
+	struct nvmf_rdma_request *spare = STAILQ_FIRST(&spares->free);
+	STAILQ_REMOVE_HEAD(&spares->free, wait);
+	spares->num_free--;
+	give_receive_to_spare(p, r, spare);
+	return true;
+}
+
 void nvmf_rdma_request_repost(struct nvmf_rdma_poller *p, struct nvmf_rdma_request *r)
 {
+	if (unlikely(r->is_spare)) {
+		STAILQ_INSERT_HEAD(&p->spares.free, r, wait);
+		p->spares.num_free++;
+		return;
+	}
 	struct nvmf_rdma_qpair *qp = p->srq != NULL ? NULL : r->qp;
 
 	if (qp != NULL && qp->state != NVMF_RDMA_QPAIR_LIVE) {

@@ -55,40 +55,47 @@ static bool find_local_key(struct nvmf_rdma_poller *p, const void *addr, size_t 
 	return region != NULL;
 }
 
-int nvmf_rdma_request_array_create(struct nvmf_rdma_request_array *a, uint32_t count,
+static bool array_allocate(struct nvmf_rdma_request_array *a, uint32_t all, size_t icd_stride, uint32_t iovs)
+{
+	a->memory = env_dma_zmalloc(all * a->base.stride, 64, -1);
+	a->commands = env_dma_zmalloc(all * sizeof(struct nvme_sqe), 64, -1);
+	a->icd = icd_stride ? env_dma_malloc(a->receives * icd_stride, 4096, -1) : NULL;
+	a->iovs = calloc((size_t)a->receives * iovs, sizeof(*a->iovs));
+	a->bytes =
+		all * (a->base.stride + sizeof(struct nvme_sqe)) + a->receives * (icd_stride + iovs * sizeof(*a->iovs));
+	return a->memory && a->commands && (icd_stride == 0 || a->icd) && a->iovs;
+}
+
+int nvmf_rdma_request_array_create(struct nvmf_rdma_request_array *a, uint32_t receives, uint32_t spares,
 				   const struct nvmf_rdma_transport *t, struct nvmf_rdma_poller *p)
 {
-	uint32_t icd = t->base.opts.in_capsule_data_size;
+	uint32_t icd = t->base.opts.in_capsule_data_size, all = receives + spares;
 	size_t icd_stride = (icd + 4095u) & ~4095u;
-	uint32_t request_lkey, command_lkey, icd_lkey = 0;
+	uint32_t request_lkey, command_lkey, icd_lkey = 0, iovs = t->buffers.max_per_request;
 
 	*a = (struct nvmf_rdma_request_array){
-		.base.count = count,
+		.receives = receives,
+		.base.count = receives,
 		.base.stride = align_to_line(offsetof(struct nvmf_rdma_request, req) + nvmf_request_size())};
-	a->memory = env_dma_zmalloc(count * a->base.stride, 64, -1);
-	a->commands = env_dma_zmalloc(count * sizeof(struct nvme_sqe), 64, -1);
-	a->icd = icd ? env_dma_malloc(count * icd_stride, 4096, -1) : NULL;
-	a->iovs = calloc((size_t)count * t->buffers.max_per_request, sizeof(*a->iovs));
-	a->bytes = count * (a->base.stride + sizeof(struct nvme_sqe) + (icd ? icd_stride : 0) +
-			    t->buffers.max_per_request * sizeof(*a->iovs));
-	if (!a->memory || !a->commands || (icd && !a->icd) || !a->iovs) {
+	if (!array_allocate(a, all, icd_stride, iovs)) {
 		nvmf_rdma_request_array_destroy(a);
 		return -ENOMEM;
 	}
 	a->base.first = &nvmf_rdma_request_at(a, 0)->req;
 	/* each of the three lies within one region, but not necessarily in the same */
-	if (!find_local_key(p, a->memory, count * a->base.stride, &request_lkey) ||
-	    !find_local_key(p, a->commands, count * sizeof(struct nvme_sqe), &command_lkey) ||
-	    (icd != 0 && !find_local_key(p, a->icd, count * icd_stride, &icd_lkey))) {
+	if (!find_local_key(p, a->memory, all * a->base.stride, &request_lkey) ||
+	    !find_local_key(p, a->commands, all * sizeof(struct nvme_sqe), &command_lkey) ||
+	    (icd != 0 && !find_local_key(p, a->icd, receives * icd_stride, &icd_lkey))) {
 		nvmf_rdma_request_array_destroy(a);
 		return -ENOMEM;
 	}
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < all; i++) {
 		struct nvmf_rdma_request *r = nvmf_rdma_request_at(a, i);
-		uint8_t *command = a->commands + i * sizeof(struct nvme_sqe),
-			*data = icd ? a->icd + i * icd_stride : NULL;
+		uint8_t *command = a->commands + i * sizeof(struct nvme_sqe);
+		uint8_t *data = icd && i < receives ? a->icd + i * icd_stride : NULL;
 
-		r->req.iov = &a->iovs[(size_t)i * t->buffers.max_per_request];
+		r->is_spare = i >= receives;
+		r->req.iov = i < receives ? &a->iovs[(size_t)i * iovs] : NULL;
 		init_request(r, command, command_lkey, data, icd_lkey, icd, request_lkey, response_sges(p->device));
 	}
 	return 0;

@@ -21,6 +21,9 @@ static const struct nvmf_transport_option options[] = {
 	OPTION(no_wr_batching, BOOL, false, "ring the doorbell for every send"),
 	OPTION(data_wr_pool_size, UINT32, 1024,
 	       "work requests for scattered data; never fewer than one command can need"),
+	OPTION(num_event_requests, UINT32, 4096,
+	       "Asynchronous Event Requests that may wait in a poll group without occupying a shared receive; more are "
+	       "refused; 0: they occupy shared receives"),
 	{0},
 };
 
@@ -237,6 +240,7 @@ static struct nvmf_transport_ops nvmf_rdma_ops = {
 	.qpair_destroy = nvmf_rdma_op_qpair_destroy,
 	.request_complete = nvmf_rdma_op_request_complete,
 	.request_continue = nvmf_rdma_op_request_continue,
+	.request_hold = nvmf_rdma_op_request_hold,
 	.request_abort = nvmf_rdma_op_request_abort,
 };
 NVMF_TRANSPORT(nvmf_rdma_ops)

@@ -344,6 +344,55 @@ static void test_shared_receives_that_a_queue_pair_has_taken_are_not_lost(void)
 	CU_ASSERT(wait_left(2, 2, 2));
 }
 
+static void send_event_requests(void *arg)
+{
+	struct host *h = arg;
+
+	for (unsigned i = 0; i < 4; i++) {
+		struct nvme_sqe sqe = {.opcode = nvme_admin_async_event,
+				       .flags = NVME_CMD_FLAGS_PSDT_SGL,
+				       .cid = htole16((uint16_t)(100 + i))};
+
+		CU_ASSERT(fake_send(&h->admin, &sqe, NULL, 0));
+	}
+}
+
+static struct {
+	struct fake_conn *conn;
+	uint32_t receives;
+} posted_wanted;
+
+static bool are_posted(void *arg)
+{
+	return fake_posted(posted_wanted.conn) >= posted_wanted.receives;
+}
+
+static bool has_four_commands(void *arg)
+{
+	struct nvmf_inflight *list = NULL;
+	int n = nvmf_tgt_get_inflight(tgt, &list);
+
+	free(list);
+	return n == 4;
+}
+
+/* They wait as long as the connection lasts, and others need the receives. */
+static void test_requests_for_events_occupy_no_shared_receive(void)
+{
+	for (unsigned i = 0; i < 40; i++) { /* more than there are receives */
+		host_connect(&near[0], 0);
+		posted_wanted.conn = &near[0].admin;
+		posted_wanted.receives = fake_posted(&near[0].admin);
+		thread_call(host_group_thread, send_event_requests, &near[0]);
+		CU_ASSERT_FATAL(fixture_poll(has_four_commands, NULL));
+		CU_ASSERT_FATAL(fixture_poll(are_posted, NULL));
+		CU_ASSERT_EQUAL(host_read_one(&near[0]), 0);
+		CU_ASSERT_FATAL(fixture_poll(are_posted, NULL));
+		disconnect(&near[0]);
+		CU_ASSERT_FATAL(wait_left(2, 2, 2));
+	}
+}
+
 static atomic_uint lines_of_last_wqe;
 
 static void count_last_wqe_line(enum log_level level, const char *file, int line, const char *text)
@@ -812,6 +861,7 @@ static int setup(void)
 	nvmf_transport_opts_init("RDMA", &topts);
 	topts.num_shared_buffers = BUFFERS;
 	set_option(&topts, "max_srq_depth", 128);
+	set_option(&topts, "num_event_requests", 16);
 	set_option(&topts, "data_wr_pool_size", 16);
 	topts.ack_timeout = 2000;
 	topts.iobuf_small_cache_size = topts.iobuf_large_cache_size = 0;
@@ -892,6 +942,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_hosts_that_vanish_do_not_fill_the_log),
 	UNIT(test_queue_pairs_that_break_do_not_fill_the_log),
 	UNIT(test_the_control_thread_does_other_work_between_connection_events),
+	UNIT(test_requests_for_events_occupy_no_shared_receive),
 	UNIT(test_shared_receives_that_a_queue_pair_has_taken_are_not_lost),
 	UNIT(test_a_device_that_never_says_that_it_holds_no_receives_keeps_no_connection),
 	UNIT(test_iwarp_gets_responses_in_two_pieces_and_its_queue_pairs_end_first),

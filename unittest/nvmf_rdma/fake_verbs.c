@@ -201,6 +201,12 @@ static int post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv
 	return 0;
 }
 
+uint32_t fake_posted(const struct fake_conn *conn)
+{
+	return __atomic_load_n(&conn->qp->rq->tail, __ATOMIC_ACQUIRE) -
+	       __atomic_load_n(&conn->qp->rq->head, __ATOMIC_ACQUIRE);
+}
+
 bool fake_send(struct fake_conn *conn, const struct nvme_sqe *sqe, const void *data, uint32_t data_len)
 {
 	struct fake_rq *rq = conn->qp->rq;

@@ -78,6 +78,8 @@ void fake_disconnect(struct fake_conn *conn);
 /* Sends a capsule: lands in the oldest receive, completes at the target's next poll. False: no receive is posted (the
  * device would wait for one). */
 bool fake_send(struct fake_conn *conn, const struct nvme_sqe *sqe, const void *data, uint32_t data_len);
+/* Receives that are posted to the connection's receive queue, or the shared one. */
+uint32_t fake_posted(const struct fake_conn *conn);
 /* What happens to devices; on the control thread. An event of a port; of a connection's queue pair, completion queue or
  * shared receive queue, as the type has it; of a connection's address. */
 void fake_port_event(unsigned device, enum ibv_event_type type);
