@@ -234,6 +234,9 @@ static void request_finish_on_group(struct thread_msg *msg)
 {
 	struct nvmf_request *req = container_of(msg, struct nvmf_request, msg);
 
+	if (req->where == NVMF_REQUEST_HELD) { /* the time until an event is not latency */
+		req->start_ticks = thread_now();
+	}
 	nvmf_request_finish(req, req->answer_status);
 }
 

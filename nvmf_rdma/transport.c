@@ -154,23 +154,49 @@ static void destroy_group(struct nvmf_transport_group *base)
 	free(g);
 }
 
+/* On the group's thread: the table is read as verbs_region_find() does. */
+static void add_device_stats(struct nvmf_rdma_group *g, const struct nvmf_rdma_device *d,
+			     const struct nvmf_rdma_counters *counted, struct nvmf_transport_stats *stats)
+{
+	struct nvmf_rdma_counters counters = *counted;
+
+	counters.memory_regions = __atomic_load_n(&d->pd->table, __ATOMIC_ACQUIRE)->count;
+	counters.registered_bytes = __atomic_load_n(&d->pd->registered_bytes, __ATOMIC_RELAXED);
+	nvmf_transport_add_device_stats(&g->base, stats, nvmf_rdma_device_name(d), &counters);
+}
+
+static bool group_uses_device(const struct nvmf_rdma_group *g, const struct nvmf_rdma_device *d)
+{
+	const struct nvmf_rdma_poller *p;
+
+	TAILQ_FOREACH (p, &g->pollers, link) {
+		if (p->device == d) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The transport's devices belong to the control thread, which waits for this call. */
 static void fill_group_stats(struct nvmf_transport_group *base, struct nvmf_transport_stats *stats)
 {
+	static const struct nvmf_rdma_counters nothing;
+	const struct nvmf_rdma_transport *t = nvmf_rdma_transport_of(base->transport);
 	struct nvmf_rdma_group *g = nvmf_rdma_group_of(base);
+	const struct nvmf_rdma_device *d;
 	struct nvmf_rdma_poller *p;
 
 	stats->connections = g->connections;
 	stats->connection_bytes = g->connection_bytes;
-	stats->group_bytes =
-		sizeof(*g) + nvmf_rdma_data_wr_count(nvmf_rdma_transport_of(g->base.transport)) * sizeof(*g->data_wrs);
+	stats->group_bytes = sizeof(*g) + nvmf_rdma_data_wr_count(t) * sizeof(*g->data_wrs);
 	TAILQ_FOREACH (p, &g->pollers, link) {
 		stats->group_bytes += sizeof(*p) + p->requests.bytes;
-		struct nvmf_rdma_counters counters = p->counters;
-
-		/* on the group's thread: the table is read as verbs_region_find() does */
-		counters.memory_regions = __atomic_load_n(&p->device->pd->table, __ATOMIC_ACQUIRE)->count;
-		counters.registered_bytes = __atomic_load_n(&p->device->pd->registered_bytes, __ATOMIC_RELAXED);
-		nvmf_transport_add_device_stats(base, stats, nvmf_rdma_device_name(p->device), &counters);
+		add_device_stats(g, p->device, &p->counters, stats);
+	}
+	TAILQ_FOREACH (d, &t->devices, link) { /* of those that the group has no connection on yet */
+		if (!group_uses_device(g, d)) {
+			add_device_stats(g, d, &nothing, stats);
+		}
 	}
 }
 

@@ -117,7 +117,7 @@ def test_what_is_wrong_is_named_with_what_is_allowed():
                 listen_address={**ADDRESS, "trtype": "TCP"})
         refuses(d, "nvmf_subsystem_add_listener", ["192.0.2.1"], nqn=NQN, listen_address={**ADDRESS, "traddr": "192.0.2.1"})
         for field, value, allowed in (("trsvcid", "0", "1 to 65535"), ("trsvcid", "99999", "1 to 65535"), ("trsvcid", "04420", "1 to 65535"),
-                                      ("trsvcid", "http", "1 to 65535"), ("traddr", "localhost", "numeric IPv4"), ("traddr", "127.1", "numeric IPv4"),
+                                      ("trsvcid", "http", "1 to 65535"), ("traddr", "localhost", "numeric IPv4"), ("traddr", "127.0.0.256", "numeric IPv4"),
                                       ("traddr", "::1", "numeric IPv4"), ("adrfam", "IB", "IPv4 and IPv6"), ("adrfam", "IPv6", "numeric IPv6")):
             named = f'listen_address.{"traddr" if value == "IPv6" else field}"'
             refuses(d, "nvmf_subsystem_add_listener", [named, allowed], nqn=NQN, listen_address={**ADDRESS, field: value})
@@ -130,6 +130,18 @@ def test_what_is_wrong_is_named_with_what_is_allowed():
         refuses(d, "nvmf_discovery_add_referral", ["address", DISCOVERY, "RDMA 192.0.2.7 8009", "exists"], address={"trtype": "RDMA", "traddr": "192.0.2.7", "trsvcid": "8009"})
         refuses(d, "nvmf_set_max_subsystems", [], max_subsystems=5)
         check(len(d.call("nvmf_get_subsystems")) == 2, "nothing of this has changed anything")
+
+
+def test_statistics_show_devices_before_the_first_connection():
+    with daemon() as d:
+        d.call("nvmf_create_transport", trtype="RDMA")
+        groups = d.call("nvmf_get_stats")["poll_groups"]
+        check(all(t["devices"] == [] for g in groups for t in g["transports"]), groups)
+        d.call("nvmf_create_subsystem", nqn=NQN)
+        d.call("nvmf_subsystem_add_listener", nqn=NQN, listen_address=ADDRESS)
+        for g in d.call("nvmf_get_stats")["poll_groups"]:
+            device, = g["transports"][0]["devices"]
+            check(device["name"] and device["requests"] == 0 and device["memory_regions"] > 0, device)
 
 
 def test_what_was_made_can_be_removed():

@@ -117,7 +117,8 @@ bool parse_is_port(const char *text)
 
 bool parse_is_ip_address(const char *text, bool v6)
 {
-	char address[INET6_ADDRSTRLEN], bytes[sizeof(struct in6_addr)];
+	char address[INET6_ADDRSTRLEN];
+	_Alignas(struct in6_addr) char bytes[sizeof(struct in6_addr)];
 	const char *zone = v6 ? strchr(text, '%') : NULL;
 	size_t len = zone != NULL ? (size_t)(zone - text) : strlen(text);
 
@@ -126,7 +127,11 @@ bool parse_is_ip_address(const char *text, bool v6)
 	}
 	memcpy(address, text, len);
 	address[len] = '\0';
-	return inet_pton(v6 ? AF_INET6 : AF_INET, address, bytes) == 1;
+	if (v6) {
+		return inet_pton(AF_INET6, address, bytes) == 1;
+	}
+	/* inet_aton() knows the short spellings, but also ends at a blank. */
+	return strspn(address, "0123456789abcdefABCDEFxX.") == len && inet_aton(address, (struct in_addr *)bytes) == 1;
 }
 
 /* The length that the lead byte announces and the range its second byte must lie in (RFC 3629 section 4). */

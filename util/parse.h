@@ -21,7 +21,8 @@ int parse_uuid(const char *text, char *canonical);
 /* Whether a text is a TCP or RDMA port: 1 to 65535, digits only, without leading zeros, so that equal ports are equal
  * texts. */
 bool parse_is_port(const char *text);
-/* Whether a text is a numeric IPv4 address, or (v6) an IPv6 address with or without "%INTERFACE" behind it. */
+/* Whether a text is a numeric IPv4 address, also in a short spelling (127.1), or (v6) an IPv6 address with or without
+ * "%INTERFACE" behind it. */
 bool parse_is_ip_address(const char *text, bool v6);
 
 /* Length in bytes (1 to 4) of the UTF-8 sequence at s (RFC 3629: no surrogates, no overlong forms); 0 if the first len

@@ -67,6 +67,7 @@ static void must(bool truth)
 }
 
 struct nvmf_tgt *loop_use_tgt;
+_Atomic uint64_t loop_last_start;
 static struct nvmf_tgt *tgt;
 static struct nvmf_subsystem *subsystem;
 
@@ -307,6 +308,7 @@ static void request_complete(struct nvmf_request *req)
 	struct loop_cmd *cmd = lr->cmd;
 	struct nvme_cqe cqe = req->cqe;
 
+	atomic_store(&loop_last_start, req->start_ticks);
 	if (lr->qp->closing) {
 		request_idle(lr);
 		cmd_gone(cmd);

@@ -45,11 +45,12 @@ struct loop_cmd {
 };
 
 /* What the transport does with data; atomic, for all connections. */
-extern atomic_bool loop_hold_data;      /* commands that need a buffer wait for one, until loop_release_data() */
-extern atomic_bool loop_zcopy;          /* asks for bdev memory first */
-extern atomic_uint loop_requests;       /* in use */
-extern atomic_uint loop_qpairs;         /* not destroyed */
-extern atomic_uint loop_zcopy_requests; /* requests served from bdev memory */
+extern atomic_bool loop_hold_data;       /* commands that need a buffer wait for one, until loop_release_data() */
+extern atomic_bool loop_zcopy;           /* asks for bdev memory first */
+extern atomic_uint loop_requests;        /* in use */
+extern atomic_uint loop_qpairs;          /* not destroyed */
+extern _Atomic uint64_t loop_last_start; /* start_ticks of the request that was completed last */
+extern atomic_uint loop_zcopy_requests;  /* requests served from bdev memory */
 
 /* What is the host's, and may be reached with LOOP_KEY; NULL: everything. Set it while nothing is outstanding. */
 extern void *loop_memory;

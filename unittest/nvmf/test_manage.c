@@ -493,6 +493,29 @@ static void test_discovery_tells_of_a_stop_when_it_begins(void)
 	state_leave(ACTIVE);
 }
 
+/* Statistics of latency begin with the event. */
+static void test_time_until_an_event_is_not_latency(void)
+{
+	static struct loop_cmd aer;
+
+	state_reach(ACTIVE, NULL);
+	struct loop_conn *d = loop_attach(NVMF_DISCOVERY_NQN, LOOP_HOSTNQN, 0);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+	CU_ASSERT_EQUAL(loop_set_feature(d, NVME_FEAT_FID_ASYNC_EVENT, 1u << 31, NULL), 0);
+	CU_ASSERT_EQUAL(log_field(d, 0), nvmf_tgt_generation(tgt));
+	loop_cmd_init(&aer, d, nvme_admin_async_event, 0);
+	loop_submit(&aer);
+	uint64_t submitted = env_ticks();
+	for (unsigned i = 0; i < 10; i++) { /* the group has made rounds since */
+		log_field(d, 0);
+	}
+	CU_ASSERT_EQUAL(nvmf_tgt_add_referral(tgt, &referral), 0);
+	CU_ASSERT_EQUAL(loop_wait(&aer), 0);
+	CU_ASSERT(atomic_load(&loop_last_start) > submitted);
+	loop_close(d);
+	state_leave(ACTIVE);
+}
+
 /* ---- Creations that fail half-way ---- */
 
 static unsigned num_subsystems(struct nvmf_tgt *of)
@@ -586,6 +609,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_every_two_operations_at_once),
 	UNIT(test_error_names_the_state),
 	UNIT(test_discovery_tells_of_a_stop_when_it_begins),
+	UNIT(test_time_until_an_event_is_not_latency),
 	UNIT(test_subsystem_that_cannot_be_made_leaves_nothing),
 	UNIT(test_target_that_cannot_be_made_leaves_nothing),
 	UNIT_END,

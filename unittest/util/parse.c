@@ -132,7 +132,8 @@ static void test_ip_addresses(void)
 	CU_ASSERT_TRUE(parse_is_ip_address("192.0.2.1", false));
 	CU_ASSERT_FALSE(parse_is_ip_address("192.0.2.1", true));
 	CU_ASSERT_FALSE(parse_is_ip_address("192.0.2.256", false));
-	CU_ASSERT_FALSE(parse_is_ip_address("127.1", false)); /* getaddrinfo() would take it */
+	CU_ASSERT_TRUE(parse_is_ip_address("127.1", false));
+	CU_ASSERT_FALSE(parse_is_ip_address("127.1 ", false));
 	CU_ASSERT_FALSE(parse_is_ip_address("localhost", false));
 	CU_ASSERT_FALSE(parse_is_ip_address("", false));
 	CU_ASSERT_TRUE(parse_is_ip_address("2001:db8::1", true));
