@@ -218,6 +218,9 @@ int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name_, cons
 void nvmf_ns_free(struct nvmf_ns *ns)
 {
 	nvmf_resv_detach(ns);
+	if (ns->ptpl_locked) {
+		nvmf_resv_unlock(ns->ptpl_file);
+	}
 	free(ns->ptpl_file);
 	bdev_close(ns->desc);
 	nvmf_hosts_free(&ns->hosts);

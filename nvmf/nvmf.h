@@ -399,8 +399,8 @@ struct nvmf_ns_opts {
 };
 /* Adds a bdev as a namespace, and tells hosts with an event. 0 and *nsid, or -EINVAL, -EEXIST (the nsid is in use),
  * -ENOSPC (the subsystem has max_namespaces), -ENODEV (no such bdev), -EPERM (another user has claimed it), -ENOTSUP
- * (passthru, and the bdev is not on an NVMe controller), -EBUSY (ptpl_file belongs to another namespace, or is still
- * being written for a removed one), -EBADMSG (ptpl_file is damaged; the log says where), -ENOMEM, or the error of
+ * (passthru, and the bdev is not on an NVMe controller), -EBUSY (ptpl_file belongs to another namespace or process, or
+ * is being written for a removed one), -EBADMSG (ptpl_file is damaged; the log says where), -ENOMEM, or the error of
  * opening ptpl_file. */
 int nvmf_subsystem_add_ns(struct nvmf_subsystem *s, const char *bdev_name, const struct nvmf_ns_opts *opts,
 			  uint32_t *nsid);

@@ -52,10 +52,15 @@ void nvmf_preempt_start(struct nvmf_preempt *p);
 #define NVMF_RESV_PATH_MAX 1024
 
 /* Whether two namespaces cannot keep their reservations in these files: one is the other, or is the temporary file that
- * the other is written to first. Absolute paths. */
+ * the other is written to first, or the file that carries its lock. Absolute paths. */
 bool nvmf_resv_files_clash(const char *path, const char *other);
 /* Whether a file can be made at a path: 0, -EINVAL, or what the system says; the log says more. */
 int nvmf_resv_check_path(const char *path);
+/* Keeps other processes from a file whose path was checked, by a lock on a file with that name and .lock. Once per
+ * namespace. 0, -EBUSY, or what the system says; the log says more. Control thread. */
+int nvmf_resv_lock(const char *path);
+/* The namespace does not use it any more; the lock ends when nothing is being written. Control thread. */
+void nvmf_resv_unlock(const char *path);
 /* Whether the file, or one that clashes with it, is being written at the moment. */
 bool nvmf_resv_is_being_saved(const char *path);
 /* Reads a file whose path was checked. If there is none, no host is registered. 0, -EBADMSG, -EINVAL, or what the

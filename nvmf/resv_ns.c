@@ -602,6 +602,11 @@ int nvmf_resv_attach(struct nvmf_ns *ns)
 	if (resv_file_is_in_use(ns->ptpl_file)) {
 		return -EBUSY;
 	}
+	rc = nvmf_resv_lock(ns->ptpl_file);
+	if (rc != 0) {
+		return rc;
+	}
+	ns->ptpl_locked = true;
 	rc = nvmf_resv_load(ns->ptpl_file, ns->opts.uuid, &loaded);
 	struct nvmf_ns_resv *rn = rc == 0 ? resv_ns_get(ns) : NULL;
 	if (rn == NULL) {

@@ -24,8 +24,8 @@ static void resv_path_folder(const char *path, char folder[PATH_MAX])
 
 /* ---- Names ---- */
 
-/* The suffix of the temporary file that a new text is written to. */
-static const char new_suffix[] = ".new";
+/* The suffix of the temporary file that a new text is written to, and of the file that carries the lock. */
+static const char new_suffix[] = ".new", lock_suffix[] = ".lock";
 
 /* The canonical path of a file, the same for all paths that lead to it through links and dots in its folder. If the
  * folder does not exist: the path as it is given. */
@@ -42,12 +42,12 @@ static void resv_path_real(const char *path, char name[PATH_MAX])
 	}
 }
 
-/* Whether b is the temporary file of a. */
-static bool resv_path_is_new_of(const char *a, const char *b)
+/* Whether b is the temporary file of a, or its lock. */
+static bool resv_path_is_aid_of(const char *a, const char *b)
 {
 	size_t len = strlen(a);
 
-	return strncmp(a, b, len) == 0 && strcmp(b + len, new_suffix) == 0;
+	return strncmp(a, b, len) == 0 && (strcmp(b + len, new_suffix) == 0 || strcmp(b + len, lock_suffix) == 0);
 }
 
 bool nvmf_resv_files_clash(const char *path, const char *other)
@@ -56,7 +56,113 @@ bool nvmf_resv_files_clash(const char *path, const char *other)
 
 	resv_path_real(path, a);
 	resv_path_real(other, b);
-	return strcmp(a, b) == 0 || resv_path_is_new_of(a, b) || resv_path_is_new_of(b, a);
+	return strcmp(a, b) == 0 || resv_path_is_aid_of(a, b) || resv_path_is_aid_of(b, a);
+}
+
+/* ---- Locks between processes: on a file of its own, because a new text replaces the other one ---- */
+
+struct resv_lock {
+	unsigned refs; /* of the namespace, and of each save under way */
+	int fd;
+	TAILQ_ENTRY(resv_lock) link;
+	char path[];
+};
+
+static TAILQ_HEAD(, resv_lock) locks = TAILQ_HEAD_INITIALIZER(locks); /* control thread */
+
+static struct resv_lock *resv_lock_find(const char *path)
+{
+	struct resv_lock *l;
+
+	TAILQ_FOREACH (l, &locks, link) {
+		if (strcmp(l->path, path) == 0) {
+			break;
+		}
+	}
+	return l;
+}
+
+static void resv_lock_path(const char *path, char name[NVMF_RESV_PATH_MAX + sizeof(lock_suffix)])
+{
+	snprintf(name, NVMF_RESV_PATH_MAX + sizeof(lock_suffix), "%s%s", path, lock_suffix);
+}
+
+/* The locked file, or a negative errno; -ESTALE: its last holder has just removed it. */
+static int resv_lock_open(const char *name)
+{
+	int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	struct stat st;
+
+	if (fd < 0) {
+		return -errno;
+	}
+	int rc = fcntl(fd, F_OFD_SETLK, &whole) != 0 || fstat(fd, &st) != 0 ? -errno : st.st_nlink == 0 ? -ESTALE : 0;
+	if (rc != 0) {
+		close(fd);
+	}
+	return rc != 0 ? rc : fd;
+}
+
+static int resv_lock_take(const char *path)
+{
+	char name[NVMF_RESV_PATH_MAX + sizeof(lock_suffix)];
+	int fd;
+
+	resv_lock_path(path, name);
+	while ((fd = resv_lock_open(name)) == -ESTALE) {
+	}
+	if (fd == -EAGAIN || fd == -EACCES) {
+		log_error("ptpl_file %s is in use by another process, which has locked %s", path, name);
+		return -EBUSY;
+	}
+	if (fd < 0) {
+		log_error("ptpl_file %s: %s cannot be locked: %s", path, name, strerror(-fd));
+	}
+	return fd;
+}
+
+int nvmf_resv_lock(const char *path)
+{
+	struct resv_lock *l = resv_lock_find(path);
+	size_t bytes = strlen(path) + 1;
+
+	if (l != NULL) { /* a save for a removed namespace has it */
+		l->refs++;
+		return 0;
+	}
+	l = malloc(sizeof(*l) + bytes);
+	if (l == NULL) {
+		return -ENOMEM;
+	}
+	memcpy(l->path, path, bytes);
+	l->refs = 1;
+	l->fd = resv_lock_take(path);
+	if (l->fd < 0) {
+		int rc = l->fd;
+		free(l);
+		return rc;
+	}
+	TAILQ_INSERT_TAIL(&locks, l, link);
+	return 0;
+}
+
+static void resv_lock_put(struct resv_lock *l)
+{
+	char name[NVMF_RESV_PATH_MAX + sizeof(lock_suffix)];
+
+	if (l != NULL && --l->refs == 0) {
+		TAILQ_REMOVE(&locks, l, link);
+		resv_lock_path(l->path, name);
+		unlink(name);
+		close(l->fd);
+		free(l);
+	}
+}
+
+void nvmf_resv_unlock(const char *path)
+{
+	resv_lock_put(resv_lock_find(path));
 }
 
 /* ---- Reading: once, when the namespace is added ---- */
@@ -142,6 +248,7 @@ struct nvmf_resv_save {
 	void (*done)(void *arg, int status);
 	void *arg;
 	int status;
+	struct resv_lock *lock; /* held until the file is written, also if the namespace is removed; or NULL */
 	TAILQ_ENTRY(nvmf_resv_save) link;
 	size_t len;
 	char path[NVMF_RESV_PATH_MAX + 1];
@@ -243,6 +350,7 @@ static void resv_save_done(struct worker_job *job)
 	}
 	TAILQ_REMOVE(&saves, s, link);
 	s->done(s->arg, status);
+	resv_lock_put(s->lock);
 	free(s);
 }
 
@@ -257,6 +365,10 @@ int nvmf_resv_save(const char *path, const uint8_t uuid[16], const struct nvmf_r
 	s->job = (struct worker_job){.work = resv_save_on_worker, .done = resv_save_done};
 	s->done = done;
 	s->arg = arg;
+	s->lock = resv_lock_find(path);
+	if (s->lock != NULL) {
+		s->lock->refs++;
+	}
 	snprintf(s->path, sizeof(s->path), "%s", path);
 	s->len = nvmf_resv_file_encode(r, uuid, s->text);
 	TAILQ_INSERT_TAIL(&saves, s, link);

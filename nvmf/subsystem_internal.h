@@ -47,6 +47,7 @@ struct nvmf_ns {
 	struct nvmf_op *remove_op; /* allocated beforehand, so that removing needs no memory; NULL once it is queued */
 	TAILQ_ENTRY(nvmf_ns) ana_link;
 	char *ptpl_file;           /* absolute path of the file that keeps its reservation, or NULL */
+	bool ptpl_locked;          /* nvmf_resv_lock() */
 	struct nvmf_ns_resv *resv; /* NULL: no host has registered yet */
 };
 

@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <semaphore.h>
 #include <stdarg.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "unittest/nvmf/resv_fixture.h"
@@ -219,7 +221,7 @@ static void read_file(char text[4096])
 	}
 }
 
-/* Nothing else is in the folder. */
+/* Nothing else is in the folder but the lock. */
 static bool is_alone(void)
 {
 	DIR *dir = opendir(folder);
@@ -227,7 +229,7 @@ static bool is_alone(void)
 	unsigned others = 0;
 
 	while ((e = readdir(dir)) != NULL) {
-		others += e->d_name[0] != '.' && strcmp(e->d_name, "resv") != 0;
+		others += e->d_name[0] != '.' && strcmp(e->d_name, "resv") != 0 && strcmp(e->d_name, "resv.lock") != 0;
 	}
 	closedir(dir);
 	return others == 0;
@@ -402,7 +404,7 @@ static void test_one_file_is_not_that_of_two_namespaces_by_whatever_name(void)
 	/* of the first, and of the second; what makes them one is the folder */
 	static const char *const clashes[][2] = {
 		{"/resv", "/resv"},     {"/resv", "//resv"},    {"/resv", "/./resv"},         {"/link/resv", "/resv"},
-		{"/resv", "/resv.new"}, {"/resv.new", "/resv"}, {"/link/resv.new", "//resv"},
+		{"/resv", "/resv.new"}, {"/resv.new", "/resv"}, {"/link/resv.new", "//resv"}, {"/resv", "/resv.lock"},
 	};
 	char link[96], first[96], second[96];
 	uint32_t other;
@@ -427,6 +429,40 @@ static void test_one_file_is_not_that_of_two_namespaces_by_whatever_name(void)
 	loop_remove_malloc_ns(nsid, "m");
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m2"), 0);
 	unlink(link);
+}
+
+/* Two processes would overwrite each other's registrants. */
+static void test_one_file_is_not_that_of_two_processes(void)
+{
+	char lock[96];
+	int pipes[2];
+	char byte = 0;
+
+	snprintf(lock, sizeof(lock), "%s.lock", file);
+	CU_ASSERT_EQUAL_FATAL(pipe(pipes), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		int fd = open(lock, O_RDWR | O_CREAT, 0600);
+		struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+		byte = fcntl(fd, F_OFD_SETLK, &whole) == 0;
+		while (write(pipes[1], &byte, 1) == 1) {
+			pause();
+		}
+		_exit(0);
+	}
+	CU_ASSERT_EQUAL(read(pipes[0], &byte, 1), 1);
+	CU_ASSERT_EQUAL(byte, 1);
+	make_malloc("m", 512, 100);
+	CU_ASSERT_EQUAL(add_ns(file), -EBUSY);
+	kill(pid, SIGKILL);
+	CU_ASSERT_EQUAL(waitpid(pid, NULL, 0), pid);
+	CU_ASSERT_EQUAL(add_ns(file), 0);
+	CU_ASSERT_EQUAL(access(lock, F_OK), 0);
+	loop_remove_malloc_ns(nsid, "m");
+	CU_ASSERT_NOT_EQUAL(access(lock, F_OK), 0);
+	close(pipes[0]);
+	close(pipes[1]);
+	unlink(file);
 }
 
 static bool is_held(void *arg)
@@ -473,6 +509,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_has_the_new_name_already_is_not_written_to),
 	UNIT(test_files_that_cannot_be_are_refused),
 	UNIT(test_one_file_is_not_that_of_two_namespaces_by_whatever_name),
+	UNIT(test_one_file_is_not_that_of_two_processes),
 	UNIT(test_file_that_is_being_written_is_not_another_namespaces_yet),
 	UNIT_END,
 };
