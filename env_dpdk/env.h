@@ -74,7 +74,7 @@ int env_lcore_launch(unsigned lcore, int (*fn)(void *arg), void *arg);
 int env_lcore_wait(unsigned lcore);
 
 #ifdef ENV_TICKS_VIRTUAL
-extern uint64_t env_ticks_virtual; /* builds for fuzzing: the fuzzer's time; 0: the real time */
+extern uint64_t env_ticks_virtual; /* builds for fuzzing and with AddressSanitizer: the test's time; 0: the real time */
 /* The time in ticks of the TSC. Any thread. */
 static inline uint64_t env_ticks(void)
 {

@@ -485,6 +485,21 @@ static void release_data(void *arg)
 	}
 }
 
+static void release_data_begun(void *arg)
+{
+	struct loop_conn *c = arg;
+
+	release_data(c);
+	atomic_fetch_sub(&c->outstanding, 1);
+}
+
+void loop_release_data_begin(struct loop_conn *c)
+{
+	atomic_fetch_add(&c->outstanding, 1);
+	while (thread_send(c->thread, release_data_begun, c) != 0) {
+	}
+}
+
 void loop_release_data(struct loop_conn *c)
 {
 	thread_call(c->thread, release_data, c);
@@ -589,14 +604,14 @@ static bool is_added_or_closed(void *arg)
 	return atomic_load(&c->added) || atomic_load(&c->closed);
 }
 
-struct loop_conn *loop_open(const struct nvmf_address *address, uint16_t qid)
+struct loop_conn *loop_open_begin(struct nvmf_tgt *to, const struct nvmf_address *address, uint16_t qid)
 {
 	struct loop_conn *c = calloc(1, sizeof(*c));
 	struct loop_qpair *qp = calloc(1, sizeof(*qp));
 
 	qp->conn = c;
 	make_requests(qp);
-	qp->q.transport = nvmf_transport_find(loop_use_tgt != NULL ? loop_use_tgt : tgt, "LOOP");
+	qp->q.transport = nvmf_transport_find(to, "LOOP");
 	qp->q.listen_address = *address;
 	qp->q.local_address = *address;
 	qp->q.peer_address = *address;
@@ -608,7 +623,16 @@ struct loop_conn *loop_open(const struct nvmf_address *address, uint16_t qid)
 		free(c);
 		return NULL;
 	}
-	CU_ASSERT_TRUE_FATAL(loop_until(is_added_or_closed, c));
+	return c;
+}
+
+struct loop_conn *loop_open(const struct nvmf_address *address, uint16_t qid)
+{
+	struct loop_conn *c = loop_open_begin(loop_use_tgt != NULL ? loop_use_tgt : tgt, address, qid);
+
+	if (c != NULL) {
+		CU_ASSERT_TRUE_FATAL(loop_until(is_added_or_closed, c));
+	}
 	return c;
 }
 
@@ -624,6 +648,21 @@ static void hang_up(void *arg)
 void loop_break(struct loop_conn *c)
 {
 	thread_call(c->thread, hang_up, c);
+}
+
+static void hang_up_begun(void *arg)
+{
+	struct loop_conn *c = arg;
+
+	hang_up(c);
+	atomic_fetch_sub(&c->outstanding, 1);
+}
+
+void loop_hang_up(struct loop_conn *c)
+{
+	atomic_fetch_add(&c->outstanding, 1);
+	while (thread_send(c->thread, hang_up_begun, c) != 0) {
+	}
 }
 
 static bool is_closed(void *arg)

@@ -86,6 +86,13 @@ bool loop_until(bool (*fn)(void *arg), void *arg);
 extern struct nvmf_tgt *loop_use_tgt;
 /* A new connection; qid as RDMA's private data would tell. NULL: refused. */
 struct loop_conn *loop_open(const struct nvmf_address *address, uint16_t qid);
+/* The same to another target, without waiting: `added` or `closed` says when it is there. */
+struct loop_conn *loop_open_begin(struct nvmf_tgt *to, const struct nvmf_address *address, uint16_t qid);
+/* The host hangs up an `added` connection, without waiting; c may be freed when it is closed and nothing is
+ * outstanding. */
+void loop_hang_up(struct loop_conn *c);
+/* As loop_release_data(), without waiting. */
+void loop_release_data_begin(struct loop_conn *c);
 /* The host hangs up, if it has not been hung up on; waits until nothing is left, and frees it. */
 void loop_close(struct loop_conn *c);
 bool loop_wait_closed(struct loop_conn *c);

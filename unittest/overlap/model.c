@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unittest/overlap/model.h"
+
+struct model_tgt model_tgts[OV_TGTS];
+struct model_bdev model_bdevs[OV_BDEVS];
+
+void model_reset(void)
+{
+	memset(model_tgts, 0, sizeof(model_tgts));
+	memset(model_bdevs, 0, sizeof(model_bdevs));
+}
+
+static bool model_is_of_bdev(unsigned kind)
+{
+	return kind >= OV_bdev_create && kind <= OV_bdev_reset;
+}
+
+static bool model_is_of_ns(unsigned kind)
+{
+	return kind >= OV_ns_add && kind <= OV_ns_host_remove;
+}
+
+static bool model_is_of_tgt(unsigned kind)
+{
+	return kind <= OV_transport_create || kind == OV_referral_add || kind == OV_referral_remove;
+}
+
+static unsigned model_disturbed(const struct model_call *c)
+{
+	return (c->tgt != NULL ? c->tgt->disturbed : 0) + (c->sub != NULL ? c->sub->disturbed : 0);
+}
+
+void model_find(struct model_call *c, const struct ov_op *op)
+{
+	*c = (struct model_call){.op = op};
+	if (model_is_of_bdev(op->kind)) {
+		c->bdev = &model_bdevs[op->a[0] % OV_BDEVS];
+		return;
+	}
+	c->tgt = &model_tgts[op->a[0] % OV_TGTS];
+	if (!model_is_of_tgt(op->kind)) {
+		c->sub = &c->tgt->sub[op->a[1] % OV_SUBS];
+	}
+	if (model_is_of_ns(op->kind)) {
+		c->ns = &c->sub->ns[op->a[2] % OV_NSIDS];
+	}
+}
+
+bool model_bdev_in_use(unsigned bdev)
+{
+	for (unsigned t = 0; t < OV_TGTS; t++) {
+		for (unsigned s = 0; s < OV_SUBS; s++) {
+			for (unsigned n = 0; n < OV_NSIDS; n++) {
+				const struct model_ns *ns = &model_tgts[t].sub[s].ns[n];
+				if (ns->used && ns->bdev == bdev) {
+					return true;
+				}
+			}
+		}
+	}
+	return false;
+}
+
+/* ---- What must the answer be ---- */
+
+static enum model_answer model_ok_if(bool truth)
+{
+	return truth ? MODEL_OK : MODEL_FAILS;
+}
+
+static enum model_answer model_begin_tgt(const struct model_call *c)
+{
+	const struct model_tgt *t = c->tgt;
+
+	if (c->op->kind == OV_tgt_create) {
+		return model_ok_if(!t->exists);
+	}
+	if (!t->exists || c->op->kind == OV_tgt_delete) {
+		return model_ok_if(t->exists && !t->deleting);
+	}
+	if (t->deleting) {
+		return MODEL_EITHER;
+	}
+	if (c->op->kind == OV_transport_create) {
+		return model_ok_if(!t->transport);
+	}
+	bool has = (t->referrals >> (c->op->a[1] % 4) & 1) != 0;
+	return model_ok_if(has == (c->op->kind == OV_referral_remove));
+}
+
+static enum model_answer model_begin_ns(const struct model_call *c)
+{
+	const struct model_ns *ns = c->ns;
+	bool has;
+
+	if (c->op->kind == OV_ns_add) {
+		const struct model_bdev *b = &model_bdevs[c->op->a[3] % OV_BDEVS];
+		return b->creating != 0 ? MODEL_EITHER
+					: model_ok_if(!ns->used && b->exists && !b->deleting &&
+						      !model_bdev_in_use(c->op->a[3] % OV_BDEVS));
+	}
+	if (!ns->used) {
+		return MODEL_FAILS;
+	}
+	switch (c->op->kind) {
+	case OV_ns_remove:
+		return model_ok_if(!ns->removing);
+	case OV_ns_host_add:
+	case OV_ns_host_remove:
+		has = (ns->hosts >> (c->op->a[3] % OV_HOSTS) & 1) != 0;
+		return model_ok_if(ns->listed && has == (c->op->kind == OV_ns_host_remove));
+	default:
+		return MODEL_OK;
+	}
+}
+
+static enum model_answer model_begin_host_or_listener(const struct model_call *c)
+{
+	bool host = (c->sub->hosts >> (c->op->a[2] % OV_HOSTS) & 1) != 0;
+	bool listener = (c->sub->listeners >> (c->op->a[2] % OV_ADDRS) & 1) != 0;
+
+	switch (c->op->kind) {
+	case OV_listener_add:
+		return model_ok_if(c->tgt->transport && !listener);
+	case OV_listener_remove:
+		return model_ok_if(listener);
+	case OV_listener_ana:
+		return c->sub->ana ? model_ok_if(listener) : MODEL_EITHER;
+	case OV_host_add:
+		return model_ok_if(!host);
+	case OV_host_remove:
+		return model_ok_if(host);
+	default:
+		return MODEL_OK;
+	}
+}
+
+static enum model_answer model_begin_sub(const struct model_call *c)
+{
+	if (c->op->kind == OV_look) {
+		return model_ok_if(c->tgt->exists && (c->op->a[2] % 7 >= 4 || c->sub->exists));
+	}
+	if (c->op->kind == OV_sub_create) {
+		return model_ok_if(c->tgt->exists && !c->tgt->deleting && !c->sub->exists);
+	}
+	if (!c->tgt->exists || !c->sub->exists) {
+		return MODEL_FAILS;
+	}
+	if (c->tgt->deleting || c->sub->deleting) {
+		return MODEL_EITHER;
+	}
+	if (c->op->kind == OV_sub_delete) {
+		return MODEL_OK;
+	}
+	if (c->op->kind >= OV_sub_pause && c->op->kind <= OV_sub_start) {
+		return MODEL_EITHER;
+	}
+	return c->ns != NULL ? model_begin_ns(c) : model_begin_host_or_listener(c);
+}
+
+static enum model_answer model_begin_bdev(const struct model_call *c)
+{
+	if (c->bdev->creating != 0) {
+		return MODEL_EITHER;
+	}
+	switch (c->op->kind) {
+	case OV_bdev_create:
+		return model_ok_if(!c->bdev->exists);
+	case OV_bdev_delete:
+		return model_ok_if(c->bdev->exists && !c->bdev->deleting);
+	default:
+		return c->bdev->exists ? MODEL_EITHER : MODEL_FAILS;
+	}
+}
+
+/* A bdev goes, and with it the namespace that has it. */
+static void model_bdev_goes(unsigned bdev)
+{
+	for (unsigned t = 0; t < OV_TGTS; t++) {
+		for (unsigned s = 0; s < OV_SUBS; s++) {
+			struct model_sub *sub = &model_tgts[t].sub[s];
+			for (unsigned n = 0; n < OV_NSIDS; n++) {
+				if (sub->ns[n].used && sub->ns[n].bdev == bdev) {
+					sub->ns[n].removing = true;
+					sub->disturbed++;
+				}
+			}
+		}
+	}
+}
+
+static void model_set(uint8_t *set, unsigned bit, bool on)
+{
+	*set = (uint8_t)(on ? *set | 1u << bit : *set & ~(1u << bit));
+}
+
+enum model_answer model_begin(struct model_call *c)
+{
+	enum model_answer a = c->bdev != NULL  ? model_begin_bdev(c)
+			      : c->sub != NULL ? model_begin_sub(c)
+					       : model_begin_tgt(c);
+
+	if (c->op->kind == OV_bdev_create) {
+		c->bdev->creating++;
+	}
+	if (a != MODEL_FAILS) {
+		switch (c->op->kind) {
+		case OV_tgt_delete:
+			c->tgt->deleting = true;
+			c->tgt->disturbed++;
+			break;
+		case OV_sub_delete:
+			c->sub->deleting = true;
+			c->sub->disturbed++;
+			break;
+		case OV_sub_pause:
+		case OV_sub_stop:
+			c->sub->disturbed++;
+			break;
+		case OV_ns_remove:
+			c->ns->removing = true;
+			c->sub->disturbed++;
+			break;
+		case OV_listener_remove: /* it goes at once; the answer waits for the controllers */
+			model_set(&c->sub->listeners, c->op->a[2] % OV_ADDRS, false);
+			break;
+		case OV_host_remove:
+			model_set(&c->sub->hosts, c->op->a[2] % OV_HOSTS, false);
+			break;
+		case OV_bdev_delete:
+			c->bdev->deleting = c->bdev->exists;
+			model_bdev_goes(c->op->a[0] % OV_BDEVS);
+			break;
+		default:
+			break;
+		}
+	}
+	c->disturbed = model_disturbed(c);
+	return a;
+}
+
+bool model_is_disturbed(const struct model_call *c)
+{
+	return model_disturbed(c) != c->disturbed;
+}
+
+/* ---- Effects ---- */
+
+static void model_sub_ends(struct model_sub *sub)
+{
+	unsigned disturbed = sub->disturbed;
+
+	*sub = (struct model_sub){.disturbed = disturbed + 1};
+}
+
+static void model_end_tgt(struct model_call *c)
+{
+	unsigned disturbed = c->tgt->disturbed;
+
+	switch (c->op->kind) {
+	case OV_tgt_create:
+		c->tgt->exists = true;
+		break;
+	case OV_tgt_delete:
+		for (unsigned s = 0; s < OV_SUBS; s++) {
+			model_sub_ends(&c->tgt->sub[s]);
+		}
+		c->tgt->exists = c->tgt->deleting = c->tgt->transport = false;
+		c->tgt->referrals = 0;
+		c->tgt->disturbed = disturbed + 1;
+		break;
+	case OV_transport_create:
+		c->tgt->transport = true;
+		break;
+	default:
+		model_set(&c->tgt->referrals, c->op->a[1] % 4, c->op->kind == OV_referral_add);
+		break;
+	}
+}
+
+static void model_end_ns(struct model_call *c, int64_t nsid)
+{
+	switch (c->op->kind) {
+	case OV_ns_add:
+		if (nsid != c->op->a[2] % OV_NSIDS + 1) {
+			ov_fail("nvmf_subsystem_add_ns made namespace %ld instead of %u", (long)nsid,
+				c->op->a[2] % OV_NSIDS + 1);
+		}
+		*c->ns = (struct model_ns){.used = true,
+					   .bdev = c->op->a[3] % OV_BDEVS,
+					   .listed = (c->op->a[4] & 1) != 0,
+					   .group = (uint8_t)nsid};
+		break;
+	case OV_ns_remove:
+		*c->ns = (struct model_ns){0};
+		break;
+	case OV_ns_ana_group:
+		c->ns->group = c->op->a[3] % OV_NSIDS + 1;
+		break;
+	default:
+		model_set(&c->ns->hosts, c->op->a[3] % OV_HOSTS, c->op->kind == OV_ns_host_add);
+		break;
+	}
+}
+
+static void model_end_sub(struct model_call *c)
+{
+	switch (c->op->kind) {
+	case OV_sub_create:
+		c->sub->exists = true;
+		c->sub->any = (c->op->a[2] & 3) != 0;
+		c->sub->ana = (c->op->a[2] & 4) != 0;
+		break;
+	case OV_sub_delete:
+		model_sub_ends(c->sub);
+		break;
+	case OV_listener_add:
+		model_set(&c->sub->listeners, c->op->a[2] % OV_ADDRS, true);
+		break;
+	case OV_host_add:
+		model_set(&c->sub->hosts, c->op->a[2] % OV_HOSTS, true);
+		break;
+	case OV_any_host:
+		c->sub->any = (c->op->a[2] & 1) != 0;
+		break;
+	default:
+		break;
+	}
+}
+
+static void model_end_bdev(struct model_call *c)
+{
+	unsigned b = c->op->a[0] % OV_BDEVS;
+
+	if (c->op->kind == OV_bdev_create) {
+		c->bdev->exists = true;
+		c->bdev->deleting = false;
+		c->bdev->is_malloc = c->op->a[1] % 4 == 0;
+	} else if (c->op->kind == OV_bdev_delete) {
+		c->bdev->exists = c->bdev->deleting = false;
+		for (unsigned t = 0; t < OV_TGTS; t++) {
+			for (unsigned s = 0; s < OV_SUBS; s++) {
+				for (unsigned n = 0; n < OV_NSIDS; n++) {
+					struct model_ns *ns = &model_tgts[t].sub[s].ns[n];
+					*ns = ns->used && ns->bdev == b ? (struct model_ns){0} : *ns;
+				}
+			}
+		}
+	}
+}
+
+void model_end(struct model_call *c, bool success, int64_t result)
+{
+	if (c->op->kind == OV_bdev_create) {
+		c->bdev->creating--;
+	}
+	if (!success) {
+		return; /* for lack of memory alone does a deletion fail that was allowed to begin */
+	}
+	if (c->bdev != NULL) {
+		model_end_bdev(c);
+	} else if (c->ns != NULL) {
+		model_end_ns(c, result);
+	} else if (c->sub != NULL) {
+		model_end_sub(c);
+	} else {
+		model_end_tgt(c);
+	}
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One interleaving: made from a seed, carried out, and checked at its end. */
+#include <stdarg.h>
+#include "unittest/overlap/overlap.h"
+
+#define STEPS_MAX    24
+#define SETTLE_STEPS 200000
+#define QUIESCE_US   (UINT64_C(600) * 1000000) /* of virtual time, within which everything ends */
+#define SLICE_US     UINT64_C(1000000)
+
+const char *const ov_kind_names[OV_KINDS] = {
+#define X(name_, weight_, args_) [OV_##name_] = #name_,
+	OV_OPS(X)
+#undef X
+};
+
+static const uint8_t kind_weights[OV_KINDS] = {
+#define X(name_, weight_, args_) [OV_##name_] = weight_,
+	OV_OPS(X)
+#undef X
+};
+
+bool ov_verbose;
+static unsigned base_threads;
+
+void ov_say(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (ov_verbose) {
+		va_start(ap, fmt);
+		fprintf(stderr, "%9lu us  ", (unsigned long)sim_now_us());
+		vfprintf(stderr, fmt, ap);
+		fputc('\n', stderr);
+		va_end(ap);
+	}
+}
+
+void ov_fail(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	fprintf(stderr, "OVERLAP: ");
+	vfprintf(stderr, fmt, ap);
+	fputc('\n', stderr);
+	va_end(ap);
+	abort();
+}
+
+uint64_t ov_random(uint64_t *state)
+{
+	return fixture_random(state);
+}
+
+/* ---- Operations of a seed ---- */
+
+/* What the operations of a seed are about: each kind's weight is multiplied. */
+enum theme {
+	THEME_ALL,
+	THEME_CONCENTRATED, /* on one target and two of its subsystems */
+	THEME_MANAGEMENT,
+	THEME_RESERVATIONS,
+	THEMES,
+};
+
+static unsigned kind_weight(enum theme theme, unsigned k)
+{
+	unsigned w = kind_weights[k];
+	bool of_ns = k == OV_ns_add || k == OV_ns_remove || k == OV_bdev_stick || k == OV_bdev_unstick || k == OV_io;
+
+	switch (theme) {
+	case THEME_MANAGEMENT:
+		return k < OV_bdev_create ? w * 3 : w;
+	case THEME_RESERVATIONS:
+		return k == OV_resv || of_ns ? w * 3 : k <= OV_sub_delete ? 0 : (w + 2) / 4;
+	default:
+		return w;
+	}
+}
+
+static uint8_t pick_kind(enum theme theme, uint64_t *state)
+{
+	unsigned total = 0, k = 0;
+
+	for (unsigned i = 0; i < OV_KINDS; i++) {
+		total += kind_weight(theme, i);
+	}
+	for (unsigned n = (unsigned)(ov_random(state) % total); n >= kind_weight(theme, k); k++) {
+		n -= kind_weight(theme, k);
+	}
+	return (uint8_t)k;
+}
+
+static void op_fill(struct ov_op *op, uint64_t *state)
+{
+	uint64_t r = ov_random(state);
+
+	for (unsigned i = 0; i < OV_ARGS; i++) {
+		op->a[i] = (uint8_t)(r >> (8 * i));
+	}
+	if (r >> 61 != 0 && op->kind != OV_connect) { /* most are about what is there at the beginning */
+		op->a[0] = op->kind < OV_bdev_create ? (r >> 59 & 3) == 0 : op->a[0];
+		op->a[1] = op->kind < OV_bdev_create ? op->a[1] % 2 : op->a[1];
+		op->a[2] = op->kind >= OV_connect ? op->a[2] % 2 : op->a[2];
+	}
+	/* Some operations come at once, most soon, some when all has settled. */
+	op->steps = r >> 40 & 3 ? (uint16_t)((r >> 42) % STEPS_MAX) : r >> 50 & 1 ? 400 : 0;
+	op->seed = ov_random(state);
+}
+
+/* Objects to begin with, most of them. */
+static unsigned generate_setup(uint64_t *state, struct ov_op *ops)
+{
+	static const struct ov_op setup[] = {
+		{OV_tgt_create, {0}},          {OV_tgt_create, {1}},          {OV_transport_create, {0}},
+		{OV_transport_create, {1}},    {OV_bdev_create, {0, 1}},      {OV_bdev_create, {1, 2}},
+		{OV_bdev_create, {2, 3}},      {OV_bdev_create, {3, 0}},      {OV_bdev_create, {4, 3}},
+		{OV_sub_create, {0, 0, 1}},    {OV_sub_create, {0, 1, 5}},    {OV_sub_create, {1, 0, 1}},
+		{OV_listener_add, {0, 0, 0}},  {OV_listener_add, {0, 1, 0}},  {OV_listener_add, {0, 1, 1}},
+		{OV_listener_add, {1, 0, 0}},  {OV_ns_add, {0, 0, 0, 0}},     {OV_ns_add, {0, 0, 1, 1}},
+		{OV_ns_add, {0, 1, 0, 2}},     {OV_ns_add, {0, 1, 1, 3}},     {OV_ns_add, {1, 0, 0, 4}},
+		{OV_connect, {0, 0, 0, 0, 4}}, {OV_connect, {1, 0, 0, 0, 9}}, {OV_connect, {2, 0, 1, 1, 6}},
+		{OV_connect, {3, 1, 0, 0, 4}},
+	};
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < sizeof(setup) / sizeof(setup[0]); i++) {
+		uint64_t r = ov_random(state);
+		if (r % 16 != 0) {
+			ops[n] = setup[i];
+			ops[n].steps = (uint16_t)(r >> 8 & 15);
+			ops[n++].seed = ov_random(state);
+		}
+	}
+	return n;
+}
+
+/* Hosts register, so that the rest of their reservation commands means something. */
+static unsigned generate_registrations(uint64_t *state, struct ov_op *ops, unsigned n)
+{
+	for (uint8_t i = 0; i < 6; i++) {
+		ops[n++] = (struct ov_op){
+			.kind = OV_resv, .a = {i % 2, 0, i / 2}, .steps = i == 0 ? 400 : 8, .seed = ov_random(state)};
+	}
+	return n;
+}
+
+/* The fewer objects, the more overlaps. */
+static void op_concentrate(struct ov_op *op, unsigned subs, unsigned nsids)
+{
+	bool of_host = op->kind >= OV_connect;
+
+	if (op->kind == OV_connect) {
+		op->a[1] = op->a[2] = 0;
+	} else if (of_host) {
+		op->a[0] %= 3;
+	} else if (op->kind < OV_bdev_create) {
+		op->a[0] = 0;
+		op->a[1] = (uint8_t)(op->a[1] % subs);
+	}
+	if (op->kind == OV_io || op->kind == OV_resv || (op->kind >= OV_ns_add && op->kind <= OV_ns_host_remove)) {
+		op->a[2] = (uint8_t)(op->a[2] % nsids);
+	}
+}
+
+unsigned ov_generate(uint64_t seed, unsigned wanted, struct ov_op *ops)
+{
+	uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+	unsigned n = generate_setup(&state, ops);
+	enum theme theme = (enum theme)(ov_random(&state) % THEMES);
+
+	if (theme == THEME_RESERVATIONS) {
+		n = generate_registrations(&state, ops, n);
+	}
+	for (; n + 1 < wanted && n < OV_OPS_MAX - 1; n++) {
+		ops[n].kind = pick_kind(theme, &state);
+		op_fill(&ops[n], &state);
+		if ((theme == THEME_CONCENTRATED || theme == THEME_RESERVATIONS) && ov_random(&state) % 8 != 0) {
+			op_concentrate(&ops[n], theme == THEME_RESERVATIONS ? 1 : 2,
+				       theme == THEME_RESERVATIONS ? 3 : OV_NSIDS);
+		}
+	}
+	if (ov_random(&state) % 2 == 0) { /* otherwise everything is deleted while hosts are connected */
+		ops[n++] = (struct ov_op){.kind = OV_leave_all, .steps = 400, .seed = seed};
+	}
+	return n;
+}
+
+/* ---- Carrying out ---- */
+
+static unsigned count_threads(void)
+{
+	unsigned n = 0;
+
+	for (struct thread *t = thread_next(NULL); t != NULL; t = thread_next(t)) {
+		n++;
+	}
+	return n;
+}
+
+void ov_start(void)
+{
+	if (fixture_start() != 0) {
+		ov_fail("the fixture does not start");
+	}
+	state_machine_abort = true;
+	base_threads = count_threads();
+}
+
+void ov_stop(void)
+{
+	if (fixture_stop() != 0) {
+		ov_fail("the fixture does not stop");
+	}
+}
+
+static void steps(unsigned n)
+{
+	while (n-- > 0) {
+		sim_step();
+	}
+}
+
+static void advance(void)
+{
+	sim_enter_control();
+	ov_hosts_advance();
+	ov_check();
+	sim_leave_control();
+}
+
+static void do_time(const struct ov_op *op)
+{
+	static const uint32_t ms[] = {0, 1, 10, 100, 1000, 5000, 20000, 130000};
+
+	if (op->kind == OV_absence) {
+		sim_be_absent(ms[op->a[0] % 8] * UINT64_C(1000));
+		return;
+	}
+	uint64_t end = sim_now_us() + ms[op->a[0] % 8] * UINT64_C(1000);
+	while (sim_now_us() < end) {
+		uint64_t left = end - sim_now_us();
+		sim_pass_time(left < SLICE_US ? left : SLICE_US);
+		steps(STEPS_MAX);
+		advance();
+	}
+}
+
+static void carry_out(const struct ov_op *op)
+{
+	sim_seed(op->seed);
+	steps(op->steps);
+	advance();
+	if (op->kind == OV_time || op->kind == OV_absence) {
+		do_time(op);
+		return;
+	}
+	sim_enter_control();
+	ov_say("%s %u %u %u %u %u", ov_kind_names[op->kind], op->a[0], op->a[1], op->a[2], op->a[3], op->a[4]);
+	if (!ov_control_do(op) && !ov_host_do(op)) {
+		ov_fail("no such operation: %u", op->kind);
+	}
+	sim_leave_control();
+}
+
+/* ---- The end ---- */
+
+static void resumed(void *arg, int status)
+{
+}
+
+static bool resume_is_queued(const struct nvmf_subsystem *s)
+{
+	const struct nvmf_op *op;
+
+	STAILQ_FOREACH (op, &s->ops, link) {
+		if (op->kind == NVMF_OP_RESUME) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What a test has held back must not wait any more. */
+static void let_all_end(void)
+{
+	ov_slowdevs_unstick();
+	if (atomic_load(&loop_hold_data)) {
+		ov_host_do(&(struct ov_op){.kind = OV_data_release});
+	}
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
+		for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
+		     s = nvmf_subsystem_next(tgt, s)) {
+			if (s->state == NVMF_SUBSYSTEM_PAUSED && !resume_is_queued(s)) {
+				nvmf_subsystem_resume(s, resumed, NULL);
+			}
+		}
+	}
+}
+
+/* Controllers whose end has begun go too: what hosts have sent has ended. */
+static bool a_controller_is_going(void)
+{
+	const struct nvmf_ctrlr *ctrlr;
+
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
+		for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
+		     s = nvmf_subsystem_next(tgt, s)) {
+			TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
+				if (ctrlr->state == NVMF_CTRLR_DESTROYING) {
+					return true;
+				}
+			}
+		}
+	}
+	return false;
+}
+
+static bool all_has_ended(void)
+{
+	return ov_control_outstanding() == 0 && ov_hosts_outstanding() == 0 && sim_pending() == 0 &&
+	       !a_controller_is_going();
+}
+
+static bool all_is_gone(void)
+{
+	return all_has_ended() && ov_hosts_gone() && bdev_next(NULL) == NULL && nvmf_tgt_next(NULL) == NULL;
+}
+
+static void wait_until(bool (*fn)(void), const char *what)
+{
+	uint64_t end = sim_now_us() + QUIESCE_US;
+
+	for (;;) {
+		if (!sim_settle(SETTLE_STEPS)) {
+			ov_fail("%s: messages without end", what);
+		}
+		sim_enter_control();
+		let_all_end();
+		ov_hosts_advance();
+		ov_check();
+		bool ended = fn() && sim_pending() == 0;
+		sim_leave_control();
+		if (ended) {
+			return;
+		}
+		if (sim_now_us() > end) {
+			ov_control_print();
+			ov_hosts_print();
+			ov_fail("%s does not happen: %u calls, %u commands and connections wait", what,
+				ov_control_outstanding(), ov_hosts_outstanding());
+		}
+		if (sim_pending() == 0) {
+			sim_pass_time(SLICE_US);
+		}
+	}
+}
+
+static void check_nothing_left(void)
+{
+	if (atomic_load(&loop_requests) != 0 || atomic_load(&loop_qpairs) != 0) {
+		ov_fail("left behind: %u requests, %u queue pairs", atomic_load(&loop_requests),
+			atomic_load(&loop_qpairs));
+	}
+	if (count_threads() != base_threads) {
+		ov_fail("left behind: %u threads", count_threads() - base_threads);
+	}
+}
+
+void ov_run(const struct ov_op *ops, unsigned n)
+{
+	sim_reset();
+	sim_enter_control();
+	ov_control_reset();
+	ov_hosts_reset();
+	sim_leave_control();
+	for (unsigned i = 0; i < n; i++) {
+		carry_out(&ops[i]);
+	}
+	wait_until(all_has_ended, "the end of all operations");
+	sim_enter_control();
+	ov_control_compare();
+	ov_say("all has ended; now everything is deleted");
+	ov_control_delete_targets();
+	ov_control_delete_bdevs();
+	sim_leave_control();
+	wait_until(all_has_ended, "the end of the deletions");
+	sim_enter_control();
+	ov_hosts_leave();
+	sim_leave_control();
+	wait_until(all_is_gone, "the end of everything");
+	check_nothing_left();
+}
