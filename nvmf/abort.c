@@ -32,16 +32,10 @@ static void abort_bdev_done(struct bdev_io *io, void *arg)
 	abort_send_result(abort, aborted ? ABORTED : NOT_ABORTED);
 }
 
-/* The request whose bdev I/O carries out the command: for both commands of a fused pair it is the second one's. */
-static struct nvmf_request *abort_submitted_request(struct nvmf_request *victim)
-{
-	return victim->fuse == NVME_FUSE_FIRST && victim->fuse_peer != NULL ? victim->fuse_peer : victim;
-}
-
 /* An Abort command has no I/O of its own, so its bdev_io is free for this. */
 void nvmf_abort_in_bdev(struct nvmf_request *abort, struct nvmf_request *victim, bdev_io_cb done, void *arg)
 {
-	struct nvmf_request *holder = abort_submitted_request(victim);
+	struct nvmf_request *holder = nvmf_request_io_owner(victim);
 	struct nvmf_ns_view *nsv = holder->ns_view;
 
 	nvmf_ns_view_enter(nsv, abort);

@@ -115,8 +115,9 @@ void nvmf_request_describe(const struct nvmf_request *req, struct nvmf_inflight 
 		out->state_age_ticks = now - req->where_ticks;
 	}
 	if (req->where == NVMF_REQUEST_BDEV || req->where == NVMF_REQUEST_PREEMPTED) {
-		out->waits_for = bdev_io_state_name((enum bdev_io_state)req->bdev_io.state);
-		snprintf(out->bdev, sizeof(out->bdev), "%s", bdev_name(bdev_desc_bdev(req->bdev_io.desc)));
+		const struct bdev_io *io = &nvmf_request_io_owner(req)->bdev_io;
+		out->waits_for = bdev_io_state_name((enum bdev_io_state)io->state);
+		snprintf(out->bdev, sizeof(out->bdev), "%s", bdev_name(bdev_desc_bdev(io->desc)));
 	}
 }
 

@@ -42,7 +42,7 @@ static void request_take_back(struct nvmf_request *req, uint16_t status)
 		break;
 	case NVMF_REQUEST_BDEV:
 	case NVMF_REQUEST_PREEMPTED:
-		if (req->fuse != NVME_FUSE_FIRST || req->fuse_peer == NULL) {
+		if (nvmf_request_io_owner(req) == req) {
 			bdev_io_take_back(&req->bdev_io);
 		}
 		break;

@@ -69,6 +69,12 @@ void nvmf_qpair_begin_end(struct nvmf_qpair *qpair);
 /* Control thread: the queue pair is ending. Reports, after the target's limit (CQT) and then every minute, which
  * command it still waits for, until late_timer is stopped. */
 void nvmf_qpair_watch_end(struct nvmf_qpair *qpair);
+/* The request whose bdev_io carries the command out: for both commands of a fused pair it is the second one's. Group.
+ */
+static inline struct nvmf_request *nvmf_request_io_owner(const struct nvmf_request *req)
+{
+	return req->fuse == NVME_FUSE_FIRST && req->fuse_peer != NULL ? req->fuse_peer : (struct nvmf_request *)req;
+}
 /* Fills in what nvmf_get_inflight tells of a command. */
 void nvmf_request_describe(const struct nvmf_request *req, struct nvmf_inflight *out);
 /* The status of commands that are not carried out because their queue pair is not ENABLED any more. */

@@ -489,6 +489,44 @@ static bool both_held(void *arg)
 	return held == *(size_t *)arg;
 }
 
+static bool both_in_bdev(void *arg)
+{
+	struct nvmf_inflight *list;
+	size_t n = (size_t)nvmf_tgt_get_inflight(loop_tgt(), &list), there = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		there += strcmp(list[i].bdev, "held") == 0;
+	}
+	free(list);
+	return there == 2;
+}
+
+static void test_both_commands_of_a_fused_pair_are_listed_with_their_bdev(void)
+{
+	struct testdev *t = testdev_new("held", BLOCK, 100);
+	struct user u;
+
+	attach();
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	uint32_t held = loop_add_ns("held", 0);
+	t->hold = true;
+	memset(out, 0, 2 * BLOCK);
+	fused_init(0, 0, out, out + BLOCK);
+	cmd.sqe.nsid = second.sqe.nsid = htole32(held);
+	loop_submit(&cmd);
+	loop_submit(&second);
+	CU_ASSERT_TRUE(loop_until(both_in_bdev, NULL));
+	t->hold = false;
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "held", false, io->thread), 0);
+	testdev_release(t, &u, 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(loop_wait(&cmd), 0);
+	CU_ASSERT_EQUAL(loop_wait(&second), 0);
+	loop_remove_ns(held);
+	CU_ASSERT_TRUE(testdev_delete(t));
+	detach();
+}
+
 static void test_fused_data_may_come_in_any_order(void)
 {
 	size_t one = 1, two = 2;
@@ -548,6 +586,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_fused_write_with_fua_is_flushed),
 	UNIT(test_fused_commands_must_match),
 	UNIT(test_lone_halves_of_fused_pairs_fail),
+	UNIT(test_both_commands_of_a_fused_pair_are_listed_with_their_bdev),
 	UNIT(test_fused_data_may_come_in_any_order),
 	UNIT_END,
 };
