@@ -357,6 +357,9 @@ enum nvmf_rdma_cm_status {
 	NVMF_RDMA_CM_INVALID_CNTLID = 0x09,
 };
 
+/* CTRATT: MDTS and other limits of sizes leave metadata out (Base 2.1, Identify Controller). */
+#define NVME_ID_CTRL_CTRATT_MEM (UINT32_C(1) << 16)
+
 /* Fields of Identify Controller that struct nvme_id_ctrl of <nvme/types.h> does not name yet: bytes from its beginning.
  * TP8028, TP4129; Base 2.3, Identify Controller. */
 enum nvme_id_ctrl_byte {

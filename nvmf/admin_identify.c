@@ -13,7 +13,7 @@
 /* The IEEE OUI and the vendor ids stay 0: this is not a hardware vendor's product. */
 #define FIRMWARE_REVISION VARVE_VERSION
 
-/* MDTS, in powers of two of 4096 bytes (CAP.MPSMIN is 0). */
+/* MDTS, in powers of two of 4096 bytes (CAP.MPSMIN is 0), without metadata (CTRATT.MEM). */
 static uint8_t identify_mdts(const struct nvmf_ctrlr *ctrlr)
 {
 	return (uint8_t)(__builtin_ctz(ctrlr->transport->opts.max_io_size) - 12);
@@ -44,7 +44,7 @@ static void identify_fill_common(const struct nvmf_ctrlr *ctrlr, struct nvme_id_
 	id->aerl = (uint8_t)(nvmf_aer_max(ctrlr) - 1);
 	id->elpe = NVMF_ERROR_LOG_SIZE - 1;
 	id->lpa = NVME_CTRL_LPA_CMD_EFFECTS | NVME_CTRL_LPA_EXTENDED;
-	id->ctratt = htole32(NVME_CTRL_CTRATT_128_ID | NVME_CTRL_CTRATT_TBKAS);
+	id->ctratt = htole32(NVME_CTRL_CTRATT_128_ID | NVME_CTRL_CTRATT_TBKAS | NVME_ID_CTRL_CTRATT_MEM);
 	id->kas = htole16(opts->kas);
 	identify_put_le16(id, IDENTIFY_CQT, nvmf_keepalive_cqt_ms(ctrlr));
 	id->maxcmd = htole16(opts->max_queue_depth);

@@ -84,6 +84,15 @@ static inline uint16_t rw_decode(const struct nvmf_request *req, const struct nv
 	return status;
 }
 
+/* For transfers of more than max_io_size: MDTS counts data, and metadata come on top of them. Hosts of namespaces with
+ * protection information send so much: Linux knows only a limit for the data. */
+COLD static bool rw_is_within_mdts(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
+				   const struct nvmf_lba_range *range)
+{
+	return nsv->geo.md_eighths != 0 &&
+	       (uint64_t)range->num_blocks << nsv->geo.block_shift <= req->qpair->transport->opts.max_io_size;
+}
+
 static enum nvmf_next rw_start(struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint8_t xfer)
 {
 	struct nvmf_lba_range range;
@@ -94,7 +103,10 @@ static enum nvmf_next rw_start(struct nvmf_request *req, const struct nvmf_ns_vi
 	if (unlikely(status != NVME_ST_SUCCESS)) {
 		return nvmf_request_reject(req, status, where);
 	}
-	return nvmf_request_data(req, xfer, bytes);
+	if (unlikely(bytes > req->qpair->transport->opts.max_io_size) && !rw_is_within_mdts(req, nsv, &range)) {
+		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_CDW12);
+	}
+	return nvmf_request_blocks(req, xfer, bytes);
 }
 
 static inline enum nvmf_next io_start_on_ns(struct nvmf_request *req, const struct nvmf_command *cmd,

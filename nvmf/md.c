@@ -107,6 +107,12 @@ int nvmf_md_geometry(const struct nvmf_ns *ns, struct nvmf_geometry *geo)
 			  bdev_name(ns->bdev), md->size);
 		return -EINVAL;
 	}
+	if (md->size > bdev_data_block_size(ns->bdev) / NVMF_MD_SHARE) {
+		log_error(
+			"bdev %s has %u bytes of metadata per block of %u; a namespace may have a quarter of the block",
+			bdev_name(ns->bdev), md->size, bdev_data_block_size(ns->bdev));
+		return -EINVAL;
+	}
 	geo->md_eighths = (uint8_t)(md->size / 8);
 	geo->pi_type = md->dif_type;
 	geo->md_hidden = ns->opts.hide_metadata;

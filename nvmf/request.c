@@ -105,13 +105,18 @@ enum nvmf_next nvmf_request_start(struct nvmf_request *req)
 
 enum nvmf_next nvmf_request_data(struct nvmf_request *req, uint8_t xfer, uint64_t length)
 {
+	if (length > req->qpair->transport->opts.max_io_size) {
+		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_CDW12);
+	}
+	return nvmf_request_blocks(req, xfer, length);
+}
+
+enum nvmf_next nvmf_request_blocks(struct nvmf_request *req, uint8_t xfer, uint64_t length)
+{
 	uint16_t where;
 
 	if (length == 0) {
 		return NVMF_NEXT_EXEC;
-	}
-	if (length > req->qpair->transport->opts.max_io_size) {
-		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_CDW12);
 	}
 	uint16_t status = nvmf_decode_sgl(req->sqe, req->icd, req->icd_len, &req->qpair->transport->sgl_rules,
 					  xfer == NVME_DATA_TFR_HOST_TO_CTRL, (uint32_t)length, &req->sgl, &where);

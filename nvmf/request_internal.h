@@ -18,6 +18,8 @@ void nvmf_request_finish_at(struct nvmf_request *req, uint16_t status, uint16_t 
 enum nvmf_next nvmf_request_reject(struct nvmf_request *req, uint16_t status, uint16_t location);
 /* On arrival: decodes the data pointer of a command that transfers `length` bytes. */
 enum nvmf_next nvmf_request_data(struct nvmf_request *req, uint8_t xfer, uint64_t length);
+/* The same for blocks, of which the caller has checked that they are not too many. */
+enum nvmf_next nvmf_request_blocks(struct nvmf_request *req, uint8_t xfer, uint64_t length);
 
 /* Fills the buffers of a command that sends data to the host with zeroes. Buffers are shared by all hosts and keep what
  * was in them last, and all of them is sent, so every command whose data are not blocks begins with this: what it does

@@ -11,7 +11,7 @@
 #include "util/compiler.h"
 
 /* Buffers of a command, and a transport's work requests for it, are counted in 16 bits. */
-#define MAX_BUFFERS_PER_REQUEST 32768u
+#define MAX_BUFFERS_PER_REQUEST 40960u
 
 int nvmf_buffer_pool_create(struct nvmf_buffer_pool *pool, struct iobuf_module *module,
 			    const struct nvmf_transport_opts *opts, char *error)
@@ -20,9 +20,9 @@ int nvmf_buffer_pool_create(struct nvmf_buffer_pool *pool, struct iobuf_module *
 	*pool = (struct nvmf_buffer_pool){.size = (opts->io_unit_size + IOBUF_ALIGN - 1) & ~(IOBUF_ALIGN - 1),
 					  .module = module};
 	pool->class = pool->size <= iobuf_size(IOBUF_SMALL) ? IOBUF_SMALL : IOBUF_LARGE;
-	pool->max_per_request = (opts->max_io_size + pool->size - 1) / pool->size;
+	pool->max_per_request = (nvmf_max_transfer(opts->max_io_size) + pool->size - 1) / pool->size;
 	if (pool->max_per_request > MAX_BUFFERS_PER_REQUEST) {
-		snprintf(error, ENV_ERROR_MAX, "max_io_size, %u, is %u pieces of that: allowed are %u",
+		snprintf(error, ENV_ERROR_MAX, "max_io_size, %u, with metadata is %u pieces of that: allowed are %u",
 			 opts->max_io_size, pool->max_per_request, MAX_BUFFERS_PER_REQUEST);
 		return -EINVAL;
 	}

@@ -32,6 +32,15 @@ enum nvmf_option_type {
 	NVMF_OPTION_TYPES,
 };
 
+/* The most that the metadata of a namespace may add to its data: a quarter, as 128 bytes for each block of 512. */
+#define NVMF_MD_SHARE 4
+/* The bytes that a command of max_io_size bytes of data can transfer: metadata come on top of them, because MDTS leaves
+ * them out (Identify Controller, CTRATT.MEM). Any thread. */
+static inline uint32_t nvmf_max_transfer(uint32_t max_io_size)
+{
+	return max_io_size + max_io_size / NVMF_MD_SHARE;
+}
+
 struct nvmf_transport_option {
 	const char *name; /* as the parameter of nvmf_create_transport; NULL ends a table */
 	const char *help; /* for people who have not read the code: meaning, unit, special values */

@@ -137,7 +137,7 @@ def test_transports_say_which_buffer_option_is_wrong():
 def test_a_transport_with_too_few_buffers_is_not_made_and_may_be_tried_again():
     with Daemon(env=preload()) as d:
         fails(d, ["RDMA"], "nvmf_create_transport", trtype="RDMA", num_shared_buffers=20)
-        check("needs 32 data buffers of 8192 bytes" in d.log() and "num_shared_buffers 20" in d.log(), d.log())
+        check("needs 36 data buffers of 8192 bytes" in d.log() and "num_shared_buffers 20" in d.log(), d.log())
         check(d.call("nvmf_get_transports") == [], "what failed is not there")
         check(d.call("nvmf_create_transport", trtype="RDMA") is True, "the second try")
         check(d.stop() == 0, d.log())

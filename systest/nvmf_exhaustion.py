@@ -33,7 +33,7 @@ def test_a_command_that_needs_more_work_requests_than_the_pool_has_is_carried_ou
 
 
 def test_who_finds_no_buffer_waits_for_one():
-    with Target(num_shared_buffers=32, buf_cache_size=0, iobuf_small_cache_size=0, iobuf_large_cache_size=0, zcopy=False) as t:
+    with Target(num_shared_buffers=36, buf_cache_size=0, iobuf_small_cache_size=0, iobuf_large_cache_size=0, zcopy=False) as t:
         t.call("bdev_malloc_create", name="M0", block_size=512, num_blocks=32768)
         t.call("bdev_delay_create", name="D0", base_bdev_name="M0", avg_read_latency=2000, p99_read_latency=2000, avg_write_latency=2000,
                p99_write_latency=2000)

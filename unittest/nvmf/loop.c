@@ -6,7 +6,7 @@
 
 /* The target's side of a request. Data go through pieces of 4 KiB, so that nothing relies on buffers being whole. */
 #define PIECE  4096
-#define PIECES (LOOP_MAX_IO / PIECE)
+#define PIECES (LOOP_MAX_IO / PIECE * 5 / 4)
 
 enum loop_state {
 	LOOP_NEW = 0,

@@ -50,7 +50,7 @@ static void test_identify_controller(void)
 	CU_ASSERT_EQUAL(le(78, 2), c->cntlid);
 	CU_ASSERT_EQUAL(le(80, 4), 0x20000);            /* VER */
 	CU_ASSERT_EQUAL(le(92, 4), 1u << 8 | 1u << 20); /* OAES: namespace attributes, Cross-Controller Reset */
-	CU_ASSERT_EQUAL(le(96, 4) & 0x41, 0x41);        /* CTRATT: 128-bit host id, TBKAS */
+	CU_ASSERT_EQUAL(le(96, 4) & 0x10041, 0x10041);  /* CTRATT: 128-bit host id, TBKAS, MEM */
 	CU_ASSERT_EQUAL(data[111], 1);                  /* CNTRLTYPE: I/O */
 	CU_ASSERT_EQUAL(data[258], 3);                  /* ACL */
 	CU_ASSERT_EQUAL(data[259], 3);                  /* AERL */

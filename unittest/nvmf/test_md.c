@@ -269,8 +269,8 @@ static void test_blocks_of_64_kib(void)
 	CU_ASSERT_EQUAL(memcmp(in, out, LOOP_MAX_IO), 0);
 	CU_ASSERT_EQUAL(run(nvme_cmd_read, 8, 1, NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF, 8, 0, ext, 65544), 0);
 	CU_ASSERT_EQUAL(memcmp(ext, out + 65536, 65536), 0);
-	/* MDTS counts metadata that is transferred. */
-	CU_ASSERT_EQUAL(run(nvme_cmd_read, 7, 2, 0, 0, 0, in, LOOP_MAX_IO), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+	/* Metadata come on top of MDTS; a data pointer for the data alone is too short then. */
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 7, 2, 0, 0, 0, in, LOOP_MAX_IO), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	detach();
 	attach(65536, (struct bdev_md){.size = 0}, false);
 	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_write, nsid, 254, 1, out, LOOP_MAX_IO), 0);
@@ -279,8 +279,32 @@ static void test_blocks_of_64_kib(void)
 	detach();
 }
 
+/* Linux knows the limit of the data only, and sends their metadata on top of them. */
+static void test_metadata_come_on_top_of_the_largest_transfer(void)
+{
+	static const struct {
+		uint32_t block, md;
+	} cases[] = {{512, 8}, {4096, 8}, {4096, 64}, {512, 128}};
+	static uint8_t wrote[LOOP_MAX_IO / 4 * 5], got[LOOP_MAX_IO / 4 * 5];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint32_t blocks = LOOP_MAX_IO / cases[i].block, bytes = blocks * (cases[i].block + cases[i].md);
+
+		attach(cases[i].block, (struct bdev_md){.size = cases[i].md}, false);
+		fill(wrote, bytes, 3);
+		CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_write, nsid, 0, (uint16_t)(blocks - 1), wrote, bytes), 0);
+		CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsid, 0, (uint16_t)(blocks - 1), got, bytes), 0);
+		CU_ASSERT_EQUAL(memcmp(wrote, got, bytes), 0);
+		uint16_t status =
+			loop_rw(io, nvme_cmd_read, nsid, 0, (uint16_t)blocks, got, sizeof(got)); /* one more */
+		CU_ASSERT(status == NVME_ST_DNR(GENERIC, INVALID_FIELD) || status == NVME_ST_DNR(GENERIC, LBA_RANGE));
+		detach();
+	}
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_the_format_is_told),
+	UNIT(test_metadata_come_on_top_of_the_largest_transfer),
 	UNIT(test_the_hosts_protection_information_passes_through),
 	UNIT(test_each_check_has_its_status),
 	UNIT(test_the_controller_makes_and_strips_what_it_is_asked_to),

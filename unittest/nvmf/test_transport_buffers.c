@@ -58,7 +58,7 @@ static void test_a_transfer_gets_as_many_buffers_as_it_needs(void)
 	} cases[] = {{1, 1, 1}, {4096, 1, 4096}, {SIZE, 1, SIZE}, {SIZE + 1, 2, 1}, {131072, 16, SIZE}};
 	struct iovec iov[16];
 
-	CU_ASSERT_EQUAL(buffers.max_per_request, 16);
+	CU_ASSERT_EQUAL(buffers.max_per_request, 20);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		uint16_t n = take(&a, iov, cases[i].length, false);
 		CU_ASSERT_EQUAL_FATAL(n, cases[i].buffers);
@@ -88,7 +88,7 @@ static void test_large_pieces_come_from_the_large_pool_and_their_rest_from_the_s
 	o.max_io_size = 1048576;
 	CU_ASSERT_EQUAL_FATAL(nvmf_buffer_pool_create(&large, &module, &o, error), 0);
 	CU_ASSERT_EQUAL_FATAL(nvmf_buffer_group_create(&ch, &large, &o, error), 0);
-	CU_ASSERT_EQUAL(large.max_per_request, 8);
+	CU_ASSERT_EQUAL(large.max_per_request, 10);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		uint32_t gets = (uint32_t)ch.channel.cache[IOBUF_LARGE].gets;
 		size_t bytes = 0;
@@ -153,7 +153,7 @@ static void test_too_few_shared_buffers_for_the_groups_are_refused(void)
 	o.num_shared_buffers = 20;
 	CU_ASSERT_EQUAL_FATAL(nvmf_buffer_pool_create(&few, &module, &o, error), 0);
 	CU_ASSERT_EQUAL(nvmf_buffer_group_create(&ch, &few, &o, error), -ENOMEM);
-	CU_ASSERT_PTR_NOT_NULL(strstr(error, "nvmf_RDMA needs 32 data buffers of 8192 bytes for itself and got 20"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "nvmf_RDMA needs 36 data buffers of 8192 bytes for itself and got 20"));
 	CU_ASSERT_EQUAL(few.limit.left, 20);
 	nvmf_buffer_pool_destroy(&few);
 }
@@ -166,11 +166,11 @@ static void test_more_pieces_than_can_be_counted_are_refused(void)
 	o.io_unit_size = 4096;
 	o.max_io_size = 1u << 28;
 	CU_ASSERT_EQUAL(nvmf_buffer_pool_create(&many, &module, &o, error), -EINVAL);
-	CU_ASSERT_PTR_NOT_NULL(strstr(error, "65536 pieces"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "81920 pieces"));
 	nvmf_buffer_pool_destroy(&many);
 	o.max_io_size = 1u << 27;
 	CU_ASSERT_EQUAL(nvmf_buffer_pool_create(&many, &module, &o, error), 0);
-	CU_ASSERT_EQUAL(many.max_per_request, 32768);
+	CU_ASSERT_EQUAL(many.max_per_request, 40960);
 	nvmf_buffer_pool_destroy(&many);
 }
 
