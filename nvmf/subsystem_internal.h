@@ -100,7 +100,8 @@ struct nvmf_ctrlr_waiter {
 	};
 	nvmf_done_fn done; /* may be NULL */
 	void *arg;
-	const char *why; /* of the controllers' end; with the next one, set by nvmf_subsystem_end_ctrlrs() */
+	/* Set by nvmf_subsystem_end_ctrlrs(). */
+	char why[64]; /* of the controllers' end */
 	uint64_t queued_ticks;
 	TAILQ_ENTRY(nvmf_ctrlr_waiter) link;
 };

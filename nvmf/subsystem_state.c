@@ -4,6 +4,7 @@
  * calls. Two things are waited for without blocking the control thread: commands under way when a namespace is paused,
  * and controllers that are being destroyed. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "nvmf/internal.h"
@@ -511,7 +512,7 @@ void nvmf_subsystem_end_ctrlrs(struct nvmf_subsystem *s, struct nvmf_ctrlr_waite
 {
 	struct nvmf_ctrlr *ctrlr, *next;
 
-	w->why = why;
+	snprintf(w->why, sizeof(w->why), "%s", why);
 	w->queued_ticks = env_ticks();
 	TAILQ_INSERT_TAIL(&s->waiters, w, link);
 	for (ctrlr = TAILQ_FIRST(&s->ctrlrs); ctrlr != NULL; ctrlr = next) {

@@ -29,9 +29,10 @@ struct nvmf_tgt *rpc_nvmf_tgt(struct rpc_request *req, const char *name);
 /* The same for a subsystem of that target. */
 struct nvmf_subsystem *rpc_nvmf_subsystem(struct rpc_request *req, const char *tgt_name, const char *nqn);
 
-/* The same two for a method that changes something: a target or subsystem that is being deleted is refused with -EBUSY,
- * and the error names it and its state. */
+/* As rpc_nvmf_tgt(), for a method that changes something: a target that is being deleted is refused with -EBUSY, and
+ * the error names it and its state. */
 struct nvmf_tgt *rpc_nvmf_tgt_to_change(struct rpc_request *req, const char *name);
+/* The same for a subsystem of that target, which must not be being deleted itself. */
 struct nvmf_subsystem *rpc_nvmf_subsystem_to_change(struct rpc_request *req, const char *tgt_name, const char *nqn);
 
 /* A method's parameters that name a subsystem and its target: the member `where` of the method's struct. */

@@ -457,6 +457,72 @@ static void test_error_names_the_state(void)
 	state_leave(DESTROYING);
 }
 
+/* ---- Changes that wait ---- */
+
+static void check_change(unsigned n, const char *what, bool begun, const char *waits_for)
+{
+	struct nvmf_change_info info;
+
+	CU_ASSERT_TRUE_FATAL(nvmf_subsystem_get_change(s, n, &info));
+	CU_ASSERT_STRING_EQUAL(info.what, what);
+	CU_ASSERT_EQUAL(info.begun, begun);
+	CU_ASSERT_PTR_NOT_NULL(strstr(info.waits_for, waits_for));
+	if (strstr(info.waits_for, waits_for) == NULL) {
+		printf("%s waits for %s, not %s\n", info.what, info.waits_for, waits_for);
+	}
+}
+
+/* A namespace whose bdev ends no I/O is being removed: changes of others go on, and what waits tells for what. */
+static void test_a_stuck_removal_holds_up_no_change_of_other_namespaces(void)
+{
+	struct loop_wait gone = LOOP_WAIT, plain = LOOP_WAIT, pause = LOOP_WAIT, listener = LOOP_WAIT, stop = LOOP_WAIT;
+	struct nvmf_change_info info;
+	char text[NVMF_ERROR_MAX];
+
+	state_reach(ACTIVE, NULL);
+	CU_ASSERT_FALSE(nvmf_subsystem_get_change(s, 0, &info));
+	CU_ASSERT_FALSE(nvmf_subsystem_waits_for(s, 0, text, sizeof(text)));
+	nvmf_subsystem_remove_ns(s, SLOW, loop_done, &gone);
+	nvmf_subsystem_pause(s, SLOW, loop_done, &pause);
+	nvmf_subsystem_remove_ns(s, PLAIN, loop_done, &plain);
+	CU_ASSERT_EQUAL(loop_wait_for(&plain), 0);
+	check_change(0, "removal of namespace 1", true, "the end of 1 commands of namespace 1 (bdev slow)");
+	check_change(1, "pause of namespaces", false, "the removal of namespace 1 before it");
+	CU_ASSERT_FALSE(nvmf_subsystem_get_change(s, 2, &info));
+	CU_ASSERT_TRUE(nvmf_subsystem_waits_for(s, 0, text, sizeof(text)));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "bdev slow"));
+	CU_ASSERT_FALSE(nvmf_subsystem_waits_for(s, PLAIN, text, sizeof(text)));
+
+	nvmf_subsystem_remove_listener(s, &loop_address, loop_done, &listener);
+	check_change(2, "disconnection of hosts (its listener was removed)", true, "the end of 1 controllers");
+	nvmf_subsystem_stop(s, loop_done, &stop);
+	check_change(2, "stop", false, "the pause of namespaces before it");
+	CU_ASSERT_TRUE(nvmf_tgt_waits_for(tgt, text, sizeof(text)));
+	release();
+	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
+	CU_ASSERT_EQUAL(loop_wait_for(&pause), 0);
+	CU_ASSERT_EQUAL(loop_wait_for(&listener), 0);
+	CU_ASSERT_EQUAL(loop_wait_for(&stop), 0);
+	state_leave(ACTIVE);
+}
+
+/* A stop does not wait in the queue for a removal that is stuck: it ends the host, and so what the removal waits for.
+ */
+static void test_a_stop_begins_beside_a_stuck_removal(void)
+{
+	struct loop_wait gone = LOOP_WAIT, stop = LOOP_WAIT;
+
+	state_reach(ACTIVE, NULL);
+	nvmf_subsystem_remove_ns(s, SLOW, loop_done, &gone);
+	nvmf_subsystem_stop(s, loop_done, &stop);
+	check_change(1, "stop", true, "the end of 1 controllers");
+	CU_ASSERT_FALSE(s->connectable);
+	release();
+	CU_ASSERT_EQUAL(loop_wait_for(&stop), 0);
+	CU_ASSERT_EQUAL(atomic_load(&gone.status), 0); /* the removal came first */
+	state_leave(ACTIVE);
+}
+
 /* ---- Discovery ---- */
 
 static uint64_t log_field(struct loop_conn *d, size_t offset)
@@ -608,6 +674,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_every_operation_in_every_state),
 	UNIT(test_every_two_operations_at_once),
 	UNIT(test_error_names_the_state),
+	UNIT(test_a_stuck_removal_holds_up_no_change_of_other_namespaces),
+	UNIT(test_a_stop_begins_beside_a_stuck_removal),
 	UNIT(test_discovery_tells_of_a_stop_when_it_begins),
 	UNIT(test_time_until_an_event_is_not_latency),
 	UNIT(test_subsystem_that_cannot_be_made_leaves_nothing),
