@@ -260,6 +260,9 @@ static void auth_complete(struct nvmf_auth *auth)
 	struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
 
 	thread_timer_stop(&auth->timer);
+	if (ctrlr->subsystem->subtype != NVMF_SUBTYPE_DISCOVERY) {
+		nvmf_anonymous_remove(auth->qpair);
+	}
 	if (auth->qpair->ctl_qid == 0) {
 		nvmf_ctrlr_announce(ctrlr);
 	}

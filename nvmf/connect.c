@@ -244,6 +244,9 @@ static void connect_accept(struct nvmf_request *req)
 	struct nvmf_qpair *qpair = req->qpair;
 	uint32_t authreq = 0;
 
+	if (qpair->auth == NULL && qpair->ctl_ctrlr->subsystem->subtype != NVMF_SUBTYPE_DISCOVERY) {
+		nvmf_anonymous_remove(qpair);
+	}
 	if (qpair->auth != NULL) {
 		qpair->auth_required = true;
 		authreq = NVMF_AUTHREQ_ATR;

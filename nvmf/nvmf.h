@@ -181,8 +181,9 @@ struct nvmf_transport_opts {
 	int32_t acceptor_backlog; /* connections that may wait to be accepted */
 	uint32_t acceptor_poll_rate_us;
 	uint32_t abort_timeout_sec;
-	uint16_t kas;         /* keep-alive granularity, units of 100 ms */
-	uint32_t min_kato_ms; /* shorter timeouts are rounded up to it */
+	uint16_t kas;                                   /* keep-alive granularity, units of 100 ms */
+	uint32_t min_kato_ms;                           /* shorter timeouts are rounded up to it */
+	uint32_t max_anonymous, max_anonymous_per_host; /* connections of hosts that are not known; 0: no limit */
 	uint32_t ack_timeout; /* ms that a host may acknowledge nothing of what it was sent; 0: the transport's */
 	/* The transport's own options: the struct that its table (nvmf_transport_ops.options) describes. */
 	unsigned char own[NVMF_OWN_OPTS_SIZE] __attribute__((aligned(8)));

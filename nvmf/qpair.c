@@ -139,6 +139,10 @@ int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid)
 	if (group == NULL) {
 		return -ENODEV;
 	}
+	int rc = nvmf_anonymous_add(qpair);
+	if (rc != 0) {
+		return rc;
+	}
 	qpair->group = group;
 	qpair->accepted_as_io = qid != 0;
 	*(qid == 0 ? &group->ctl_admin_qpairs : &group->ctl_io_qpairs) += 1;
@@ -247,6 +251,7 @@ static void qpair_gone_on_control(struct thread_msg *msg)
 
 	*(qpair->accepted_as_io ? &group->ctl_io_qpairs : &group->ctl_admin_qpairs) -= 1;
 	thread_timer_stop(&qpair->late_timer);
+	nvmf_anonymous_remove(qpair);
 	nvmf_ctrlr_qpair_gone(qpair);
 	thread_post(group->thread, &qpair->lifecycle_msg, qpair_destroy_on_group);
 	nvmf_tgt_qpair_gone(tgt);

@@ -77,6 +77,14 @@ static inline unsigned nvmf_request_state_number(const struct nvmf_request *req)
 /* The number of a transport type in discovery log entries (enum nvmf_trtype), also of types that this program does not
  * have; -1: there is none of that name. */
 int nvmf_trtype_number(const char *trtype);
+/* Counts connections whose hosts are not known: anonymous.c. NULL: no memory. */
+struct nvmf_anonymous *nvmf_anonymous_create(void);
+/* Frees the counts; no connection is counted any more. */
+void nvmf_anonymous_destroy(struct nvmf_anonymous *anonymous);
+/* Counts a new connection. 0, -ENOSPC or -EUSERS (a limit of the transport's options), or -ENOMEM. */
+int nvmf_anonymous_add(struct nvmf_qpair *qpair);
+/* The host of a connection is known now, or the connection is gone; may be called more than once. */
+void nvmf_anonymous_remove(struct nvmf_qpair *qpair);
 /* Frees a transport that has no groups, listeners or queue pairs. */
 void nvmf_transport_destroy(struct nvmf_transport *transport);
 /* One more subsystem listens on an address: the first makes the transport listen. 0, -ENOMEM, or what the transport

@@ -212,6 +212,11 @@ int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct
 	}
 	t->ops = ops;
 	t->tgt = tgt;
+	t->anonymous = nvmf_anonymous_create();
+	if (t->anonymous == NULL) {
+		ops->destroy(t);
+		return -ENOMEM;
+	}
 	t->opts = *opts;
 	raise_in_capsule_size(t);
 	TAILQ_INIT(&t->listens);
@@ -232,6 +237,7 @@ int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct
 void nvmf_transport_destroy(struct nvmf_transport *t)
 {
 	TAILQ_REMOVE(&t->tgt->transports, t, link);
+	nvmf_anonymous_destroy(t->anonymous);
 	t->ops->destroy(t);
 }
 

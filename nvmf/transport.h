@@ -199,6 +199,7 @@ struct nvmf_transport {
 	struct nvmf_transport_opts opts;
 	TAILQ_ENTRY(nvmf_transport) link;
 	TAILQ_HEAD(, nvmf_listen) listens;
+	struct nvmf_anonymous *anonymous; /* control thread: nvmf/anonymous.c */
 };
 
 /* A transport's part of a poll group. Group's thread. */
@@ -246,6 +247,7 @@ struct nvmf_qpair {
 	bool disconnect_posted;     /* control thread: told the group to disconnect it */
 	bool accepted_as_io;        /* control thread: how it was counted */
 	bool linked;                /* control thread: in its controller's list */
+	bool anonymous;             /* control thread: counted as such: nvmf/anonymous.c */
 	_Atomic bool faulty;        /* its end is a fault; see nvmf_qpair_fail() */
 	_Atomic bool write_through; /* its host has switched the write cache off; set by the control thread */
 
@@ -286,7 +288,8 @@ struct nvmf_qpair {
 /* Control thread: puts a new queue pair on the poll group with the fewest of its kind. qid: the queue's number if the
  * transport knows it before Connect (RDMA: from the private data), otherwise 0. 0: the target has it from now on;
  * ops->qpair_add() follows, and at the end ops->qpair_destroy(), both on the group's thread. -ENODEV: there is no poll
- * group, because the target does not run; the transport keeps the queue pair. */
+ * group, because the target does not run; -ENOSPC, -EUSERS: there are max_anonymous connections whose hosts are not
+ * known, or max_anonymous_per_host of this host's address; -ENOMEM; the transport keeps the queue pair then. */
 int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid);
 /* Control thread: the transport refuses a connection before there is a queue pair. Tells operators, in the log and as a
  * notification, both limited in number. traddr: the host's address. why: the field, its value and what is allowed. */

@@ -45,6 +45,9 @@ static const struct nvmf_transport_option common_options[] = {
 	       "not looked at: an abort ends when the bdev has answered it"),
 	COMMON("kas", kas, UINT16, "keep-alive granularity, units of 100 ms"),
 	COMMON("min_kato", min_kato_ms, UINT32, "milliseconds that a host's keep-alive timeout is rounded up to"),
+	COMMON("max_anonymous", max_anonymous, UINT32,
+	       "connections that have not sent Connect, have not authenticated, or only use discovery; 0: no limit"),
+	COMMON("max_anonymous_per_host", max_anonymous_per_host, UINT32, "of these from one address; 0: no limit"),
 	COMMON("ack_timeout", ack_timeout, UINT32,
 	       "milliseconds that a host may acknowledge nothing of what it was sent before it is disconnected; 0: "
 	       "30000"),
@@ -123,6 +126,10 @@ void nvmf_transport_option_set(struct nvmf_transport_opts *opts, const struct nv
 	}
 }
 
+/* 10 000 hosts may each have a discovery connection to three ports, and all connect again at once. */
+#define MAX_ANONYMOUS          32768
+#define MAX_ANONYMOUS_PER_HOST 1024
+
 int nvmf_transport_opts_init(const char *trtype, struct nvmf_transport_opts *opts)
 {
 	const struct nvmf_transport_ops *ops = nvmf_transport_ops_find(trtype);
@@ -132,6 +139,8 @@ int nvmf_transport_opts_init(const char *trtype, struct nvmf_transport_opts *opt
 		return -EINVAL;
 	}
 	memset(opts, 0, sizeof(*opts));
+	opts->max_anonymous = MAX_ANONYMOUS;
+	opts->max_anonymous_per_host = MAX_ANONYMOUS_PER_HOST;
 	for (unsigned n = 0; (o = own_option_at(ops, n)) != NULL; n++) {
 		nvmf_transport_option_set(opts, o, o->initial);
 	}

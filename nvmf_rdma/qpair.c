@@ -581,6 +581,33 @@ static struct nvmf_rdma_qpair *make_qpair(struct nvmf_rdma_transport *t, struct 
 	return qp;
 }
 
+static void tell_not_passed(const struct nvmf_rdma_qpair *qp, int rc)
+{
+	const struct nvmf_transport_opts *o = &qp->base.transport->opts;
+	char why[NVMF_RDMA_CM_WHY_MAX];
+
+	switch (-rc) {
+	case ENOSPC:
+		snprintf(why, sizeof(why), "there are %u connections of hosts that are not known (max_anonymous)",
+			 o->max_anonymous);
+		break;
+	case EUSERS:
+		snprintf(why, sizeof(why),
+			 "there are %u connections from this address of hosts that are not known "
+			 "(max_anonymous_per_host)",
+			 o->max_anonymous_per_host);
+		break;
+	case ENOMEM:
+		snprintf(why, sizeof(why), "no memory");
+		break;
+	default:
+		snprintf(why, sizeof(why), "%s",
+			 qp->device->removed ? "its device is gone" : "the target is being started or stopped");
+		break;
+	}
+	nvmf_connection_refused(qp->base.peer_address.traddr, why);
+}
+
 /* Passes the connection to the target, or rejects it. */
 static void pass_to_target(struct nvmf_rdma_qpair *qp)
 {
@@ -590,8 +617,7 @@ static void pass_to_target(struct nvmf_rdma_qpair *qp)
 	if (rc == 0) {
 		return;
 	}
-	nvmf_connection_refused(qp->base.peer_address.traddr,
-				qp->device->removed ? "its device is gone" : "the target is being started or stopped");
+	tell_not_passed(qp, rc);
 	reject_connection(qp->id, NVMF_RDMA_CM_NO_RSC);
 	TAILQ_REMOVE(&qpair_transport(qp)->qps, qp, link);
 	qp->device->qps--;

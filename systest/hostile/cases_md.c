@@ -279,7 +279,7 @@ static void beyond(struct md *m)
 	step_expect(m->s, ST_LBA_RANGE, -1);
 }
 
-/* MDTS counts metadata, where they are transferred. */
+/* MDTS counts data; metadata come on top of them. */
 static void too_long(struct md *m)
 {
 	uint32_t blocks = m->k->facts->max_transfer / m->ns->block_size;
@@ -287,7 +287,7 @@ static void too_long(struct md *m)
 	set_command(m, pick(m->k, 2) ? IO_READ : IO_WRITE, 0);
 	m->s->num_windows = 0;
 	put64(m->s->bytes + AT_CDW10, 0);
-	put32(m->s->bytes + AT_CDW12, blocks - 1);
+	put32(m->s->bytes + AT_CDW12, blocks); /* one more than fits */
 	put_keyed(m->s->bytes + AT_SGL, (uintptr_t)m->s->data, 0xffffff, memory.remote->rkey, SUB_ADDRESS);
 	step_expect(m->s, ST_FIELD, -1);
 }

@@ -367,6 +367,61 @@ static void test_strangers_do_not_flush_the_notifications(void)
 	nvmf_set_notice_fn(NULL);
 }
 
+static bool nobody_is_anonymous(void *arg)
+{
+	struct nvmf_transport *t = nvmf_transport_find(loop_tgt(), "LOOP");
+	struct nvmf_qpair q = {.transport = t, .peer_address = loop_address};
+	bool room = nvmf_anonymous_add(&q) == 0;
+
+	nvmf_anonymous_remove(&q);
+	return room;
+}
+
+/* Whether n more connections are taken; they are closed again. */
+static unsigned open_many(unsigned n, const struct nvmf_address *address)
+{
+	struct loop_conn *c[8];
+	unsigned taken = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		c[taken] = loop_open(address, 0);
+		taken += c[taken] != NULL;
+	}
+	for (unsigned i = 0; i < taken; i++) {
+		loop_close(c[i]);
+	}
+	return taken;
+}
+
+static void test_connections_of_hosts_that_are_not_known_are_limited(void)
+{
+	struct nvmf_transport_opts *o = &nvmf_transport_find(loop_tgt(), "LOOP")->opts;
+	struct nvmf_transport_opts before = *o;
+
+	o->max_anonymous_per_host = 3;
+	o->max_anonymous = 5;
+	CU_ASSERT_EQUAL(open_many(8, &loop_address), 3);
+	struct loop_conn *d = loop_attach(NVMF_DISCOVERY_NQN, LOOP_HOSTNQN, 0); /* whoever reads the log is not known */
+	CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+	CU_ASSERT_EQUAL(open_many(8, &loop_address), 2);
+	/* hosts of a subsystem are known, however many */
+	struct loop_conn *known[6];
+	for (unsigned i = 0; i < 6; i++) {
+		known[i] = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(known[i]);
+	}
+	CU_ASSERT_EQUAL(open_many(8, &loop_address), 2);
+	o->max_anonymous = 2; /* those of other addresses count too */
+	CU_ASSERT_EQUAL(open_many(8, &loop_other_address), 1);
+	for (unsigned i = 0; i < 6; i++) {
+		loop_close(known[i]);
+	}
+	loop_close(d);
+	o->max_anonymous = 1;
+	CU_ASSERT_TRUE(loop_until(nobody_is_anonymous, NULL));
+	*o = before;
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_vendor_read_that_moves_less_than_described),
 	UNIT(test_reads_that_fail_send_nothing),
@@ -378,6 +433,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_there_is_room_in_the_capsule_for_the_descriptors_announced),
 	UNIT(test_each_refused_connect_is_told_with_the_field),
 	UNIT(test_strangers_do_not_flush_the_notifications),
+	UNIT(test_connections_of_hosts_that_are_not_known_are_limited),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_wire", tests, loop_start, loop_stop)
