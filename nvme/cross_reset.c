@@ -25,7 +25,7 @@ struct nvme_cross_reset {
 	TAILQ_ENTRY(nvme_cross_reset) link;
 };
 
-static void cross_reset_finish(struct nvme_cross_reset *r, enum nvme_cross_reset_result result)
+static void cross_request_finish(struct nvme_cross_reset *r, enum nvme_cross_reset_result result)
 {
 	nvme_cross_reset_fn done = r->done;
 	void *arg = r->arg;
@@ -45,7 +45,7 @@ struct cross_reset_read {
 };
 
 /* The state of a request in the page; -1: the page does not have it. */
-static int cross_reset_state_in_log(const struct nvme_cross_reset *r, const struct nvme_cross_ctrl_reset_log *log)
+static int cross_request_state_in_log(const struct nvme_cross_reset *r, const struct nvme_cross_ctrl_reset_log *log)
 {
 	unsigned n = le16toh(log->ne);
 	int state = -1;
@@ -58,20 +58,20 @@ static int cross_reset_state_in_log(const struct nvme_cross_reset *r, const stru
 	return state;
 }
 
-static void cross_reset_check(struct nvme_cross_reset *r, const struct nvme_cross_ctrl_reset_log *log)
+static void cross_request_check(struct nvme_cross_reset *r, const struct nvme_cross_ctrl_reset_log *log)
 {
-	int state = cross_reset_state_in_log(r, log);
+	int state = cross_request_state_in_log(r, log);
 
 	r->misses = state < 0 ? r->misses + 1 : 0;
 	if (state == NVME_CROSS_CTRL_RESET_CCRS_SUCCESS) {
-		cross_reset_finish(r, NVME_CROSS_RESET_DONE);
+		cross_request_finish(r, NVME_CROSS_RESET_DONE);
 	} else if (state == NVME_CROSS_CTRL_RESET_CCRS_FAILED || r->misses >= MISSES_MAX) {
-		cross_reset_finish(r, NVME_CROSS_RESET_FAILED);
+		cross_request_finish(r, NVME_CROSS_RESET_FAILED);
 	}
 }
 
 /* A callback may begin another request, which is not accepted yet, and cancel others, which stay on the list. */
-static void cross_reset_log_received(void *arg, const struct nvme_cqe *cqe)
+static void cross_request_log_received(void *arg, const struct nvme_cqe *cqe)
 {
 	struct cross_reset_read *read = arg;
 	struct nvme_ctrlr *ctrlr = read->ctrlr;
@@ -82,9 +82,9 @@ static void cross_reset_log_received(void *arg, const struct nvme_cqe *cqe)
 		for (r = TAILQ_FIRST(&ctrlr->cross_resets); r != NULL; r = next) {
 			next = TAILQ_NEXT(r, link);
 			if (r->done == NULL && r->accepted) {
-				cross_reset_finish(r, NVME_CROSS_RESET_FAILED);
+				cross_request_finish(r, NVME_CROSS_RESET_FAILED);
 			} else if (r->accepted) {
-				cross_reset_check(r, read->log);
+				cross_request_check(r, read->log);
 			}
 		}
 	}
@@ -110,8 +110,8 @@ void nvme_cross_resets_read(struct nvme_ctrlr *ctrlr)
 	}
 	read->ctrlr = ctrlr;
 	read->log = env_dma_zmalloc(sizeof(*read->log), 4096, -1);
-	if (read->log == NULL ||
-	    nvme_ctrlr_admin(ctrlr, &cmd, read->log, sizeof(*read->log), false, cross_reset_log_received, read) != 0) {
+	if (read->log == NULL || nvme_ctrlr_admin(ctrlr, &cmd, read->log, sizeof(*read->log), false,
+						  cross_request_log_received, read) != 0) {
 		env_dma_free(read->log);
 		free(read);
 		return;
@@ -119,7 +119,7 @@ void nvme_cross_resets_read(struct nvme_ctrlr *ctrlr)
 	ctrlr->cross_reset_reading = true;
 }
 
-static void cross_reset_timer_fired(void *arg)
+static void cross_request_timer_fired(void *arg)
 {
 	struct nvme_ctrlr *ctrlr = arg;
 
@@ -131,7 +131,7 @@ static void cross_reset_timer_fired(void *arg)
 
 /* --- The command --- */
 
-static void cross_reset_answered(void *arg, const struct nvme_cqe *cqe)
+static void cross_request_answered(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_cross_reset *r = arg;
 	struct nvme_ctrlr *ctrlr = r->ctrlr;
@@ -140,7 +140,7 @@ static void cross_reset_answered(void *arg, const struct nvme_cqe *cqe)
 	switch (status) {
 	case 0:
 		if (le32toh(cqe->dw0) & NVME_CROSS_CTRL_RESET_IMMEDIATE) {
-			cross_reset_finish(r, NVME_CROSS_RESET_DONE);
+			cross_request_finish(r, NVME_CROSS_RESET_DONE);
 			return;
 		}
 		r->accepted = true;
@@ -148,16 +148,16 @@ static void cross_reset_answered(void *arg, const struct nvme_cqe *cqe)
 		return;
 	case NVME_ST(CMD_SPECIFIC, CROSS_CTRL_RESET_LOG_FULL):
 		nvme_cross_resets_read(ctrlr); /* which removes what is completed */
-		cross_reset_finish(r, NVME_CROSS_RESET_BUSY);
+		cross_request_finish(r, NVME_CROSS_RESET_BUSY);
 		return;
 	case NVME_ST(CMD_SPECIFIC, CROSS_CTRL_RESET_IN_PROGRESS):
 	case NVME_ST(CMD_SPECIFIC, CROSS_CTRL_RESET_LIMIT):
-		cross_reset_finish(r, NVME_CROSS_RESET_BUSY);
+		cross_request_finish(r, NVME_CROSS_RESET_BUSY);
 		return;
 	default:
 		log_notice("%s: Cross-Controller Reset of controller %u: %s", ctrlr->trid.traddr, r->icid,
 			   nvme_status_text(nvme_cqe_status(cqe)));
-		cross_reset_finish(r, NVME_CROSS_RESET_FAILED);
+		cross_request_finish(r, NVME_CROSS_RESET_FAILED);
 		return;
 	}
 }
@@ -180,7 +180,7 @@ struct nvme_cross_reset *nvme_ctrlr_cross_reset(struct nvme_ctrlr *ctrlr, uint16
 	}
 	*r = (struct nvme_cross_reset){.ctrlr = ctrlr, .icid = icid, .ciu = info->ciu, .done = done, .arg = arg};
 	TAILQ_INSERT_TAIL(&ctrlr->cross_resets, r, link);
-	if (nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, cross_reset_answered, r) != 0) {
+	if (nvme_ctrlr_admin(ctrlr, &cmd, NULL, 0, false, cross_request_answered, r) != 0) {
 		TAILQ_REMOVE(&ctrlr->cross_resets, r, link);
 		free(r);
 		return NULL;
@@ -196,7 +196,7 @@ void nvme_cross_reset_cancel(struct nvme_cross_reset *r)
 void nvme_cross_resets_init(struct nvme_ctrlr *ctrlr)
 {
 	TAILQ_INIT(&ctrlr->cross_resets);
-	ctrlr->cross_reset_timer.fn = cross_reset_timer_fired;
+	ctrlr->cross_reset_timer.fn = cross_request_timer_fired;
 	ctrlr->cross_reset_timer.arg = ctrlr;
 }
 
@@ -206,6 +206,6 @@ void nvme_cross_resets_end(struct nvme_ctrlr *ctrlr)
 
 	thread_timer_stop(&ctrlr->cross_reset_timer);
 	while ((r = TAILQ_FIRST(&ctrlr->cross_resets)) != NULL) {
-		cross_reset_finish(r, NVME_CROSS_RESET_FAILED);
+		cross_request_finish(r, NVME_CROSS_RESET_FAILED);
 	}
 }
