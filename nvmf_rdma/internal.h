@@ -64,7 +64,6 @@ struct nvmf_rdma_request {
 	struct nvmf_rdma_qpair *qp;
 	uint8_t state;                        /* enum nvmf_rdma_request_state; set by set_request_state() only */
 	bool read_posted;                     /* its RDMA READs are posted */
-	bool is_spare;                        /* it has no receive: see struct nvmf_rdma_spares */
 	uint16_t data_wrs;                    /* work requests of its data transfer */
 	uint16_t send_slots;                  /* entries of the send queue that it uses */
 	uint16_t buffers;                     /* that it has in req.iov */
@@ -91,6 +90,12 @@ struct nvmf_rdma_request_array {
 	struct iovec *iovs;
 	uint32_t receives; /* those that are posted as receives at first; the spares are behind them */
 };
+
+/* Whether it has no receive: see struct nvmf_rdma_spares. Its list of buffers went with the receive. */
+static inline bool nvmf_rdma_request_is_spare(const struct nvmf_rdma_request *r)
+{
+	return r->req.iov == NULL;
+}
 
 /* Requests without a receive. One that waits for an event gives its place in the shared receive queue, with the room
  * for in-capsule data and the list of buffers, to a spare, and becomes one when it has ended. So events that never come

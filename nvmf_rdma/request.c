@@ -162,10 +162,8 @@ static void give_receive_to_spare(struct nvmf_rdma_poller *p, struct nvmf_rdma_r
 	spare->recv_sge[1] = r->recv_sge[1];
 	spare->req.icd = r->req.icd;
 	spare->req.iov = r->req.iov;
-	spare->is_spare = false;
 	r->req.icd = NULL;
 	r->req.iov = NULL;
-	r->is_spare = true;
 	count_used_spare(p, spare);
 	nvmf_rdma_qpair_queue_recv(p, NULL, &spare->recv_wr);
 }
@@ -197,7 +195,7 @@ bool nvmf_rdma_op_request_hold(struct nvmf_request *req, bool anybody)
 
 void nvmf_rdma_request_repost(struct nvmf_rdma_poller *p, struct nvmf_rdma_request *r)
 {
-	if (unlikely(r->is_spare)) {
+	if (unlikely(nvmf_rdma_request_is_spare(r))) {
 		STAILQ_INSERT_HEAD(&p->spares.free, r, wait);
 		p->spares.num_free++;
 		return;

@@ -94,7 +94,6 @@ int nvmf_rdma_request_array_create(struct nvmf_rdma_request_array *a, uint32_t r
 		uint8_t *command = a->commands + i * sizeof(struct nvme_sqe);
 		uint8_t *data = icd && i < receives ? a->icd + i * icd_stride : NULL;
 
-		r->is_spare = i >= receives;
 		r->req.iov = i < receives ? &a->iovs[(size_t)i * iovs] : NULL;
 		init_request(r, command, command_lkey, data, icd_lkey, icd, request_lkey, response_sges(p->device));
 	}
