@@ -256,6 +256,14 @@ class Subsystems(Bdevs, Keys):
         for things in (self.hosts, self.namespaces, self.listeners, self.hidden):
             things[:] = [t for t in things if t["nqn"] != gone["nqn"]]
 
+    def peer(self):
+        """Processes that may not exist: nobody is asked."""
+        s = self.some_subsystem()
+        if s is not None:
+            for path in (f"/run/{self.name('peer')}.sock" for _ in range(2)):
+                self.call("nvmf_subsystem_add_peer", **s, path=path, timeout_ms=self.rng.randint(100, 60000))
+            self.call("nvmf_subsystem_remove_peer", **s, path=path)
+
     def any_host(self):
         s = self.some_subsystem()
         if s is not None:
@@ -496,7 +504,7 @@ class Watching(Session):
 class Maker(*of_modules("Steps"), Subsystems, Remotes, Watching):
     """Everything; each step at least once, in a random order."""
 
-    STEPS = ("tune", "key", "remove_key", "target", "delete_target", "subsystem", "delete_subsystem", "any_host", "host", "host_keys",
+    STEPS = ("tune", "key", "remove_key", "target", "delete_target", "subsystem", "delete_subsystem", "any_host", "peer", "host", "host_keys",
              "remove_host", "new_namespace", "namespace", "hidden_namespace", "hide", "move_namespace", "remove_namespace", "listener", "ana", "remove_listener",
              "discovery_listener", "discovery_hosts", "referral", "remove_referral", "multipath", "failover", "policy", "authenticated", "remote_keys", "detach",
              "stop_discovery", "hotplug", "trigger", "remove_trigger", "blackbox", "stop_metrics", *(step for s in of_modules("Steps") for step in s.STEPS))
