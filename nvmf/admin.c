@@ -84,6 +84,10 @@ enum nvmf_next nvmf_admin_start(struct nvmf_request *req)
 {
 	const struct nvmf_qpair *qpair = req->qpair;
 
+	if (qpair->state == NVMF_QPAIR_QUIESCING && req->sqe->opcode == nvme_admin_keep_alive && qpair->qid == 0) {
+		return NVMF_NEXT_EXEC; /* the host is to see the connection end, and not a target that does not answer
+					*/
+	}
 	if (qpair->state == NVMF_QPAIR_DISCONNECTING || qpair->state == NVMF_QPAIR_QUIESCING) {
 		return nvmf_request_reject(req, nvmf_qpair_end_status(qpair), NVMF_WHERE_NOWHERE);
 	}

@@ -332,7 +332,8 @@ static bool ctrlr_ends_io(const struct nvmf_ctrlr *ctrlr)
 }
 
 /* Disconnects what is quiesced. A host that sees one connection of a controller end gives up all of them, so the first
- * is disconnected when the last is quiesced. The admin queue serves the host until the I/O queues are. */
+ * is disconnected when the last is quiesced. The admin queue serves the host until the I/O queues are; it is the first
+ * to be disconnected. */
 static void ctrlr_check_quiesced(struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_qpair *qpair;
@@ -340,9 +341,12 @@ static void ctrlr_check_quiesced(struct nvmf_ctrlr *ctrlr)
 	if (ctrlr_ends_io(ctrlr) && !ctrlr_io_is_quiesced(ctrlr)) {
 		return;
 	}
-	if (ctrlr->state == NVMF_CTRLR_DESTROYING && ctrlr->admin_qpair != NULL && !ctrlr->admin_qpair->quiesced) {
+	if (ctrlr->state == NVMF_CTRLR_DESTROYING && ctrlr->admin_qpair != NULL) {
 		nvmf_ctrlr_quiesce_qpair(ctrlr->admin_qpair);
-		return;
+		if (ctrlr->admin_qpair->quiesced) {
+			ctrlr_disconnect_qpair(ctrlr->admin_qpair);
+		}
+		return; /* a host that loses an I/O queue first connects it to the same controller again */
 	}
 	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
 		if (qpair->quiesced) {

@@ -149,7 +149,8 @@ void nvmf_request_exec(struct nvmf_request *req)
 
 	if (likely(qpair->state == NVMF_QPAIR_ENABLED && qpair->qid != 0)) {
 		nvmf_io_exec(req);
-	} else if (qpair->state == NVMF_QPAIR_DISCONNECTING || qpair->state == NVMF_QPAIR_QUIESCING) {
+	} else if (qpair->state == NVMF_QPAIR_DISCONNECTING ||
+		   (qpair->state == NVMF_QPAIR_QUIESCING && req->sqe->opcode != nvme_admin_keep_alive)) {
 		nvmf_request_finish(req, nvmf_qpair_end_status(qpair));
 	} else {
 		nvmf_admin_exec(req);

@@ -157,22 +157,40 @@ def wait_seconds(seconds):
     wait_for(lambda: time.monotonic() > end, "time to pass")
 
 
-def test_a_pause_of_everybody_is_nobody_elses_silence():
-    """As a virtual machine that is suspended, with target and hosts in it."""
-    with Jumping() as t, t.verifying("--kato", "2000", hostnqn=BUSY) as busy, t.reading("--rate", "1", "--kato", "2000", hostnqn=IDLE) as idle:
+def pause_everybody(t, hosts, seconds):
+    """As a virtual machine that is suspended, with target and hosts in it; they wake in one order, and then in the other."""
+    processes = (t.process, *(h.process for h in hosts))
+    for order in (processes, processes[::-1]):
+        for p in processes:
+            p.send_signal(signal.SIGSTOP)
+        wait_seconds(seconds)
+        for p in order:
+            p.send_signal(signal.SIGCONT)
+        wait_io(t, hosts, 2000)
+
+
+def test_a_short_pause_of_everybody_is_nobody_elses_silence():
+    with Jumping() as t, t.verifying("--kato", "10000", hostnqn=BUSY) as busy, t.reading("--rate", "1", "--kato", "10000", hostnqn=IDLE) as idle:
         wait_io(t, [busy, idle])
         there = [t.cntlids(h) for h in (BUSY, IDLE)]
-        processes = (t.process, busy.process, idle.process)
-        for order in (processes, processes[::-1]):
-            for p in processes:
-                p.send_signal(signal.SIGSTOP)
-            wait_seconds(5)
-            for p in order:
-                p.send_signal(signal.SIGCONT)
-            wait_io(t, [busy, idle], 2000)
+        pause_everybody(t, [busy, idle], 4)
         check([t.cntlids(h) for h in (BUSY, IDLE)] == there, (there, t.controllers()))
         busy.check_perfect(busy.stop())
         check(idle.stop()["reconnects"] == 0, idle.errors.read_text())
+
+
+def test_a_pause_for_the_keep_alive_timeout_ends_connections_and_loses_nothing():
+    """A target cannot know that its hosts were paused with it, and not sending elsewhere what had not been answered."""
+    with Jumping() as t, t.verifying("--kato", "2000", "--loss-timeout", "-1", hostnqn=BUSY) as busy, \
+            t.reading("--kato", "2000", "--loss-timeout", "-1", hostnqn=IDLE) as idle:
+        wait_io(t, [busy, idle])
+        there = [t.cntlids(h) for h in (BUSY, IDLE)]
+        pause_everybody(t, [busy, idle], 5)
+        check(all(t.cntlids(h) != c for h, c in zip((BUSY, IDLE), there)), (there, t.controllers()))
+        for host in (busy, idle):
+            result = host.stop()
+            check(result["errors"] == 0 and result["miscompares"] == 0 and result["reconnects"] > 0, (result, host.errors.read_text()))
+        check("did not run for" in t.log(), t.log())
 
 
 def stop_and_go_on(t, waits, leaves):

@@ -120,7 +120,7 @@ def test_a_target_killed_under_a_host_is_found_again_with_all_data():
 
 
 def test_a_target_stopped_under_a_host_is_found_again_with_all_data():
-    restart_under_a_host(lambda t: t.stop_clean())
+    restart_under_a_host(lambda t: t.stop_clean("is refused: the target is being started or stopped"))
 
 
 def test_a_host_that_stops_answering_is_dropped_after_its_keep_alive_time():

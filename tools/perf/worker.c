@@ -73,6 +73,12 @@ static bool perf_worker_may_issue(struct perf_worker *w)
 	return (double)w->rate_issued < (double)(thread_now() - w->rate_start) * w->rate;
 }
 
+/* Lost with the connection; or refused, without having been carried out, by a target that is about to end it. */
+static bool perf_status_asks_for_another_time(uint16_t status)
+{
+	return (status & 0x7ff) == NVME_ST(GENERIC, ABORT_QUEUE) || status == NVME_ST(PATH, CTRL_PATH_ERROR);
+}
+
 static void perf_request_done(struct nvme_request *req, const struct nvme_cqe *cqe);
 
 static void perf_bdev_io_done(struct bdev_io *bio, void *arg);
@@ -201,7 +207,7 @@ static void perf_request_done(struct nvme_request *req, const struct nvme_cqe *c
 	uint16_t status = nvme_cqe_status(cqe);
 
 	s->outstanding--;
-	if ((status & 0x7ff) == NVME_SC_ABORT_QUEUE) {
+	if (perf_status_asks_for_another_time(status)) {
 		s->stats.retries++;
 		STAILQ_INSERT_TAIL(&s->retry, io, link);
 		return;
