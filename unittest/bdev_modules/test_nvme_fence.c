@@ -521,6 +521,71 @@ static void test_two_fences_of_one_controller_hold_their_own(void)
 	end_paths(&u);
 }
 
+static struct nvme_cqe raw_cqe;
+
+static void raw_ended(void *wait, int rc, const struct nvme_cqe *cqe)
+{
+	*(struct wait *)wait = (struct wait){.done = true, .rc = rc};
+	raw_cqe = cqe != NULL ? *cqe : (struct nvme_cqe){0};
+}
+
+static bool are_two_kept(void *target)
+{
+	unsigned n;
+
+	fabric_lock();
+	n = ((struct fabric_target *)target)->num_kept;
+	fabric_unlock();
+	return n == 2;
+}
+
+static void test_commands_that_are_not_repeated_fail_after_the_fence(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct iovec iovs[2] = {{other, 512}, {old_data, 512}};
+	struct wait raw = {0}, admin = {0}, log = {0};
+	struct bdev_nvme_raw cmd = {.cmd = {.opcode = nvme_cmd_write, .nsid = htole32(1), .cdw10 = htole32(6)},
+				    .io = true,
+				    .to_device = true,
+				    .data = buffer,
+				    .data_len = 512};
+	struct user u;
+
+	a.fence_timeout_ms = 3000;
+	begin_paths(2, a, &u);
+	iovs[1].iov_base = old_data;
+	seen.lands = true;
+	t0->keeps = true;
+	struct request *r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_COMPARE_AND_WRITE, &iovs[1], 1, 5, 1);
+	r->io->compare.iovs = &iovs[0];
+	r->io->compare.iovcnt = 1;
+	request_submit(r);
+	CU_ASSERT_FATAL(fixture_poll(are_kept, t0));
+	bdev_nvme_send(bdev_nvme_next(NULL), &cmd, raw_ended, &raw);
+	CU_ASSERT_FATAL(fixture_poll(are_two_kept, t0));
+	fabric_lock();
+	t0->mute = true;
+	fabric_unlock();
+	cmd = (struct bdev_nvme_raw){.cmd = {.opcode = nvme_admin_format_nvm, .nsid = htole32(1)}};
+	bdev_nvme_send(bdev_nvme_next(NULL), &cmd, raw_ended, &admin);
+	cmd = (struct bdev_nvme_raw){.cmd = {.opcode = nvme_admin_get_features, .cdw10 = htole32(7)}};
+	bdev_nvme_send(bdev_nvme_next(NULL), &cmd, raw_ended, &log);
+	cut(t0);
+	wait_begun(1);
+	CU_ASSERT(thread_control_wait(is_done, &log, WAIT_US));
+	CU_ASSERT(request_wait(r));
+	CU_ASSERT_EQUAL(seen.ended, 1);
+	CU_ASSERT_EQUAL(r->status, NVME_ST(PATH, CTRL_PATH_ERROR));
+	CU_ASSERT(thread_control_wait(is_done, &raw, WAIT_US));
+	CU_ASSERT(thread_control_wait(is_done, &admin, WAIT_US));
+	CU_ASSERT_NOT_EQUAL(nvme_cqe_status(&raw_cqe), 0);
+	CU_ASSERT_EQUAL(t1->writes, 0);
+	request_free(r);
+	t0->keeps = t0->mute = false;
+	end_paths(&u);
+}
+
 /* --- Tests: Cross-Controller Reset --- */
 
 static void begin_with_helpers(unsigned n, struct user *u)
@@ -703,6 +768,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_an_abort_does_not_end_what_is_held),
 	UNIT(test_a_bdev_reset_ends_after_the_fence),
 	UNIT(test_two_fences_of_one_controller_hold_their_own),
+	UNIT(test_commands_that_are_not_repeated_fail_after_the_fence),
 	UNIT(test_another_controller_resets_the_lost_one_at_once),
 	UNIT(test_a_reset_that_takes_time_ends_by_a_notice),
 	UNIT(test_a_reset_that_takes_time_is_looked_for),
