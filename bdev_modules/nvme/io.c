@@ -69,6 +69,10 @@ enum bdev_nvme_verdict bdev_nvme_io_verdict(uint16_t status, const struct bdev_n
 		return BDEV_NVME_VERDICT_NO_ACCESS; /* it was not carried out, so it may be repeated even if it is not
 						       repeatable */
 	}
+	if (unlikely(code == NVME_ST(GENERIC, INVALID_NS)) && f->others && !f->aborting &&
+	    (f->retry_limit < 0 || f->retries < f->retry_limit)) {
+		return BDEV_NVME_VERDICT_ELSEWHERE; /* removed from this controller's side; its notice is under way */
+	}
 	if (likely(status == 0) || !f->repeatable || (status & NVME_SC_DNR)) {
 		return BDEV_NVME_VERDICT_DONE;
 	}

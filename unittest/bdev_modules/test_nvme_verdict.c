@@ -108,6 +108,23 @@ static void test_path_errors_go_elsewhere_at_once_so_often(void)
 	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, NULL), BDEV_NVME_VERDICT_DONE);
 }
 
+static void test_a_namespace_that_one_controller_has_no_more_is_used_through_another(void)
+{
+	uint16_t gone = NVME_ST_DNR(GENERIC, INVALID_NS); /* final for this controller; it was not carried out */
+	struct bdev_nvme_verdict_facts f = facts;
+
+	CU_ASSERT_EQUAL(verdict(gone, f, NULL), BDEV_NVME_VERDICT_DONE);
+	f.others = true;
+	CU_ASSERT_EQUAL(verdict(gone, f, NULL), BDEV_NVME_VERDICT_ELSEWHERE);
+	f.repeatable = false;
+	CU_ASSERT_EQUAL(verdict(gone, f, NULL), BDEV_NVME_VERDICT_ELSEWHERE);
+	f.retries = (uint32_t)f.retry_limit;
+	CU_ASSERT_EQUAL(verdict(gone, f, NULL), BDEV_NVME_VERDICT_DONE);
+	f.retries = 0;
+	f.aborting = true;
+	CU_ASSERT_EQUAL(verdict(gone, f, NULL), BDEV_NVME_VERDICT_DONE);
+}
+
 /* --- The log of access states --- */
 
 static size_t put_group(uint8_t *log, size_t at, uint32_t id, uint8_t state, uint32_t nnsids)
@@ -313,6 +330,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_passing_errors_are_tried_again_so_often),
 	UNIT(test_what_was_refused_for_want_of_access_may_go_elsewhere_whatever_it_is),
 	UNIT(test_path_errors_go_elsewhere_at_once_so_often),
+	UNIT(test_a_namespace_that_one_controller_has_no_more_is_used_through_another),
 	UNIT(test_ana_log_is_decoded_and_nonsense_refused),
 	UNIT(test_controller_says_how_long_to_wait),
 	UNIT(test_commands_of_the_driver_are_not_passed_through),
