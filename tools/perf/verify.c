@@ -17,8 +17,8 @@
 
 #define LEDGER_MAGIC UINT64_C(0x72656764656c7676) /* "vvledger" in the file */
 
-_Static_assert(sizeof(struct perf_ledger_header) == 64, "as systest/nvmf_stale_lib.py reads it");
-_Static_assert(sizeof(struct perf_ledger_block) == 8, "as systest/nvmf_stale_lib.py reads it");
+_Static_assert(sizeof(struct perf_ledger_header) == 64, "it is in files");
+_Static_assert(sizeof(struct perf_ledger_block) == 8, "it is in files");
 
 static uint32_t perf_verify_now_ms(const struct perf_stream *s)
 {

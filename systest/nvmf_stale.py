@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 300
+# once
+"""Old writes never land behind new ones: two targets over one file, a front that has both as paths, hosts that know every write they had
+acknowledged. One after the other: what ends a connection or gives a path up. Then all at once from a seed: VARVE_SEED repeats a run,
+VARVE_STALE_SECONDS makes it longer."""
+import os
+import signal
+import sys
+import time
+
+from appliance_lib import RpcError, check, main, wait_for
+from nvmf_stale_lib import KATO_MS, SHARED, Scene, sweep
+
+SECONDS = float(os.environ.get("VARVE_STALE_SECONDS", "25"))
+SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
+WRITES = 10     # in flight at the left target before something happens to it
+
+
+def waiting(back):
+    """Reads and writes, on queue pairs that have not ended."""
+    return sum(x["command"] in ("read", "write") for x in back.call("nvmf_get_inflight"))
+
+
+def check_not_stale(scene):
+    """There may be errors."""
+    check(scene.miscompares() == 0, scene.account())
+
+
+class Slow:
+    """The front's I/O goes to the left target, where it waits: for a rate limit, or for a store that is slow or hangs."""
+
+    def __init__(self, scene, where):
+        self.scene, self.where = scene, where
+        self.front, self.host = scene.fronts[0], scene.hosts[0]
+        self.left, self.right = scene.backs
+        check(self.front.current() == {self.left.port}, self.front.io_paths())
+
+    def begin(self):
+        if self.where == "rate":
+            self.left.set_rate(2)
+        elif self.where == "delay":
+            self.left.set_delay(KATO_MS * 2000)
+        else:
+            self.left.hang(64)
+        wait_for(lambda: waiting(self.left) >= WRITES, "commands to wait at the left target")
+
+    def end(self):
+        if self.where == "rate":
+            self.left.set_rate(0)
+        elif self.where == "delay":
+            self.left.set_delay(0)
+        else:
+            self.left.unhang()
+
+    def wait_failover(self):
+        """Commands go by the other path; those that wait may still be held."""
+        before = self.right.groups("completed_nvme_io")
+        wait_for(lambda: self.front.current() == {self.right.port}, "I/O to go by the other path")
+        wait_for(lambda: self.right.groups("completed_nvme_io") - before > 20, "I/O by the other path")
+
+
+def finish(scene):
+    """What waited at the left target has had its time; the hosts write and read all blocks again."""
+    scene.work(400)
+    scene.stop_hosts()
+    return scene
+
+
+def listener_removed(slow):
+    slow.left.remove_listener()
+    slow.wait_failover()
+    slow.scene.work(100)
+    slow.end()
+    wait_for(lambda: waiting(slow.left) == 0, "the left target's commands to end")
+
+
+def terminated(slow):
+    slow.left.process.send_signal(signal.SIGTERM)
+    slow.wait_failover()
+    check(slow.left.wait_exit() == 0, slow.left.log()[-4000:])
+
+
+def reset(slow):
+    """It may be answered only when what waits has ended: meanwhile the store goes on."""
+    try:
+        slow.front.reset(slow.left)
+    except RpcError as e:
+        slow.scene.say(f"reset: {e}")
+    slow.front.prefer(slow.right)
+    slow.scene.work(100)
+    slow.end()
+    wait_for(lambda: waiting(slow.left) == 0, "the left target's commands to end")
+
+
+def hung(slow):
+    wait_for(lambda: waiting(slow.left) == 0, "the front's timeouts to end what hangs")
+    slow.scene.work(100)
+    slow.end()
+
+
+def namespace_removed(slow):
+    slow.left.remove_ns(1, SHARED)
+    slow.wait_failover()
+    slow.scene.work(100)
+
+
+def host_removed(slow):
+    slow.left.call("nvmf_subsystem_remove_host", nqn=SHARED, host=slow.front.hostnqn)
+    slow.wait_failover()
+    slow.scene.work(100)
+
+
+def run(act, where, options=None, judge=Scene.check_perfect):
+    with Scene(options=options) as scene:
+        slow = Slow(scene, where)
+        slow.begin()
+        act(slow)
+        finish(scene)
+        judge(scene)
+
+
+def test_a_listener_that_is_removed_leaves_no_write_behind():
+    run(listener_removed, "rate")
+
+
+def test_a_target_that_is_terminated_leaves_no_write_behind():
+    run(terminated, "rate")
+
+
+def test_a_namespace_that_is_removed_leaves_no_write_behind():
+    run(namespace_removed, "rate")
+
+
+def test_a_host_that_is_removed_leaves_no_write_behind():
+    run(host_removed, "rate")
+
+
+def test_a_reset_leaves_no_write_behind():
+    run(reset, "rate")
+
+
+def test_a_target_that_was_stopped_carries_out_nothing_old():
+    """What had been sent to it waits in its receive queues."""
+    with Scene() as scene:
+        slow = Slow(scene, "nowhere")
+        stopped_in_flight(slow)
+        finish(scene).check_perfect()
+
+
+def stopped_in_flight(slow):
+    slow.left.process.send_signal(signal.SIGSTOP)
+    slow.wait_failover()
+    slow.scene.work(100)
+    slow.left.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: slow.front.is_settled(), "the left target to be back")
+
+
+def test_a_store_that_hangs_for_longer_than_all_timers_leaves_no_write_behind():
+    """The target answers, so the controller is disabled, and all that it had ends, before anything goes elsewhere."""
+    run(hung, "hang", {"timeout_us": 1000000, "action_on_timeout": "reset"})
+
+
+def test_commands_that_a_timeout_aborts_leave_no_write_behind():
+    """They fail: a submitter may write again after that."""
+    run(hung, "hang", {"timeout_us": 1000000, "action_on_timeout": "abort"}, check_not_stale)
+
+
+def test_everything_at_once():
+    with Scene(num_fronts=2, rate=200, depth=8) as scene:
+        sweep(scene, SECONDS, SEED)
+        scene.finish()
+        print(f"# seed {SEED}: {len(scene.events)} events")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
