@@ -300,8 +300,13 @@ static void connect_tell_refusal(const struct nvmf_qpair *qpair, const struct nv
 	const char *hostnqn = connect_printable(data->hostnqn, sizeof(data->hostnqn));
 	const char *subnqn = connect_printable(data->subsysnqn, sizeof(data->subsysnqn));
 
-	log_limited(LOG_LEVEL_WARNING, "%s from %s is not allowed to connect to %s, queue %u: %s (status 0x%04x)",
-		    hostnqn, qpair->peer_address.traddr, subnqn, le16toh(sqe->qid), r->why, status);
+	if (status == NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST)) {
+		log_limited(LOG_LEVEL_WARNING, "%s from %s is not allowed to connect to %s: %s", hostnqn,
+			    qpair->peer_address.traddr, subnqn, r->why);
+	} else { /* a host that tries again, or is at fault itself */
+		log_limited(LOG_LEVEL_NOTICE, "%s from %s is refused by %s, queue %u: %s (status 0x%04x)", hostnqn,
+			    qpair->peer_address.traddr, subnqn, le16toh(sqe->qid), r->why, status);
+	}
 	nvmf_notice_refused(NVMF_NOTICE_HOST_REFUSED, subnqn, hostnqn, r->why);
 }
 
@@ -374,6 +379,6 @@ void nvmf_connect_rejected(const struct nvmf_request *req)
 
 void nvmf_connection_refused(const char *traddr, const char *why)
 {
-	log_limited(LOG_LEVEL_WARNING, "a connection from %s is refused: %s", traddr, why);
+	log_limited(LOG_LEVEL_NOTICE, "a connection from %s is refused: %s", traddr, why);
 	nvmf_notice_refused(NVMF_NOTICE_HOST_REFUSED, "(unknown)", traddr, why);
 }

@@ -167,6 +167,7 @@ static void poller_post_queued(struct nvmf_rdma_poller *p)
 	struct nvmf_rdma_qpair *qp;
 
 	post_shared_receives(p);
+	/* no budget: only what this round has handled, which has one, makes queue pairs dirty */
 	while ((qp = STAILQ_FIRST(&p->dirty)) != NULL) {
 		STAILQ_REMOVE_HEAD(&p->dirty, dirty_link);
 		qp->dirty = false;

@@ -453,6 +453,7 @@ void nvmf_rdma_group_run_waiting(struct nvmf_rdma_group *g)
 	struct nvmf_request *req;
 	uint16_t n;
 
+	/* no budget: at most as many as there are requests, and each takes a buffer */
 	while ((req = nvmf_buffers_next(&g->buffers, &n)) != NULL) {
 		r = nvmf_rdma_request_of(req);
 		r->buffers = n;

@@ -164,7 +164,7 @@ def attack(cases, limit=600, seed=None, turns=1, **transport):
             if not beside(t, out, cases // turns + (turn < cases % turns), seed + turn, limit):
                 return out
         out["leaked"] = left_behind(t, held)
-        t.stop_clean("hostile", "a capsule of less", "more commands than", "was rejected with status", "a connection from",
+        t.stop_clean("hostile", "a capsule of less", "more commands than", "is not allowed to connect",
                      "did not end; its queue pair", "the guard is", "the reference tag is", "the application tag is")
     return out
 

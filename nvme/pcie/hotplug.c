@@ -68,6 +68,7 @@ static void uevents_read(void *arg, uint32_t events)
 {
 	struct env_pci_uevent e;
 
+	/* no budget: only the kernel sends these, a few for each device that comes or goes */
 	while (uevent_fd >= 0 && env_pci_uevent_read(uevent_fd, &e) > 0) {
 		if (e.action == ENV_PCI_UEVENT_REMOVE) {
 			drive_removed(e.bdf);

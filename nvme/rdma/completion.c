@@ -97,6 +97,7 @@ bool nvme_rdma_arm(struct nvme_qpair *base)
 	if (__atomic_load_n(&q->link, __ATOMIC_RELAXED) == NVME_RDMA_LINK_DOWN) {
 		return true;
 	}
+	/* one event at most: a completion queue tells one, and no other before it is asked for the next */
 	while (ibv_get_cq_event(q->comp, &cq, &ctx) == 0) {
 		ibv_ack_cq_events(cq, 1);
 	}

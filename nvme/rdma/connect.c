@@ -149,6 +149,7 @@ void nvme_rdma_cm_events_read(void *arg, uint32_t events)
 	struct nvme_rdma_ctrlr *c = arg;
 	struct rdma_cm_event *event;
 
+	/* no budget: these are the few events of each connection that this controller has asked for */
 	while (c->channel != NULL && rdma_get_cm_event(c->channel, &event) == 0) {
 		struct nvme_rdma_qpair *q = event->id->context;
 		/* the event is copied, then acknowledged, then handled: handling it may destroy the id, which waits
