@@ -295,7 +295,7 @@ static bool status_is_one_of(uint16_t status, const uint16_t *ok, unsigned n)
  * what it made, too. */
 static void judge_queues(struct life *l)
 {
-	static const uint16_t io[] = {ST_OK, ST_SQ_DELETED, ST_ABORTED},
+	static const uint16_t io[] = {ST_OK, ST_SQ_DELETED, ST_ABORTED, ST_PATH_ERROR},
 			      late[] = {ST_OK, ST_SEQUENCE, ST_CONNECT_PARAM, ST_CONNECT_BUSY};
 
 	for (unsigned q = 0; q < IO_QUEUES && !l->bad; q++) {
@@ -307,7 +307,7 @@ static void judge_queues(struct life *l)
 		}
 		for (uint32_t i = 0; i < link->inbox_len && !l->bad; i++) {
 			uint16_t status = get16(link->inbox[i] + 14) >> 1 & 0x7ff;
-			if (!status_is_one_of(status, io, 3)) {
+			if (!status_is_one_of(status, io, 4)) {
 				fail(l, "a command to an I/O queue ended with", status);
 			}
 		}

@@ -19,6 +19,7 @@ enum {
 	ST_TRANSFER = 0x004, /* Data Transfer Error */
 	ST_ABORTED = 0x007,  /* Command Abort Requested */
 	ST_SQ_DELETED = 0x008,
+	ST_PATH_ERROR = 0x360, /* Controller Pathing Error: its queue is being ended */
 	ST_FUSED_FAILED = 0x009,
 	ST_FUSED_MISSING = 0x00a,
 	ST_NAMESPACE = 0x00b, /* Invalid Namespace or Format */
