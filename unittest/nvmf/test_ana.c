@@ -102,17 +102,17 @@ static void test_controller_says_that_it_reports(void)
 
 	setup();
 	CU_ASSERT_EQUAL(loop_identify(here, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0);
-	CU_ASSERT_EQUAL(data[76] & 0xf, 0xb);           /* CMIC */
-	CU_ASSERT_EQUAL(le(92, 4), 1u << 8 | 1u << 11); /* OAES */
-	CU_ASSERT_NOT_EQUAL(data[342], 0);              /* ANATT */
-	CU_ASSERT_EQUAL(data[343], 0x1f);               /* ANACAP: all states; groups may change */
-	CU_ASSERT_EQUAL(le(344, 4), 8);                 /* ANAGRPMAX */
-	CU_ASSERT_EQUAL(le(348, 4), 8);                 /* NANAGRPID */
+	CU_ASSERT_EQUAL(data[76] & 0xf, 0xb);                                             /* CMIC */
+	CU_ASSERT_EQUAL(le(92, 4), 1u << 8 | 1u << 11 | NVME_CTRL_OAES_CROSS_CTRL_RESET); /* OAES */
+	CU_ASSERT_NOT_EQUAL(data[342], 0);                                                /* ANATT */
+	CU_ASSERT_EQUAL(data[343], 0x1f); /* ANACAP: all states; groups may change */
+	CU_ASSERT_EQUAL(le(344, 4), 8);   /* ANAGRPMAX */
+	CU_ASSERT_EQUAL(le(348, 4), 8);   /* NANAGRPID */
 	CU_ASSERT_EQUAL(loop_identify(here, NVME_IDENTIFY_CNS_NS, 4, 0, data), 0);
 	CU_ASSERT_EQUAL(data[30], 1);  /* NMIC */
 	CU_ASSERT_EQUAL(le(92, 4), 1); /* ANAGRPID */
 	CU_ASSERT_EQUAL(loop_get_feature(here, NVME_FEAT_FID_ASYNC_EVENT, 0, &value), 0);
-	CU_ASSERT_EQUAL(value, 1u << 8 | 1u << 11);
+	CU_ASSERT_EQUAL(value, 1u << 8 | 1u << 11 | NVME_CTRL_OAES_CROSS_CTRL_RESET);
 	teardown();
 }
 
