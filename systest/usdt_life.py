@@ -324,6 +324,8 @@ def check_bdev_nvme(f, t, fired, cntlid):
         fired.has("bdev_nvme_state", **its, traddr=ADDRESS, old=old, new=new)
     for old, new in ((0, 1), (1, 2), (2, 3), (3, 0)):
         fired.has("bdev_nvme_qpair_state", **its, thread=f.group, old=old, new=new)
+    for old, new in ((0, 1), (1, 4)):  # a reset disables the controller
+        fired.has("bdev_nvme_fence_state", **its, traddr=ADDRESS, old=old, new=new)
     fired.has("bdev_nvme_discovery_state", name="d", subnqn=NQN, old=0, new=1)
 
 
