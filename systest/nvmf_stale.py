@@ -4,17 +4,20 @@
 # once
 """Old writes never land behind new ones: two targets over one file, a front that has both as paths, hosts that know every write they had
 acknowledged. One after the other: what ends a connection or gives a path up. Then all at once from a seed: VARVE_SEED repeats a run,
-VARVE_STALE_SECONDS makes it longer."""
+VARVE_STALE_SECONDS makes it longer.
+
+The last tests switch off the fences of the front, and must find old data."""
 import os
 import signal
 import sys
 import time
 
 from appliance_lib import RpcError, check, main, wait_for
-from nvmf_stale_lib import KATO_MS, SHARED, Scene, sweep
+from nvmf_stale_lib import SHARED, Scene, sweep
 
 SECONDS = float(os.environ.get("VARVE_STALE_SECONDS", "25"))
 SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
+UNFENCED = {"fence_timeout_ms": 0}
 WRITES = 10     # in flight at the left target before something happens to it
 
 
@@ -29,7 +32,8 @@ def check_not_stale(scene):
 
 
 class Slow:
-    """The front's I/O goes to the left target, where it waits: for a rate limit, or for a store that is slow or hangs."""
+    """The front's I/O goes to the left target, where it waits: for a rate limit, for a bdev that hangs, or for a store
+    that is stopped."""
 
     def __init__(self, scene, where):
         self.scene, self.where = scene, where
@@ -40,8 +44,8 @@ class Slow:
     def begin(self):
         if self.where == "rate":
             self.left.set_rate(2)
-        elif self.where == "delay":
-            self.left.set_delay(KATO_MS * 2000)
+        elif self.where == "store":
+            self.scene.stores[0].pause()
         else:
             self.left.hang(64)
         wait_for(lambda: waiting(self.left) >= WRITES, "commands to wait at the left target")
@@ -49,8 +53,8 @@ class Slow:
     def end(self):
         if self.where == "rate":
             self.left.set_rate(0)
-        elif self.where == "delay":
-            self.left.set_delay(0)
+        elif self.where == "store":
+            self.scene.stores[0].go_on()
         else:
             self.left.unhang()
 
@@ -92,6 +96,16 @@ def reset(slow):
     slow.scene.work(100)
     slow.end()
     wait_for(lambda: waiting(slow.left) == 0, "the left target's commands to end")
+
+
+def killed(slow):
+    """Its store has its writes, and goes on while the fence lasts."""
+    slow.begin()
+    slow.left.process.kill()
+    slow.left.process.wait()
+    slow.wait_failover()
+    slow.scene.work(100)
+    slow.end()
 
 
 def hung(slow):
@@ -167,11 +181,49 @@ def test_commands_that_a_timeout_aborts_leave_no_write_behind():
     run(hung, "hang", {"timeout_us": 1000000, "action_on_timeout": "abort"}, check_not_stale)
 
 
+def test_a_killed_target_whose_store_goes_on_later_leaves_no_write_behind():
+    with Scene() as scene:
+        killed(Slow(scene, "store"))
+        finish(scene).check_perfect()
+
+
 def test_everything_at_once():
     with Scene(num_fronts=2, rate=200, depth=8) as scene:
         sweep(scene, SECONDS, SEED)
         scene.finish()
         print(f"# seed {SEED}: {len(scene.events)} events")
+
+
+# ---- Without what protects the writes ----
+
+def stale_writes(scene):
+    print(f"# {scene.miscompares()} miscompares")
+    return scene.miscompares()
+
+
+def test_without_the_fence_a_killed_target_leaves_writes_behind():
+    for _ in range(4):
+        with Scene(options=UNFENCED) as scene:
+            killed(Slow(scene, "store"))
+            finish(scene)
+            if stale_writes(scene):
+                return
+    check(False, "4 rounds without the fence, and no old data: the tests with it prove nothing")
+
+
+def test_without_the_fence_the_sweep_finds_stale_writes():
+    for i in range(8):
+        with Scene(num_fronts=2, rate=400, depth=8, options=UNFENCED) as scene:
+            try:
+                sweep(scene, 12, SEED + i)
+                scene.settle()
+                scene.stop_hosts()
+            finally:
+                found = sum(h.errors.read_text().count("miscompare:") for h in scene.hosts)
+            if found or stale_writes(scene):
+                print(f"# seed {SEED + i}: {found} messages of miscompares")
+                return
+    check(False, f"8 sweeps without the fence from seed {SEED} on, and no old data: the sweep with it proves nothing")
 
 
 if __name__ == "__main__":
