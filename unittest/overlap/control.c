@@ -367,8 +367,7 @@ static void control_do_bdev(const struct ov_op *op)
 		call_rpc(op, "bdev_set_qos_limit", "{'name':'%s','rw_ios_per_sec':%u}", name, op->a[1] % 3 * 1000);
 		break;
 	case OV_bdev_timeout:
-		call_rpc(op, "bdev_set_timeout", "{'name':'%s','timeout_us':%u,'action':'%s'}", name,
-			 op->a[1] % 4 * 500000, op->a[1] & 4 ? "abort" : "log");
+		call_rpc(op, "bdev_set_timeout", "{'name':'%s','timeout_us':%u}", name, op->a[1] % 4 * 500000);
 		break;
 	case OV_bdev_stick:
 		ov_slowdev_stick(name, op->a[1] % 3 == 2 ? OV_STICK_DEAF : OV_STICK_ABORTABLE);

@@ -93,6 +93,9 @@ static enum model_answer model_begin_ns(const struct model_call *c)
 	const struct model_ns *ns = c->ns;
 	bool has;
 
+	if (ns->removing && c->op->kind != OV_ns_remove) {
+		return MODEL_EITHER; /* its bdev goes: the namespace may have gone before */
+	}
 	if (c->op->kind == OV_ns_add) {
 		const struct model_bdev *b = &model_bdevs[c->op->a[3] % OV_BDEVS];
 		return b->creating != 0 ? MODEL_EITHER

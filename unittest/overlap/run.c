@@ -61,6 +61,7 @@ enum theme {
 	THEME_CONCENTRATED, /* on one target and two of its subsystems */
 	THEME_MANAGEMENT,
 	THEME_RESERVATIONS,
+	THEME_PREEMPTION,
 	THEMES,
 };
 
@@ -146,6 +147,101 @@ static unsigned generate_registrations(uint64_t *state, struct ov_op *ops, unsig
 	return n;
 }
 
+/* Three namespaces with I/O that does not end, of two hosts that have registered; and then what may happen to them. */
+static const struct ov_op preemption_setup[] = {
+	{OV_bdev_create, {5, 1}},     {OV_bdev_create, {4, 1}},     {OV_ns_add, {0, 0, 0, 0, 4}},
+	{OV_ns_add, {0, 0, 1, 1, 4}}, {OV_ns_add, {0, 0, 2, 4, 4}}, {OV_resv, {0, 0, 0}, 100},
+	{OV_resv, {1, 0, 0}},         {OV_resv, {0, 0, 1}},         {OV_resv, {1, 0, 1}},
+	{OV_bdev_stick, {0, 0}, 60},  {OV_bdev_stick, {1, 0}},      {OV_bdev_stick, {4, 0}},
+	{OV_bdev_stick, {5, 0}},      {OV_io, {0, 0, 0, 0}},        {OV_io, {0, 0, 1, 0}},
+	{OV_io, {1, 0, 2, 0}},
+};
+#define PREEMPTION_OPS 12
+
+static void op_fill_preemption(struct ov_op *op, uint64_t *state)
+{
+	static const uint8_t kinds[] = {OV_ns_remove, OV_ns_remove,    OV_ns_remove,    OV_ns_remove, OV_resv,
+					OV_resv,      OV_ns_add,       OV_ns_add,       OV_ns_add,    OV_io,
+					OV_io,        OV_bdev_unstick, OV_bdev_unstick, OV_bdev_stick};
+
+	uint64_t r = ov_random(state);
+
+	*op = (struct ov_op){
+		.kind = kinds[r % sizeof(kinds)], .steps = (uint16_t)(r >> 8 & 31), .seed = ov_random(state)};
+	if (op->kind == OV_ns_add || op->kind == OV_ns_remove) {
+		op->a[2] = (uint8_t)((r >> 16) % 3);
+		op->a[3] = (uint8_t)((r >> 20) % 5);
+		op->a[4] = 4;             /* whichever bdev is free */
+	} else if (op->kind == OV_resv) { /* Preempt and Abort of the other host */
+		op->a[0] = r >> 16 & 1;
+		op->a[1] = 6;
+		op->a[2] = (uint8_t)((r >> 20) % 3);
+		op->a[3] = op->a[0];
+	} else {
+		op->a[0] = (uint8_t)((r >> 16) % OV_BDEVS);
+		op->a[1] = (uint8_t)((r >> 20) % 2);
+		op->a[2] = (uint8_t)((r >> 24) % 3);
+	}
+}
+
+/* A story around which chance plays: namespaces are removed one after the other, a host preempts in between, and a
+ * number is used again. */
+static unsigned generate_story(uint64_t *state, struct ov_op *ops, unsigned n)
+{
+	static const uint8_t bdev_of[] = {0, 1, 4};
+	uint64_t r = ov_random(state);
+	uint8_t x = (uint8_t)(r % 3), y = (uint8_t)((x + 1 + (r >> 8) % 2) % 3), z = (uint8_t)(3 - x - y),
+		h = r >> 16 & 1;
+	const struct ov_op story[] = {
+		{OV_ns_remove, {0, 0, x}},        {OV_ns_remove, {0, 0, y}},       {OV_ns_remove, {0, 0, z}},
+		{OV_resv, {h, 6, y, h}},          {OV_bdev_unstick, {bdev_of[y]}}, {OV_bdev_unstick, {bdev_of[x]}, 60},
+		{OV_ns_add, {0, 0, y, 5, 4}, 60}, {OV_io, {h, 0, y, 0}},           {OV_bdev_unstick, {bdev_of[z]}, 60},
+	};
+	unsigned first = n;
+
+	for (unsigned i = 0; i < sizeof(story) / sizeof(story[0]); i++) {
+		r = ov_random(state);
+		if (r % 8 == 0) {
+			op_fill_preemption(&ops[n++], state);
+		}
+		if ((r >> 8) % 12 != 0) {
+			ops[n] = story[i];
+			ops[n].steps = (uint16_t)(ops[n].steps + (r >> 16) % 16);
+			ops[n++].seed = ov_random(state);
+		}
+		if ((r >> 24) % 12 == 0 && n > first + 1) {
+			struct ov_op last = ops[n - 1];
+			ops[n - 1] = ops[n - 2];
+			ops[n - 2] = last;
+		}
+	}
+	return n;
+}
+
+static unsigned generate_preemptions(uint64_t *state, struct ov_op *ops, unsigned n, unsigned wanted)
+{
+	unsigned setup = sizeof(preemption_setup) / sizeof(preemption_setup[0]);
+
+	while (n + setup + 2 * PREEMPTION_OPS + OV_BDEVS < wanted) {
+		for (unsigned i = 0; i < setup; i++) {
+			ops[n] = preemption_setup[i];
+			ops[n].steps = (uint16_t)(ops[n].steps + 8);
+			ops[n++].seed = ov_random(state);
+		}
+		if (ov_random(state) % 2 == 0) {
+			n = generate_story(state, ops, n);
+		}
+		for (unsigned i = 0; i < PREEMPTION_OPS; i++) {
+			op_fill_preemption(&ops[n++], state);
+		}
+		for (uint8_t b = 0; b < OV_BDEVS; b++) {
+			ops[n++] =
+				(struct ov_op){.kind = OV_bdev_unstick, .a = {b}, .steps = 2, .seed = ov_random(state)};
+		}
+	}
+	return n;
+}
+
 /* The fewer objects, the more overlaps. */
 static void op_concentrate(struct ov_op *op, unsigned subs, unsigned nsids)
 {
@@ -172,6 +268,9 @@ unsigned ov_generate(uint64_t seed, unsigned wanted, struct ov_op *ops)
 
 	if (theme == THEME_RESERVATIONS) {
 		n = generate_registrations(&state, ops, n);
+	}
+	if (theme == THEME_PREEMPTION) {
+		n = generate_preemptions(&state, ops, n, wanted);
 	}
 	for (; n + 1 < wanted && n < OV_OPS_MAX - 1; n++) {
 		ops[n].kind = pick_kind(theme, &state);
