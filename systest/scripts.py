@@ -42,7 +42,7 @@ def test_numbers_of_the_soak_are_numbers():
 
 
 def test_help_is_all_that_it_does():
-    for script in ("bench.sh", "bpftrace.sh", "build.sh", "coverage.sh", "demo.sh", "setup.sh", "soak.sh", "test.sh"):
+    for script in ("bench.sh", "bpftrace.sh", "build.sh", "coverage.sh", "demo.sh", "overlap.sh", "setup.sh", "soak.sh", "test.sh"):
         status, out, err = run(script, "-h")
         check(status == 0 and script in out and not err and "Built" not in out, f"{script}: {status} {out}{err}")
 
