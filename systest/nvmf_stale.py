@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# limit: 300
+# limit: 600
 # once
 """Old writes never land behind new ones: two targets over one file, a front that has both as paths, hosts that know every write they had
 acknowledged. One after the other: what ends a connection or gives a path up. Then all at once from a seed: VARVE_SEED repeats a run,
@@ -15,7 +15,7 @@ import time
 from appliance_lib import RpcError, check, main, wait_for
 from nvmf_stale_lib import SHARED, Scene, sweep
 
-SECONDS = float(os.environ.get("VARVE_STALE_SECONDS", "25"))
+SECONDS = float(os.environ.get("VARVE_STALE_SECONDS", "15"))
 SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
 UNFENCED = {"fence_timeout_ms": 0}
 WRITES = 10     # in flight at the left target before something happens to it
