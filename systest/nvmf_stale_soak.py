@@ -3,8 +3,8 @@
 # limit: 1500
 # once
 # long
-"""nvmf_stale.py's sweep for ten minutes in all, half of them with faults of memory, verbs and system calls in both targets. VARVE_STALE_SECONDS
-sets another time, VARVE_SEED repeats a run."""
+"""nvmf_stale.py's sweep for two minutes in all, half of them with faults of memory, verbs and system calls in both targets. VARVE_STALE_SECONDS
+sets another time (scripts/soak.sh does), VARVE_SEED repeats a run."""
 import os
 import sys
 import time
@@ -12,7 +12,7 @@ import time
 from appliance_lib import check, main
 from nvmf_stale_lib import Scene, sweep
 
-SECONDS = float(os.environ.get("VARVE_STALE_SECONDS", "600"))
+SECONDS = float(os.environ.get("VARVE_STALE_SECONDS", "120"))
 SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
 ROUND = 60      # seconds, after which all blocks are checked in the store itself
 

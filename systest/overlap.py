@@ -5,11 +5,11 @@
 """Operations that overlap, in the whole program: RPC clients create, change and delete targets, subsystems, namespaces, listeners, hosts, bdevs and
 controllers of a remote target at the same time, while hosts connect, do I/O and die, and while the remote target changes too. Each client draws its
 operations from a seed; what a client alone uses must answer as it expects, what clients share may succeed or fail. Afterwards the configuration is
-saved, everything is deletable and gone, the daemon stops clean, and another one that loads the configuration has the same.
+saved, everything is deletable and gone, the daemon stops clean, and another one loads the configuration.
 
 unittest/overlap does the same at the level of single messages, with interleavings that can be repeated.
 
-VARVE_OVERLAP_SECONDS sets how long (default 60), VARVE_SEED repeats the operations of a run."""
+VARVE_OVERLAP_SECONDS sets how long (default 20), VARVE_SEED repeats the operations of a run."""
 import json
 import os
 import random
@@ -20,7 +20,7 @@ import time
 from appliance_lib import DEADLINE, Client, Daemon, Failure, RpcError, check, main, wait_for
 from nvmf_lib import ADDRESS, PORT, Host, Target, preload
 
-SECONDS = int(os.environ.get("VARVE_OVERLAP_SECONDS", 60))
+SECONDS = int(os.environ.get("VARVE_OVERLAP_SECONDS", 20))
 ROUND_SECONDS = 20
 DOMAIN = "nqn.2026-11.io.varve"
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"

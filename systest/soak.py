@@ -13,7 +13,7 @@ Threads move where there are more than two CPUs. It has the machine to itself, a
 autogroups (scripts/run_tests.py, scripts/soak.sh): on two CPUs, the reactors of all programs together have kept the kernel's own threads from running
 for more than a minute.
 
-VARVE_SOAK_SECONDS sets how long (default ten minutes), VARVE_SEED repeats a run. scripts/soak.sh is for longer ones."""
+VARVE_SOAK_SECONDS sets how long (default five minutes), VARVE_SEED repeats a run. scripts/soak.sh is for longer ones."""
 import base64
 import json
 import os
@@ -32,7 +32,7 @@ from faults_lib import BREAK, KILL, PROGRAM, Area
 from hostile_lib import Hostile, add_victims
 from nvmf_lib import ADDRESS, NQN, NUM_CPUS, PORT, Host, Target, preload, verifying, wait_io
 
-SECONDS = float(os.environ.get("VARVE_SOAK_SECONDS", "600"))
+SECONDS = float(os.environ.get("VARVE_SOAK_SECONDS", "300"))
 SEED = int(os.environ.get("VARVE_SEED", "1"))
 OTHER = NQN + ":other"
 KEYED = NQN + ":keyed"
