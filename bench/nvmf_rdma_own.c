@@ -291,12 +291,12 @@ static void start_target(void)
 	struct nvmf_transport_opts topts;
 	struct nvmf_subsystem *s;
 	struct nvmf_ns_opts nopts = {0};
-	char error[BDEV_ERROR_MAX];
+	char error[BDEV_ERROR_MAX], why[NVMF_ERROR_MAX];
 	uint32_t nsid;
 
 	if (bdev_init() != 0 || bdev_null_create(&disk, error) != 0 || nvmf_tgt_create(&opts, &tgt) != 0 ||
 	    nvmf_transport_opts_init("RDMA", &topts) != 0 || (topts.max_queue_depth = 2 * IN_FLIGHT) == 0 ||
-	    nvmf_transport_create(tgt, "RDMA", &topts) != 0 || nvmf_tgt_start(tgt) != 0 ||
+	    nvmf_transport_create(tgt, "RDMA", &topts, why) != 0 || nvmf_tgt_start(tgt) != 0 ||
 	    nvmf_subsystem_create(tgt, NQN, &sopts, &s) != 0 || nvmf_subsystem_add_ns(s, "Null0", &nopts, &nsid) != 0 ||
 	    nvmf_subsystem_add_listener(s, &address) != 0) {
 		fail("the target could not be made");

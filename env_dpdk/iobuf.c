@@ -285,6 +285,25 @@ int iobuf_limit_create(struct iobuf_limit *limit, enum iobuf_class class, uint32
 	return rc;
 }
 
+void iobuf_limit_raise(struct iobuf_limit *limit, uint32_t count)
+{
+	pthread_mutex_lock(&lock);
+	if (count > limit->total) {
+		uint32_t more = count - limit->total;
+
+		/* Too little memory shows when a channel fetches its buffers. */
+		for (int node = 0; node < NODES_MAX; node++) {
+			if (limit->nodes & 1u << node) {
+				pool_demand(&pools[limit->class][node], limit->class, more,
+					    options.enable_numa ? node : -1);
+			}
+		}
+		limit->total = count;
+		__atomic_fetch_add(&limit->left, more, __ATOMIC_RELAXED);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
 void iobuf_limit_destroy(struct iobuf_limit *limit)
 {
 	if (limit->total != 0) {

@@ -75,6 +75,9 @@ struct iobuf_limit {
 /* Makes a limit of `count` buffers of the class, and allocates memory for them as far as the pool's count allows. 0; or
  * -ENOMEM, and error (ENV_ERROR_MAX bytes) says what is missing. Control thread. */
 int iobuf_limit_create(struct iobuf_limit *limit, enum iobuf_class class, uint32_t count, char *error);
+/* Makes a limit larger, so that it allows at least `count` buffers; does nothing if it does so already. As far as the
+ * pool's count allows, there is memory for them. Any thread that is not on the I/O path. */
+void iobuf_limit_raise(struct iobuf_limit *limit, uint32_t count);
 /* Ends a limit, whose channels must have been destroyed. Control thread. */
 void iobuf_limit_destroy(struct iobuf_limit *limit);
 

@@ -195,9 +195,10 @@ const char *nvmf_transport_type(unsigned index);
 int nvmf_transport_opts_init(const char *trtype, struct nvmf_transport_opts *opts);
 /* Whether options are possible for a transport type: 0, or -EINVAL and why: the name, the value, what is allowed. */
 int nvmf_transport_opts_check(const char *trtype, const struct nvmf_transport_opts *opts, char why[NVMF_ERROR_MAX]);
-/* -EINVAL (no such type, or an option out of range: the log says which), -EEXIST, or what the transport
- * says. */
-int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct nvmf_transport_opts *opts);
+/* Makes a transport for all poll groups of a target. 0; -EINVAL (no such type, or an option out of range), -EEXIST, or
+ * what the transport says; why, which the log has too, tells what is missing or not allowed. Control thread. */
+int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct nvmf_transport_opts *opts,
+			  char why[NVMF_ERROR_MAX]);
 /* A target's transport of a type; NULL: it has none. */
 struct nvmf_transport *nvmf_transport_find(struct nvmf_tgt *tgt, const char *trtype);
 /* A target's transports one by one. NULL: the first; NULL: there are no more. */

@@ -11,6 +11,7 @@ struct group_call {
 	struct nvmf_poll_group *group;
 	struct nvmf_transport *transport;
 	struct nvmf_poll_group_stats *stats;
+	char *why;
 	int rc;
 };
 
@@ -86,7 +87,7 @@ static void group_add_transport_on_group(void *arg)
 {
 	struct group_call *call = arg;
 	struct nvmf_transport *t = call->transport;
-	struct nvmf_transport_group *tgroup = t->ops->group_create(t, call->group);
+	struct nvmf_transport_group *tgroup = t->ops->group_create(t, call->group, call->why);
 
 	if (tgroup == NULL) {
 		call->rc = errno != 0 ? -errno : -ENOMEM;
@@ -98,9 +99,12 @@ static void group_add_transport_on_group(void *arg)
 	USDT(nvmf_transport_poll_group_create, t->ops->name, thread_id(thread_current()));
 }
 
-int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport)
+int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport,
+				  char why[NVMF_ERROR_MAX])
 {
-	struct group_call call = {.group = group, .transport = transport};
+	struct group_call call = {.group = group, .transport = transport, .why = why};
+
+	snprintf(why, NVMF_ERROR_MAX, "no memory for a poll group");
 
 	thread_call(group->thread, group_add_transport_on_group, &call);
 	return call.rc;

@@ -98,6 +98,7 @@ static int tgt_create_groups(struct nvmf_tgt *tgt)
 {
 	struct nvmf_poll_group *group;
 	struct nvmf_transport *t;
+	char why[NVMF_ERROR_MAX];
 	unsigned lcore;
 
 	ENV_FOREACH_LCORE (lcore) {
@@ -110,8 +111,9 @@ static int tgt_create_groups(struct nvmf_tgt *tgt)
 		}
 		TAILQ_INSERT_TAIL(&tgt->groups, group, link);
 		TAILQ_FOREACH (t, &tgt->transports, link) {
-			rc = nvmf_poll_group_add_transport(group, t);
+			rc = nvmf_poll_group_add_transport(group, t, why);
 			if (rc != 0) {
+				log_error("transport %s: %s", t->ops->name, why);
 				return rc;
 			}
 		}

@@ -160,12 +160,12 @@ struct nvmf_request *nvmf_qpair_next_request(const struct nvmf_qpair *qpair, con
 
 /* ---- Transports of a target ---- */
 
-static int add_to_groups(struct nvmf_transport *t)
+static int add_to_groups(struct nvmf_transport *t, char why[NVMF_ERROR_MAX])
 {
 	struct nvmf_poll_group *group;
 
 	TAILQ_FOREACH (group, &t->tgt->groups, link) {
-		int rc = nvmf_poll_group_add_transport(group, t);
+		int rc = nvmf_poll_group_add_transport(group, t, why);
 		if (rc != 0) {
 			return rc;
 		}
@@ -188,48 +188,74 @@ static void raise_in_capsule_size(struct nvmf_transport *t)
 	}
 }
 
-int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct nvmf_transport_opts *opts)
+static int transport_check(struct nvmf_tgt *tgt, const char *trtype, const struct nvmf_transport_opts *opts,
+			   char why[NVMF_ERROR_MAX])
 {
-	const struct nvmf_transport_ops *ops = nvmf_transport_ops_find(trtype);
-
-	if (ops == NULL) {
-		log_error("trtype \"%s\" is no transport of this program", trtype);
+	if (nvmf_transport_ops_find(trtype) == NULL) {
+		snprintf(why, NVMF_ERROR_MAX, "trtype \"%s\" is no transport of this program", trtype);
 		return -EINVAL;
 	}
-	char why[NVMF_ERROR_MAX];
 	int rc = nvmf_tgt_check_open(tgt, why);
 	if (rc == 0 && nvmf_transport_find(tgt, trtype) != NULL) {
+		snprintf(why, NVMF_ERROR_MAX, "the target has one already");
 		return -EEXIST;
 	}
-	rc = rc != 0 ? rc : nvmf_transport_opts_check(trtype, opts, why);
-	if (rc != 0) {
-		log_error("transport %s: %s", trtype, why);
-		return rc;
-	}
-	struct nvmf_transport *t = ops->create(tgt, opts);
+	return rc != 0 ? rc : nvmf_transport_opts_check(trtype, opts, why);
+}
+
+static struct nvmf_transport *transport_make(struct nvmf_tgt *tgt, const struct nvmf_transport_ops *ops,
+					     const struct nvmf_transport_opts *opts, char why[NVMF_ERROR_MAX])
+{
+	struct nvmf_transport *t = ops->create(tgt, opts, why);
+
 	if (t == NULL) {
-		return -errno;
+		return NULL;
 	}
 	t->ops = ops;
 	t->tgt = tgt;
 	t->anonymous = nvmf_anonymous_create();
 	if (t->anonymous == NULL) {
 		ops->destroy(t);
-		return -ENOMEM;
+		errno = ENOMEM;
+		return NULL;
 	}
 	t->opts = *opts;
 	raise_in_capsule_size(t);
 	TAILQ_INIT(&t->listens);
 	TAILQ_INSERT_TAIL(&tgt->transports, t, link);
-	USDT(nvmf_tgt_add_transport, ops->name, tgt->name);
-	rc = add_to_groups(t);
-	if (rc != 0) {
-		log_error("transport %s: a poll group cannot serve it: %s", ops->name, strerror(-rc));
-		struct nvmf_poll_group *group;
-		TAILQ_FOREACH (group, &tgt->groups, link) {
-			nvmf_poll_group_remove_transport(group, t);
+	return t;
+}
+
+static void transport_remove(struct nvmf_transport *t)
+{
+	struct nvmf_poll_group *group;
+
+	TAILQ_FOREACH (group, &t->tgt->groups, link) {
+		nvmf_poll_group_remove_transport(group, t);
+	}
+	nvmf_transport_destroy(t);
+}
+
+int nvmf_transport_create(struct nvmf_tgt *tgt, const char *trtype, const struct nvmf_transport_opts *opts,
+			  char why[NVMF_ERROR_MAX])
+{
+	int rc = transport_check(tgt, trtype, opts, why);
+
+	if (rc == -EEXIST) {
+		return rc;
+	}
+	if (rc == 0) {
+		snprintf(why, NVMF_ERROR_MAX, "no memory");
+		struct nvmf_transport *t = transport_make(tgt, nvmf_transport_ops_find(trtype), opts, why);
+		rc = t == NULL ? -errno : add_to_groups(t, why);
+		if (t != NULL && rc != 0) {
+			transport_remove(t);
+		} else if (rc == 0) {
+			USDT(nvmf_tgt_add_transport, t->ops->name, tgt->name);
 		}
-		nvmf_transport_destroy(t);
+	}
+	if (rc != 0) {
+		log_error("transport %s: %s", trtype, why);
 	}
 	return rc;
 }

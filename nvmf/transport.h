@@ -116,9 +116,10 @@ struct nvmf_transport_ops {
 	/* Sets the defaults of the common options, which are 0. Its own options have their table's values already. */
 	void (*opts_init)(struct nvmf_transport_opts *opts);
 	/* Makes the transport of a target. Its struct begins with struct nvmf_transport, of which it fills in
-	 * sgl_rules: which data pointers its commands may have. opts are within their ranges. NULL: errno says why, and
-	 * the log has the details. */
-	struct nvmf_transport *(*create)(struct nvmf_tgt *tgt, const struct nvmf_transport_opts *opts);
+	 * sgl_rules: which data pointers its commands may have. opts are within their ranges. NULL: errno, and
+	 * why says what is missing. */
+	struct nvmf_transport *(*create)(struct nvmf_tgt *tgt, const struct nvmf_transport_opts *opts,
+					 char why[NVMF_ERROR_MAX]);
 	/* Frees it. No groups, listeners or queue pairs are left. */
 	void (*destroy)(struct nvmf_transport *t);
 	/* Listens at an address at which it does not listen yet. 0 or a negative errno; the log has the details. */
@@ -137,8 +138,10 @@ struct nvmf_transport_ops {
 	/* ---- A poll group: its thread, as for all that follows ---- */
 
 	/* Makes the transport's part of a poll group, whose struct begins with struct nvmf_transport_group, and
-	 * registers its pollers. It sets buffers there if it uses nvmf/transport_buffers.h. NULL and errno. */
-	struct nvmf_transport_group *(*group_create)(struct nvmf_transport *t, struct nvmf_poll_group *group);
+	 * registers its pollers. It sets buffers there if it uses nvmf/transport_buffers.h. NULL: errno,
+	 * and why says what is missing. */
+	struct nvmf_transport_group *(*group_create)(struct nvmf_transport *t, struct nvmf_poll_group *group,
+						     char why[NVMF_ERROR_MAX]);
 	/* Unregisters the pollers and frees it. No queue pairs are left. */
 	void (*group_destroy)(struct nvmf_transport_group *tgroup);
 	/* Fills in group_bytes, connections and connection_bytes, and adds its devices with

@@ -9,6 +9,7 @@
 #include "env_dpdk/env.h"
 #include "usdt/usdt.h"
 #include "util/compiler.h"
+#include "util/log.h"
 
 /* Buffers of a command, and a transport's work requests for it, are counted in 16 bits. */
 #define MAX_BUFFERS_PER_REQUEST 40960u
@@ -34,6 +35,18 @@ void nvmf_buffer_pool_destroy(struct nvmf_buffer_pool *pool)
 	iobuf_limit_destroy(&pool->limit);
 }
 
+/* For what a new group owns. The option keeps its value: it is a configuration's, which may be used on more cores. */
+static void pool_raise_limit(struct nvmf_buffer_pool *pool, const struct nvmf_transport_opts *opts, uint32_t owned)
+{
+	if (pool->limit.total == opts->num_shared_buffers && pool->owned + owned > pool->limit.total) {
+		log_notice("%s: num_shared_buffers is %u; it is raised to what the poll groups need: each owns %u "
+			   "buffers, for one command of max_io_size and for commands that must not wait",
+			   pool->module->name, opts->num_shared_buffers, owned);
+	}
+	pool->owned += owned;
+	iobuf_limit_raise(&pool->limit, pool->owned);
+}
+
 int nvmf_buffer_group_create(struct nvmf_buffer_group *group, struct nvmf_buffer_pool *pool,
 			     const struct nvmf_transport_opts *opts, char *error)
 {
@@ -47,7 +60,14 @@ int nvmf_buffer_group_create(struct nvmf_buffer_group *group, struct nvmf_buffer
 	group->size = pool->size;
 	group->waits = 0;
 	STAILQ_INIT(&group->waiting);
-	return iobuf_channel_create(&group->channel, &o, error);
+	uint32_t owned = o.class[pool->class].floor + (pool->class != IOBUF_SMALL ? 1 : 0) + o.reserve;
+
+	pool_raise_limit(pool, opts, owned);
+	int rc = iobuf_channel_create(&group->channel, &o, error);
+	if (rc != 0) {
+		pool->owned -= owned;
+	}
+	return rc;
 }
 
 void nvmf_buffer_group_destroy(struct nvmf_buffer_group *group)

@@ -25,7 +25,8 @@ struct nvmf_buffer_pool {
 	uint32_t size;               /* bytes of one buffer: io_unit_size, rounded up to whole pages of 4096 bytes */
 	uint32_t max_per_request;    /* buffers of one command: entries of nvmf_request.iov */
 	enum iobuf_class class;      /* of a whole buffer; the last one of a command may be a small one */
-	struct iobuf_limit limit;    /* num_shared_buffers */
+	struct iobuf_limit limit;    /* num_shared_buffers, or as many as the groups own together if that is more */
+	uint32_t owned;              /* buffers that the groups own together */
 	struct iobuf_module *module; /* whose name statistics and probes show */
 };
 
@@ -44,8 +45,9 @@ int nvmf_buffer_pool_create(struct nvmf_buffer_pool *pool, struct iobuf_module *
 /* All its groups are destroyed. Also for a pool of zeroes. Control thread. */
 void nvmf_buffer_pool_destroy(struct nvmf_buffer_pool *pool);
 
-/* Makes the calling thread's share, which owns as many buffers as one command can need. 0, or -ENOMEM and error
- * (ENV_ERROR_MAX bytes). */
+/* Makes the calling thread's share, which owns as many buffers as one command can need, and those of the reserved lane.
+ * Where num_shared_buffers is too small for the groups' own, it is raised: clients give numbers that fit other targets
+ * or fewer cores. 0, or -ENOMEM and error (ENV_ERROR_MAX bytes). The control thread waits meanwhile. */
 int nvmf_buffer_group_create(struct nvmf_buffer_group *group, struct nvmf_buffer_pool *pool,
 			     const struct nvmf_transport_opts *opts, char *error);
 /* No command waits, and all buffers are back. Group's thread. */

@@ -94,7 +94,8 @@ int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, struct nvmf_pol
 /* Frees a poll group that has no queue pairs. */
 void nvmf_poll_group_destroy(struct nvmf_poll_group *group);
 /* Makes a transport's part of a group. 0 or a negative errno. */
-int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport);
+int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport,
+				  char why[NVMF_ERROR_MAX]);
 /* Frees a transport's part of a group, which has no queue pairs; does nothing if there is none. */
 void nvmf_poll_group_remove_transport(struct nvmf_poll_group *group, struct nvmf_transport *transport);
 /* Group: the thread did not run for absent_us. Ends the queue pairs of controllers with a shorter keep-alive timeout:

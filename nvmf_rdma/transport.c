@@ -47,7 +47,8 @@ static void init_opts(struct nvmf_transport_opts *o)
 	o->min_kato_ms = 1000;
 }
 
-static struct nvmf_transport *create_transport(struct nvmf_tgt *tgt, const struct nvmf_transport_opts *opts)
+static struct nvmf_transport *create_transport(struct nvmf_tgt *tgt, const struct nvmf_transport_opts *opts,
+					       char why[NVMF_ERROR_MAX])
 {
 	struct nvmf_rdma_transport *t = calloc(1, sizeof(*t));
 	char error[ENV_ERROR_MAX];
@@ -64,14 +65,15 @@ static struct nvmf_transport *create_transport(struct nvmf_tgt *tgt, const struc
 		(struct nvmf_sgl_rules){.in_capsule = true, .keyed = true, .max_descs = NVMF_RDMA_MAX_DESCRIPTORS};
 	t->channel = rdma_create_event_channel();
 	if (t->channel == NULL || fcntl(t->channel->fd, F_SETFL, O_NONBLOCK) != 0) {
-		log_error("no RDMA: %s (load rdma_ucm and the device's driver, or start varve under `softverbs`)",
-			  strerror(errno));
+		snprintf(why, NVMF_ERROR_MAX,
+			 "no RDMA: %s (load rdma_ucm and the device's driver, or start varve under `softverbs`)",
+			 strerror(errno));
 		goto fail;
 	}
 	rc = nvmf_buffer_pool_create(&t->buffers, &buffers_module, opts, error);
 	if (rc != 0) {
-		log_error("num_shared_buffers %u of io_unit_size %u bytes: %s", opts->num_shared_buffers,
-			  opts->io_unit_size, error);
+		snprintf(why, NVMF_ERROR_MAX, "num_shared_buffers %u of io_unit_size %u bytes: %.180s",
+			 opts->num_shared_buffers, opts->io_unit_size, error);
 		errno = -rc;
 		goto fail;
 	}
@@ -112,7 +114,8 @@ static void fill_discovery_entry(struct nvmf_transport *t, const struct nvmf_add
 	entry->tsas.rdma.cms = NVMF_RDMA_CMS_RDMA_CM;
 }
 
-static struct nvmf_transport_group *create_group(struct nvmf_transport *base, struct nvmf_poll_group *group)
+static struct nvmf_transport_group *create_group(struct nvmf_transport *base, struct nvmf_poll_group *group,
+						 char why[NVMF_ERROR_MAX])
 {
 	struct nvmf_rdma_transport *t = nvmf_rdma_transport_of(base);
 	struct nvmf_rdma_group *g = calloc(1, sizeof(*g));
@@ -120,14 +123,15 @@ static struct nvmf_transport_group *create_group(struct nvmf_transport *base, st
 	char error[ENV_ERROR_MAX];
 
 	if (g == NULL) {
+		errno = ENOMEM;
 		return NULL;
 	}
 	TAILQ_INIT(&g->pollers);
 	STAILQ_INIT(&g->waiting_wrs);
 	g->data_wrs = calloc(wrs, sizeof(*g->data_wrs));
 	if (g->data_wrs == NULL || nvmf_buffer_group_create(&g->buffers, &t->buffers, &base->opts, error) != 0) {
-		log_error("no poll group, with num_shared_buffers %u: %s", base->opts.num_shared_buffers,
-			  g->data_wrs != NULL ? error : "no memory for work requests");
+		snprintf(why, NVMF_ERROR_MAX, "a poll group cannot serve it: %.220s",
+			 g->data_wrs != NULL ? error : "no memory for work requests");
 		free(g->data_wrs);
 		free(g);
 		errno = ENOMEM;

@@ -244,13 +244,13 @@ static void rpc_create_transport(struct rpc_request *req, void *params)
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter %s", why);
 		return;
 	}
-	int rc = nvmf_transport_create(tgt, p->trtype, &opts);
+	int rc = nvmf_transport_create(tgt, p->trtype, &opts, why);
 	if (rc == -EEXIST) { /* in these words: clients that make one in any case look for them */
 		rpc_error(req, rc, "Transport type '%s' already exists", p->trtype);
 		return;
 	}
 	if (rc != 0) {
-		rpc_error(req, rc, "transport %s cannot be made: %s; the log says more", p->trtype, strerror(-rc));
+		rpc_error(req, rc, "transport %s cannot be made: %s", p->trtype, why);
 		return;
 	}
 	rpc_reply_true(req);

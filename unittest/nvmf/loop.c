@@ -128,7 +128,7 @@ static void opts_init(struct nvmf_transport_opts *o)
 	o->zcopy = true;
 }
 
-static struct nvmf_transport *create(struct nvmf_tgt *t, const struct nvmf_transport_opts *opts)
+static struct nvmf_transport *create(struct nvmf_tgt *t, const struct nvmf_transport_opts *opts, char *why)
 {
 	struct nvmf_transport *transport = calloc(1, sizeof(*transport));
 
@@ -155,7 +155,7 @@ static void discover(struct nvmf_transport *t, const struct nvmf_address *addres
 	entry->tsas.common[0] = 'L';
 }
 
-static struct nvmf_transport_group *group_create(struct nvmf_transport *t, struct nvmf_poll_group *group)
+static struct nvmf_transport_group *group_create(struct nvmf_transport *t, struct nvmf_poll_group *group, char *why)
 {
 	return calloc(1, sizeof(struct loop_group));
 }
@@ -551,7 +551,7 @@ int loop_start(void)
 		return rc;
 	}
 	nvmf_transport_opts_init("LOOP", &topts);
-	rc = nvmf_transport_create(tgt, "loop", &topts);
+	rc = nvmf_transport_create(tgt, "loop", &topts, (char[NVMF_ERROR_MAX]){0});
 	rc = rc != 0 ? rc : nvmf_tgt_start(tgt);
 	rc = rc != 0 ? rc : nvmf_subsystem_create(tgt, LOOP_SUBNQN, &sopts, &subsystem);
 	rc = rc != 0 ? rc : nvmf_subsystem_add_listener(subsystem, &loop_address);

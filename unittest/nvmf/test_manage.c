@@ -59,7 +59,7 @@ static void tgt_create(void)
 	CPU_SET(1, &cores);
 	CU_ASSERT_EQUAL_FATAL(nvmf_tgt_create(&(struct nvmf_tgt_opts){.name = "second", .cores = &cores}, &tgt), 0);
 	nvmf_transport_opts_init("LOOP", &topts);
-	CU_ASSERT_EQUAL_FATAL(nvmf_transport_create(tgt, "loop", &topts), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_transport_create(tgt, "loop", &topts, (char[NVMF_ERROR_MAX]){0}), 0);
 	atomic_store(&tgt_stopped.status, LOOP_PENDING);
 	atomic_store(&subsystem_gone.status, LOOP_PENDING);
 }
@@ -228,7 +228,7 @@ static void run_transport_create(struct loop_wait *w)
 	struct nvmf_transport_opts topts;
 
 	nvmf_transport_opts_init("LOOP", &topts);
-	loop_done(w, nvmf_transport_create(tgt, "loop", &topts));
+	loop_done(w, nvmf_transport_create(tgt, "loop", &topts, (char[NVMF_ERROR_MAX]){0}));
 }
 
 static void run_subsystem_create(struct loop_wait *w)

@@ -715,7 +715,7 @@ static void test_target_that_was_never_started_can_be_destroyed(void)
 
 	CU_ASSERT_EQUAL_FATAL(nvmf_tgt_create(&(struct nvmf_tgt_opts){.name = "never"}, &tgt), 0);
 	nvmf_transport_opts_init("LOOP", &topts);
-	CU_ASSERT_EQUAL_FATAL(nvmf_transport_create(tgt, "LOOP", &topts), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_transport_create(tgt, "LOOP", &topts, (char[NVMF_ERROR_MAX]){0}), 0);
 	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_create(tgt, "nqn.2024-01.io.varve:never", &sopts, &s), 0);
 	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_create(tgt, "nqn.2024-01.io.varve:idle", &sopts, &idle), 0);
 	make_malloc("m", 512, 1024);

@@ -230,7 +230,7 @@ static void test_there_is_room_in_the_capsule_for_the_descriptors_announced(void
 	CU_ASSERT_EQUAL_FATAL(nvmf_tgt_create(&(struct nvmf_tgt_opts){.name = "second"}, &second), 0);
 	CU_ASSERT_EQUAL(nvmf_transport_opts_init("LOOP", &opts), 0);
 	opts.in_capsule_data_size = 0;
-	CU_ASSERT_EQUAL(nvmf_transport_create(second, "LOOP", &opts), 0);
+	CU_ASSERT_EQUAL(nvmf_transport_create(second, "LOOP", &opts, (char[NVMF_ERROR_MAX]){0}), 0);
 	const struct nvmf_transport *t = nvmf_transport_find(second, "LOOP");
 	CU_ASSERT_EQUAL(t->opts.in_capsule_data_size, t->sgl_rules.max_descs * sizeof(union nvme_sgl_desc));
 	nvmf_tgt_destroy(second);

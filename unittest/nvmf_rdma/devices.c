@@ -879,7 +879,7 @@ static int setup(void)
 	topts.ack_timeout = 2000;
 	topts.iobuf_small_cache_size = topts.iobuf_large_cache_size = 0;
 	rc = nvmf_tgt_create(&opts, &tgt);
-	rc = rc != 0 ? rc : nvmf_transport_create(tgt, "RDMA", &topts);
+	rc = rc != 0 ? rc : nvmf_transport_create(tgt, "RDMA", &topts, (char[NVMF_ERROR_MAX]){0});
 	rc = rc != 0 ? rc : nvmf_tgt_start(tgt);
 	rc = rc != 0 ? rc : nvmf_subsystem_create(tgt, HOST_SUBNQN, &sopts, &subsystem);
 	rc = rc != 0 ? rc : nvmf_subsystem_add_ns(subsystem, "T0", &(struct nvmf_ns_opts){0}, &nsid);
