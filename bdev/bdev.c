@@ -193,6 +193,11 @@ bool bdev_write_cache(const struct bdev *b)
 	return b->write_cache;
 }
 
+bool bdev_leaves_buffers(const struct bdev *b)
+{
+	return b->leaves_buffers;
+}
+
 bool bdev_read_only(const struct bdev *b)
 {
 	return b->read_only;

@@ -303,6 +303,9 @@ uint32_t bdev_optimal_io_boundary(const struct bdev *b);
 uint32_t bdev_buf_align(const struct bdev *b);
 /* Whether the device has a volatile write cache, so that FLUSH has something to do. */
 bool bdev_write_cache(const struct bdev *b);
+/* Whether a READ may succeed and leave its buffer as it is, because the bdev stores nothing (null, and what stands on
+ * it). Whoever hands the buffer to somebody else clears it before. */
+bool bdev_leaves_buffers(const struct bdev *b);
 /* Whether the bdev refuses everything that changes it. */
 bool bdev_read_only(const struct bdev *b);
 /* The state in the registry. Control thread. */

@@ -577,7 +577,7 @@ void *bdev_zcopy_get(struct bdev_io *io)
 	    (io->type == BDEV_IO_WRITE && io_check_permission(b, io) != 0)) {
 		return NULL;
 	}
-	void *addr = b->ops->zcopy_addr(b, io->offset_blocks, io->num_blocks);
+	void *addr = b->ops->zcopy_addr(b, io->type, io->offset_blocks, io->num_blocks);
 	if (addr != NULL) {
 		io_begin(ch, io);
 		io->flags |= IO_ZCOPY;

@@ -83,9 +83,9 @@ struct bdev_ops {
 	/* Takes the device down, when no channel and no descriptor is left. The module calls bdev_destruct_done(b), now
 	 * or later, and may free b after that. Control thread. */
 	void (*destruct)(struct bdev *b);
-	/* The address of the blocks, contiguous, in memory of the bdev's own that transports may read and write
-	 * (bdev_zcopy_get()); or NULL. Any thread. NULL: never. */
-	void *(*zcopy_addr)(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks);
+	/* The address of the blocks, contiguous, in memory of the bdev's own that transports may read (type READ) or
+	 * write (WRITE) (bdev_zcopy_get()); or NULL. Any thread. NULL: never. */
+	void *(*zcopy_addr)(struct bdev *b, enum bdev_io_type type, uint64_t offset_blocks, uint64_t num_blocks);
 	/* Of modules that make several child I/Os for one I/O: bdev/vbdev/child.h. NULL otherwise. */
 	const struct bdev_child_ops *child_ops;
 	/* Writes what an I/O that the module has not ended waits for, other than the device, to text, which is ""
@@ -126,6 +126,7 @@ struct bdev {
 	uint32_t max_copy_blocks, max_verify_blocks, max_uncorrectable_blocks;
 	int numa_node; /* -1: none in particular (0 is a node) */
 	bool write_cache;
+	bool leaves_buffers; /* READ succeeds and leaves iovs as they are: bdev_leaves_buffers() */
 	struct bdev_hints hints;
 	struct bdev_md md;  /* a module that does WRITE_ZEROES or UNMAP itself uses bdev_dif_put_*() for its blocks */
 	void *zcopy_memory; /* all that ops->zcopy_addr returns lies in it */

@@ -224,6 +224,9 @@ static inline void rw_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv, e
 		nvmf_request_finish_at(req, status, where);
 		return;
 	}
+	if (unlikely(nsv->clear_reads)) {
+		nvmf_request_clear_buffer(req);
+	}
 	nvmf_io_enter(req, nsv, nvmf_io_done);
 	bdev_io_set_rw(&req->bdev_io, type, req->iov, req->iovcnt, range.slba, range.num_blocks);
 	nvmf_io_submit(req);

@@ -228,6 +228,7 @@ static void ns_view_fill(struct nvmf_ns_view *nsv, const struct nvmf_ns *ns)
 	nsv->limits = ns_view_limits(ns);
 	nsv->resv = nvmf_ns_resv_published(ns);
 	nsv->write_cache = bdev_write_cache(ns->bdev);
+	nsv->clear_reads = bdev_leaves_buffers(ns->bdev);
 	nsv->passthru = ns->opts.passthru;
 }
 

@@ -40,6 +40,7 @@ struct nvmf_ns_view {
 	bool paused;      /* new commands wait: a user has paused it, or it is changing */
 	uint8_t limits;   /* set of enum nvmf_ns_limit; mostly 0: no command has to be checked */
 	bool write_cache; /* the bdev has a volatile write cache: FUA needs a flush */
+	bool clear_reads; /* the bdev leaves the buffers of reads as they are */
 	/* NVMF_NS_RESV: the reservation. Never changed; a new one replaces it. */
 	const struct nvmf_resv *resv;
 	/* Second cache line: counters. */

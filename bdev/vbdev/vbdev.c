@@ -96,6 +96,7 @@ void bdev_inherit(struct bdev *b, const struct bdev *base)
 	b->optimal_io_boundary = base->optimal_io_boundary;
 	b->numa_node = base->numa_node;
 	b->write_cache = base->write_cache;
+	b->leaves_buffers = base->leaves_buffers;
 	b->hints = base->hints;
 	b->md = base->md;
 	/* These describe the base's device; the layer checks the I/O of what stands on it. */

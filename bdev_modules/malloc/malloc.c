@@ -322,7 +322,7 @@ static void malloc_channel_destroy(struct bdev *b, void *channel)
 	poller_unregister(&((struct malloc_channel *)channel)->poller);
 }
 
-static void *malloc_zcopy_addr(struct bdev *b, uint64_t offset_blocks, uint64_t num_blocks)
+static void *malloc_zcopy_addr(struct bdev *b, enum bdev_io_type type, uint64_t offset_blocks, uint64_t num_blocks)
 {
 	return malloc_address(b, offset_blocks);
 }

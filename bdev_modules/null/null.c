@@ -5,13 +5,16 @@
 
 #include "bdev/module_util.h"
 #include "bdev_modules/null/null.h"
+#include "env_dpdk/env.h"
+#include "util/iov.h"
 
 struct null_bdev {
 	struct bdev bdev;
 	char name[];
 };
 
-static struct bdev_module bdev_null_module = {.name = "null"};
+static void null_fini(void);
+static struct bdev_module bdev_null_module = {.name = "null", .fini = null_fini};
 BDEV_MODULE_REGISTER(bdev_null_module)
 
 static void null_submit(void *channel, struct bdev_io *io)
@@ -22,13 +25,48 @@ static void null_submit(void *channel, struct bdev_io *io)
 	bdev_io_complete(io, 0);
 }
 
-/* For bdevs with protection information. */
-static void null_submit_dif(void *channel, struct bdev_io *io)
+/* For bdevs with metadata. Their blocks may be read into a buffer of the bdev layer, which nobody else clears. */
+static void null_submit_md(void *channel, struct bdev_io *io)
 {
 	if (io->type == BDEV_IO_READ) {
-		bdev_dif_make(io);
+		const struct bdev *b = bdev_channel_bdev(io->ch);
+		struct iov_cursor c = iov_cursor_at(io->iovs, 0);
+
+		iov_fill(&c, 0, io->num_blocks * b->block_size);
+		if (b->md.dif_type != 0) {
+			bdev_dif_make(io);
+		}
 	}
 	null_submit(channel, io);
+}
+
+/* ---- Zero copy: all reads are sent from the same zeroes ---- */
+
+#define ZEROES_BYTES ((size_t)1 << 20) /* larger reads have a buffer */
+
+static void *zeroes; /* of all null bdevs; NULL: no memory was left for them. Control thread */
+
+static void null_fini(void)
+{
+	env_dma_free(zeroes);
+	zeroes = NULL;
+}
+
+static void *null_zcopy_addr(struct bdev *b, enum bdev_io_type type, uint64_t offset_blocks, uint64_t num_blocks)
+{
+	return type == BDEV_IO_READ && num_blocks * b->block_size <= b->zcopy_memory_len ? b->zcopy_memory : NULL;
+}
+
+static void null_fill_in_zcopy(struct bdev *b)
+{
+	b->leaves_buffers = true;
+	if (zeroes == NULL) {
+		zeroes = env_dma_zmalloc(ZEROES_BYTES, 4096, -1);
+	}
+	if (zeroes != NULL) {
+		b->zcopy_memory = zeroes;
+		b->zcopy_memory_len = ZEROES_BYTES;
+	}
 }
 
 static void null_destruct(struct bdev *b)
@@ -39,8 +77,9 @@ static void null_destruct(struct bdev *b)
 	free(n);
 }
 
-static const struct bdev_ops null_ops = {.submit = null_submit, .destruct = null_destruct};
-static const struct bdev_ops null_ops_dif = {.submit = null_submit_dif, .destruct = null_destruct};
+static const struct bdev_ops null_ops = {
+	.submit = null_submit, .destruct = null_destruct, .zcopy_addr = null_zcopy_addr};
+static const struct bdev_ops null_ops_md = {.submit = null_submit_md, .destruct = null_destruct};
 
 int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 {
@@ -63,7 +102,7 @@ int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 	n->bdev.name = n->name;
 	n->bdev.product_name = "Null disk";
 	n->bdev.module = &bdev_null_module;
-	n->bdev.ops = md.dif_type != 0 ? &null_ops_dif : &null_ops;
+	n->bdev.ops = md.size != 0 ? &null_ops_md : &null_ops;
 	n->bdev.block_size = opts->block_size + md.size;
 	n->bdev.md = md;
 	n->bdev.physical_block_size = opts->physical_block_size;
@@ -76,6 +115,9 @@ int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 			   1u << BDEV_IO_VERIFY;
 	if (opts->uuid != NULL) {
 		memcpy(n->bdev.uuid, opts->uuid, sizeof(n->bdev.uuid));
+	}
+	if (md.size == 0) {
+		null_fill_in_zcopy(&n->bdev);
 	}
 	rc = bdev_register_or_say(&n->bdev, error);
 	if (rc != 0) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A bdev that completes every I/O at once and stores nothing: a READ leaves the buffer as it is, but for protection
- * information, which fits. For measuring the layers above it. Control thread. */
+/* A bdev that completes every I/O at once and stores nothing. A READ leaves the buffer as it is
+ * (bdev_leaves_buffers()); if blocks have metadata, it zeroes the buffer, and makes protection information that fits.
+ * Its zero-copy buffers for reads are zeroes. For measuring the layers above it. Control thread. */
 #ifndef BDEV_NULL_H
 #define BDEV_NULL_H
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Whatever goes to a host was written for it. The loop transport fills each data buffer with LOOP_STALE, which stands
  * for another host's data: no byte of it may arrive. And what the discovery log and Identify announce holds. */
+#include "bdev_modules/null/null.h"
+#include "bdev_modules/passthru/passthru.h"
 #include "nvmf/command_internal.h"
 #include "unittest/nvmf/loop.h"
 
@@ -96,6 +98,103 @@ static void test_reads_that_fail_send_nothing(void)
 	cmd.sqe.cdw10 = htole32(15);
 	cmd.sqe.cdw12 = htole32(1); /* one block too many */
 	CU_ASSERT_EQUAL(run_and_look(2 * BLOCK), NVME_ST_DNR(GENERIC, LBA_RANGE));
+	detach();
+}
+
+/* Reads n blocks of `bytes` each, as the host sees them, and expects zeroes. */
+static void read_zeroes(uint32_t id, uint32_t n, uint32_t bytes)
+{
+	loop_cmd_init(&cmd, io, nvme_cmd_read, id);
+	cmd.sqe.cdw10 = htole32(1);
+	cmd.sqe.cdw12 = htole32(n - 1);
+	CU_ASSERT_EQUAL(run_and_look(n * bytes), 0);
+	for (uint32_t i = 0; i < n * bytes; i++) {
+		CU_ASSERT_EQUAL_FATAL(data[i], 0);
+	}
+}
+
+static void add_null_ns(const char *name, struct bdev_md md, bool hide_metadata, uint32_t *id)
+{
+	struct bdev_null_opts opts = {.name = name, .block_size = 4096, .num_blocks = 64, .md = md};
+	struct nvmf_ns_opts ns = {.hide_metadata = hide_metadata};
+	char error[BDEV_ERROR_MAX];
+
+	CU_ASSERT_EQUAL_FATAL(bdev_null_create(&opts, error), 0);
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_add_ns(loop_subsystem(), name, &ns, id), 0);
+}
+
+static void null_deleted(void *arg, int rc)
+{
+	loop_done(arg, rc);
+}
+
+static void remove_null_ns(const char *name, uint32_t id)
+{
+	struct loop_wait wait = LOOP_WAIT;
+
+	loop_remove_ns(id);
+	bdev_null_delete(name, null_deleted, &wait);
+	CU_ASSERT_EQUAL(loop_wait_for(&wait), 0);
+}
+
+/* A null bdev stores nothing, and leaves the buffer of a read as it is. */
+static void test_null_reads_send_zeroes(void)
+{
+	uint32_t null, with_md, hidden;
+
+	attach();
+	add_null_ns("null", (struct bdev_md){0}, false, &null);
+	add_null_ns("md", (struct bdev_md){.size = 64}, false, &with_md);
+	add_null_ns("hidden", (struct bdev_md){.size = 64, .dif_type = 1}, true, &hidden);
+	for (unsigned zcopy = 0; zcopy < 2; zcopy++) {
+		loop_zcopy = zcopy != 0;
+		loop_zcopy_requests = 0;
+		read_zeroes(null, 1, 4096);
+		read_zeroes(null, 32, 4096);
+		CU_ASSERT_EQUAL(loop_zcopy_requests, zcopy != 0 ? 2 : 0);
+		read_zeroes(with_md, 3, 4096 + 64);
+		read_zeroes(hidden, 3, 4096);
+	}
+	loop_zcopy = false;
+	remove_null_ns("hidden", hidden);
+	remove_null_ns("md", with_md);
+	remove_null_ns("null", null);
+	detach();
+}
+
+static void test_reads_of_a_bdev_on_a_null_bdev_send_zeroes(void)
+{
+	struct bdev_null_opts opts = {.name = "null", .block_size = 4096, .num_blocks = 64};
+	struct loop_wait wait = LOOP_WAIT;
+	char error[BDEV_ERROR_MAX];
+
+	attach();
+	CU_ASSERT_EQUAL_FATAL(bdev_null_create(&opts, error), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("on", "null", NULL, error), 0);
+	uint32_t on = loop_add_ns("on", 0);
+	read_zeroes(on, 3, 4096);
+	loop_remove_ns(on);
+	bdev_passthru_delete("on", null_deleted, &wait);
+	CU_ASSERT_EQUAL(loop_wait_for(&wait), 0);
+	wait = (struct loop_wait)LOOP_WAIT;
+	bdev_null_delete("null", null_deleted, &wait);
+	CU_ASSERT_EQUAL(loop_wait_for(&wait), 0);
+	detach();
+}
+
+/* What a host writes to a null bdev is gone: the zeroes of its reads are not written to. */
+static void test_null_writes_do_not_show_in_reads(void)
+{
+	uint32_t null;
+
+	attach();
+	add_null_ns("null", (struct bdev_md){0}, false, &null);
+	loop_zcopy = true;
+	memset(data, 0x5a, sizeof(data));
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_write, null, 1, 31, data, 32 * 4096), 0);
+	read_zeroes(null, 32, 4096);
+	loop_zcopy = false;
+	remove_null_ns("null", null);
 	detach();
 }
 
@@ -425,6 +524,9 @@ static void test_connections_of_hosts_that_are_not_known_are_limited(void)
 static const struct unit_test tests[] = {
 	UNIT(test_vendor_read_that_moves_less_than_described),
 	UNIT(test_reads_that_fail_send_nothing),
+	UNIT(test_null_reads_send_zeroes),
+	UNIT(test_reads_of_a_bdev_on_a_null_bdev_send_zeroes),
+	UNIT(test_null_writes_do_not_show_in_reads),
 	UNIT(test_admin_commands_send_what_they_wrote),
 	UNIT(test_reservation_report_sends_what_it_wrote),
 	UNIT(test_no_other_command_sends_data),
