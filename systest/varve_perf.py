@@ -3,8 +3,10 @@
 # limit: 240
 # sanitize
 """varve-perf: block devices inside its process, several targets, mixes, results, complaints."""
+import fcntl
 import json
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -12,6 +14,7 @@ import tempfile
 from appliance_lib import DEADLINE, check, main
 from nvmf_lib import NUM_CPUS, PERF, Host, Target
 
+F_OFD_SETLK = 37     # <fcntl.h>; Python has it not everywhere
 PERCENTILES = ("p1", "p10", "p50", "p90", "p99", "p99.9", "p99.99")
 
 
@@ -50,6 +53,15 @@ def test_a_file_gets_what_was_written():
         before = disk.read_bytes()
         r = result("-b", f"file:{disk}", "--ios", "2000")
         check(r["read"]["ios"] == 2000 and r["write"]["ios"] == 0 and disk.read_bytes() == before, "reading changed it")
+
+
+def test_a_file_that_others_read_may_be_read_and_not_written():
+    with tempfile.TemporaryDirectory() as folder, open(pathlib.Path(folder) / "disk", "w+b") as f:
+        f.truncate(1 << 20)
+        fcntl.fcntl(f, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 0, 0))
+        r = result("-b", f"file:{f.name}", "--ios", "100")
+        check(r["read"]["ios"] == 100 and r["errors"] == 0, r)
+        check(f.name in perf("-b", f"file:{f.name}", "-w", "randrw", "--ios", "100", status=1).stderr, "a file that somebody reads was written")
 
 
 def test_a_ledger_says_what_each_block_may_hold():

@@ -18,7 +18,7 @@ static void perf_local_on_event(struct bdev_desc *desc, enum bdev_event event, v
 	/* the devices are deleted only by perf_locals_close(), which closes the descriptors first */
 }
 
-static int perf_local_create(const struct perf_bdev *b, const char *name, char *error)
+static int perf_local_create(const struct perf_bdev *b, const char *name, bool writes, char *error)
 {
 	switch (b->kind) {
 	case PERF_BDEV_NULL:
@@ -34,7 +34,8 @@ static int perf_local_create(const struct perf_bdev *b, const char *name, char *
 					  NULL, error);
 	case PERF_BDEV_FILE:
 #ifdef WITH_BDEV_URING
-		return bdev_uring_create(&(struct bdev_uring_opts){.name = name, .filename = b->path}, error);
+		return bdev_uring_create(
+			&(struct bdev_uring_opts){.name = name, .filename = b->path, .readonly = !writes}, error);
 #else
 		snprintf(error, BDEV_ERROR_MAX, "this program was built without the uring module");
 		return -ENOTSUP;
@@ -61,7 +62,7 @@ bool perf_locals_open(struct perf_locals *l, const struct perf_options *o)
 
 		snprintf(name, sizeof(name), "bdev%u", i);
 		*t = (struct perf_target){.opts = o, .index = i, .ready = true};
-		rc = perf_local_create(&o->bdevs[i], name, error);
+		rc = perf_local_create(&o->bdevs[i], name, writes, error);
 		if (rc == 0) {
 			l->num++;
 			rc = bdev_open(name, writes, perf_local_on_event, t, &t->desc);

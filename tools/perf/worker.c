@@ -129,7 +129,8 @@ static void perf_io_prepare(struct perf_stream *s, struct perf_io *io, uint64_t 
 }
 
 /* Submits the I/Os again that were lost with a connection, unchanged: whether a write had been carried out or not, the
- * result is the same. */
+ * result is the same. There is no fence as bdev_modules/nvme has it: a write that the lost controller carries out late
+ * may land behind a newer one of the same unit. */
 static void perf_stream_resubmit(struct perf_stream *s)
 {
 	struct perf_io *io;
