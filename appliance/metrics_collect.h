@@ -34,6 +34,8 @@ void metrics_collect_reactors(struct metrics_text *m);
 void metrics_collect_threads(struct metrics_text *m);
 /* Each block device. */
 void metrics_collect_bdevs(struct metrics_text *m);
+/* Fences of lost controllers of remote targets. */
+void metrics_collect_fences(struct metrics_text *m);
 /* The targets: subsystems, hosts, poll groups, outstanding commands. */
 void metrics_collect_nvmf(struct metrics_text *m);
 /* Each subsystem and queue pair of a target, of which list has the n outstanding commands. */

@@ -293,6 +293,25 @@ struct bdev_nvme_fence_info {
 /* The fences one by one: fills in *info and returns it; after NULL: the first. NULL: no more. */
 const struct bdev_nvme_fence_info *bdev_nvme_fence_next(const struct bdev_nvme_fence_info *after,
 							struct bdev_nvme_fence_info *info);
+/* How a fence ended. */
+enum bdev_nvme_fence_end {
+	BDEV_NVME_FENCE_END_DISABLED,    /* the controller was disabled */
+	BDEV_NVME_FENCE_END_CROSS_RESET, /* another controller of the subsystem has reset it */
+	BDEV_NVME_FENCE_END_TIME,        /* its time is over */
+	BDEV_NVME_FENCE_END_NOT_WAITED,  /* fence_timeout_ms is 0: nothing was waited for */
+	BDEV_NVME_FENCE_END_UNNEEDED,    /* the last controller of its name was detached: nothing waits for it */
+	BDEV_NVME_FENCE_ENDS,
+};
+/* Fences since the process began. */
+struct bdev_nvme_fence_stat {
+	uint64_t ends[BDEV_NVME_FENCE_ENDS]; /* fences that have ended, by enum bdev_nvme_fence_end */
+	uint64_t commands_total;             /* commands of bdevs that were held, those that are held now included */
+	uint32_t fences, held;               /* fences that have begun and are not done, and the commands they hold */
+};
+/* Fills in *stat. Control thread. */
+void bdev_nvme_get_fence_stat(struct bdev_nvme_fence_stat *stat);
+/* "disabled", "cross_reset", "time", "not_waited", "unneeded"; "unknown" for other numbers. Any thread. */
+const char *bdev_nvme_fence_end_name(unsigned end);
 /* "none", "disabling", "cross_reset", "waiting", "done"; "unknown" for other numbers. Any thread. */
 const char *bdev_nvme_fence_state_name(unsigned state);
 /* The beginning or the end of a fence, for notifications: what says which, why, and how long it took. */

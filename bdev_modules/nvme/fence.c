@@ -9,6 +9,7 @@
 #include "bdev/module_util.h"
 #include "bdev_modules/nvme/internal.h"
 #include "env_dpdk/env.h"
+#include "trace/trace.h"
 #include "usdt/usdt.h"
 #include "util/log.h"
 #include "util/state_machine.h"
@@ -16,6 +17,7 @@
 static TAILQ_HEAD(, bdev_nvme_fence) fences = TAILQ_HEAD_INITIALIZER(fences);
 static bdev_nvme_fence_news_fn fence_observer;
 static uint64_t serials;
+static uint64_t ends[BDEV_NVME_FENCE_ENDS], commands_were_held; /* since the process began */
 
 /* --- The state --- */
 
@@ -40,10 +42,16 @@ static const uint32_t fence_next_states[BDEV_NVME_FENCE_STATES] = {
 };
 STATE_MACHINE(bdev_nvme_fence_machine, "bdev_nvme fence", bdev_nvme_fence_state_name, fence_next_states)
 
+static uint32_t fence_num_held(const struct bdev_nvme_fence *f)
+{
+	return __atomic_load_n(&f->held, __ATOMIC_SEQ_CST); /* pairs with bdev_nvme_fence_hold() */
+}
+
 void bdev_nvme_fence_set_state(struct bdev_nvme_fence *f, enum bdev_nvme_fence_state state)
 {
 	state_machine_check(&bdev_nvme_fence_machine, f->state, state, f->name);
 	USDT(bdev_nvme_fence_state, f->name, f->trid.traddr, f->cntlid, f->state, state);
+	TRACE(BDEV_NVME_FENCE, 0, 0, 0, f->state, state, f->cntlid, fence_num_held(f), f->name);
 	f->state = state;
 }
 
@@ -57,11 +65,6 @@ static void fence_tell(const struct bdev_nvme_fence *f, const char *what)
 void bdev_nvme_observe_fences(bdev_nvme_fence_news_fn fn)
 {
 	fence_observer = fn;
-}
-
-static uint32_t fence_num_held(const struct bdev_nvme_fence *f)
-{
-	return __atomic_load_n(&f->held, __ATOMIC_RELAXED);
 }
 
 static uint64_t fence_age_ms(const struct bdev_nvme_fence *f)
@@ -118,12 +121,40 @@ static void fence_release_channels(struct bdev_nvme_fence *f)
 	}
 }
 
-void bdev_nvme_fence_end(struct bdev_nvme_fence *f, const char *how)
+const char *bdev_nvme_fence_end_name(unsigned end)
+{
+	static const char *const names[BDEV_NVME_FENCE_ENDS] = {[BDEV_NVME_FENCE_END_DISABLED] = "disabled",
+								[BDEV_NVME_FENCE_END_CROSS_RESET] = "cross_reset",
+								[BDEV_NVME_FENCE_END_TIME] = "time",
+								[BDEV_NVME_FENCE_END_NOT_WAITED] = "not_waited",
+								[BDEV_NVME_FENCE_END_UNNEEDED] = "unneeded"};
+
+	return end < BDEV_NVME_FENCE_ENDS ? names[end] : "unknown";
+}
+
+static const char *fence_end_text(const struct bdev_nvme_fence *f, enum bdev_nvme_fence_end how)
+{
+	switch (how) {
+	case BDEV_NVME_FENCE_END_DISABLED:
+		return "the controller was disabled";
+	case BDEV_NVME_FENCE_END_CROSS_RESET:
+		return "another controller of the subsystem has reset it";
+	case BDEV_NVME_FENCE_END_TIME:
+		return f->timeout_ms >= 0 ? "the time of fence_timeout_ms has passed"
+					  : "the controller's keep-alive and quiesce times have passed";
+	case BDEV_NVME_FENCE_END_NOT_WAITED:
+		return "it is not waited for (fence_timeout_ms 0)";
+	default:
+		return "nothing waits for it any more";
+	}
+}
+
+void bdev_nvme_fence_end(struct bdev_nvme_fence *f, enum bdev_nvme_fence_end how)
 {
 	struct bdev_nvme_fence_wait *w;
 	char text[160];
 
-	snprintf(text, sizeof(text), "ended after %" PRIu64 " ms: %s", fence_age_ms(f), how);
+	snprintf(text, sizeof(text), "ended after %" PRIu64 " ms: %s", fence_age_ms(f), fence_end_text(f, how));
 	log_notice("%s: controller %u at %s:%s: fence %s; %u commands were held", f->name, f->cntlid, f->trid.traddr,
 		   f->trid.trsvcid, text, fence_num_held(f));
 	thread_timer_stop(&f->timer);
@@ -134,7 +165,9 @@ void bdev_nvme_fence_end(struct bdev_nvme_fence *f, const char *how)
 	}
 	bdev_nvme_fence_set_state(f, BDEV_NVME_FENCE_DONE);
 	/* before channels are visited: what is lost later, or meanwhile, is not held any more */
-	__atomic_store_n(&f->done, true, __ATOMIC_RELEASE); /* pairs with bdev_nvme_fence_hold() */
+	__atomic_store_n(&f->done, true, __ATOMIC_SEQ_CST); /* pairs with bdev_nvme_fence_hold() */
+	ends[how]++;
+	commands_were_held += fence_num_held(f);
 	fence_tell(f, text);
 	if (f->subsystem != NULL && fence_num_held(f) != 0) {
 		fence_release_channels(f);
@@ -178,8 +211,7 @@ static void fence_timer_fired(void *arg)
 {
 	struct bdev_nvme_fence *f = arg;
 
-	bdev_nvme_fence_end(f, f->timeout_ms >= 0 ? "the time of fence_timeout_ms has passed"
-						  : "the controller's keep-alive and quiesce times have passed");
+	bdev_nvme_fence_end(f, BDEV_NVME_FENCE_END_TIME);
 }
 
 static void fence_start_waiting(struct bdev_nvme_fence *f)
@@ -188,7 +220,7 @@ static void fence_start_waiting(struct bdev_nvme_fence *f)
 	char text[160];
 
 	if (ms == 0) {
-		bdev_nvme_fence_end(f, "it is not waited for (fence_timeout_ms 0)");
+		bdev_nvme_fence_end(f, BDEV_NVME_FENCE_END_NOT_WAITED);
 		return;
 	}
 	f->until_ticks = env_ticks() + env_us_to_ticks(ms * 1000);
@@ -262,7 +294,7 @@ void bdev_nvme_fence_begin(struct bdev_nvme *c)
 	}
 	f->begun_ticks = f->begun_ticks != 0 ? f->begun_ticks : env_ticks();
 	if (nvme_ctrlr_has_ended(c->ctrlr)) {
-		bdev_nvme_fence_end(f, "the controller was disabled");
+		bdev_nvme_fence_end(f, BDEV_NVME_FENCE_END_DISABLED);
 	} else {
 		fence_start_waiting(f);
 	}
@@ -308,7 +340,7 @@ void bdev_nvme_fence_subsystem_gone(const struct bdev_nvme_subsystem *m)
 		if (f->subsystem == m) {
 			f->subsystem = NULL;
 			if (f->state != BDEV_NVME_FENCE_DONE && STAILQ_EMPTY(&f->waits)) {
-				bdev_nvme_fence_end(f, "nothing waits for it any more");
+				bdev_nvme_fence_end(f, BDEV_NVME_FENCE_END_UNNEEDED);
 			}
 		}
 	}
@@ -356,6 +388,21 @@ const struct bdev_nvme_fence_info *bdev_nvme_fence_next(const struct bdev_nvme_f
 	return info;
 }
 
+void bdev_nvme_get_fence_stat(struct bdev_nvme_fence_stat *stat)
+{
+	const struct bdev_nvme_fence *f;
+
+	*stat = (struct bdev_nvme_fence_stat){.commands_total = commands_were_held};
+	memcpy(stat->ends, ends, sizeof(ends));
+	TAILQ_FOREACH (f, &fences, link) {
+		if (f->state != BDEV_NVME_FENCE_NONE && f->state != BDEV_NVME_FENCE_DONE) {
+			stat->fences++;
+			stat->held += fence_num_held(f);
+		}
+	}
+	stat->commands_total += stat->held;
+}
+
 /* --- Commands --- */
 
 bool bdev_nvme_opcode_changes(uint8_t opcode, bool admin)
@@ -383,17 +430,21 @@ bool bdev_nvme_fence_hold(struct bdev_nvme_io *n)
 	if (f == NULL || !(n->fused || bdev_nvme_opcode_changes(n->req.cmd.opcode, false))) {
 		return false;
 	}
-	/* pairs with bdev_nvme_fence_end(), which visits this thread after the store */
-	if (__atomic_load_n(&f->done, __ATOMIC_ACQUIRE)) {
+	if (n->raw) { /* on the control thread */
+		if (!f->done) {
+			bdev_nvme_cmd_raw_hold(n, f);
+		}
+		return !f->done;
+	}
+	/* The command is counted first. So either this thread sees the end here, or bdev_nvme_fence_end(), which stores
+	 * and loads in the other order, sees the count: then it visits this thread, after this function has ended. */
+	__atomic_fetch_add(&f->held, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&f->done, __ATOMIC_SEQ_CST)) {
+		__atomic_fetch_sub(&f->held, 1, __ATOMIC_RELAXED);
 		n->unfenced = f->timeout_ms == 0;
 		return false;
 	}
-	if (n->raw) {
-		bdev_nvme_cmd_raw_hold(n, f);
-	} else {
-		__atomic_fetch_add(&f->held, 1, __ATOMIC_RELAXED);
-		bdev_nvme_channel_hold(bdev_nvme_io_channel(n), n, f);
-	}
+	bdev_nvme_channel_hold(bdev_nvme_io_channel(n), n, f);
 	return true;
 }
 

@@ -81,7 +81,7 @@ void bdev_nvme_fence_helper_came(void);
 void bdev_nvme_fence_seek_helper(void *fence);
 /* The controller of f carries out no command any more, or its time is over: how says why. Submits and answers what was
  * held; f may have been freed afterwards. */
-void bdev_nvme_fence_end(struct bdev_nvme_fence *f, const char *how);
+void bdev_nvme_fence_end(struct bdev_nvme_fence *f, enum bdev_nvme_fence_end how);
 /* Changes the state. */
 void bdev_nvme_fence_set_state(struct bdev_nvme_fence *f, enum bdev_nvme_fence_state state);
 /* The controller is about to be freed. */

@@ -48,7 +48,7 @@ static void cross_reset_done(void *fence, enum nvme_cross_reset_result result)
 
 	f->cross_reset = NULL;
 	if (result == NVME_CROSS_RESET_DONE) {
-		bdev_nvme_fence_end(f, "another controller of the subsystem has reset it");
+		bdev_nvme_fence_end(f, BDEV_NVME_FENCE_END_CROSS_RESET);
 		return;
 	}
 	bdev_nvme_fence_set_state(f, BDEV_NVME_FENCE_WAITING);

@@ -251,6 +251,8 @@ static bool admin_execute(struct fabric_qpair *q, const struct nvme_request *req
 	case NVME_ADMIN_CROSS_CTRL_RESET:
 		ccr(t, cmd, cqe);
 		break;
+	case nvme_admin_keep_alive:
+		return !t->deaf;
 	default:
 		break;
 	}

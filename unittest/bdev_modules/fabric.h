@@ -28,6 +28,7 @@ struct fabric_ccr {
 /* Set by the test on the control thread, under fabric_lock() where threads use it at the same time. */
 struct fabric_target {
 	bool mute;    /* answers no admin command */
+	bool deaf;    /* answers no Keep Alive */
 	bool refuses; /* connections */
 	bool keeps;   /* I/O commands are neither answered nor carried out */
 	bool busy;    /* does not become disabled: CSTS.RDY stays 1 */

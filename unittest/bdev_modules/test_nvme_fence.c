@@ -3,6 +3,7 @@
  * namespace 1 lead through targets 0, 1 and 2 of a fabric. A target that keeps writes carries them out when the test
  * says so. The blocks must never have an old write's data after a newer one was answered. */
 #include "bdev_modules/nvme/fence.h"
+#include "bdev_modules/nvme/internal.h"
 #include "unittest/bdev_modules/fabric.h"
 #include "unittest/bdev_modules/nvme_fixture.h"
 
@@ -190,6 +191,7 @@ static void expect_no_old_write_lands(struct user *u, struct request *old)
 static void test_a_write_waits_until_time_has_passed_and_reads_do_not(void)
 {
 	struct bdev_nvme_attach a = target_opts(0);
+	struct bdev_nvme_fence_stat before, now;
 	struct user u;
 
 	a.fence_timeout_ms = SHORT_MS;
@@ -201,10 +203,18 @@ static void test_a_write_waits_until_time_has_passed_and_reads_do_not(void)
 	cut(t0);
 	CU_ASSERT_EQUAL(request_finish(r), 0);
 	wait_begun(1);
+	bdev_nvme_get_fence_stat(&before);
 	expect_no_old_write_lands(&u, w);
 	CU_ASSERT_EQUAL(seen.ended, 1);
 	CU_ASSERT_EQUAL(seen.writes_before_end, 0);
 	CU_ASSERT_PTR_NOT_NULL(strstr(seen.last, "fence_timeout_ms has passed"));
+	bdev_nvme_get_fence_stat(&now);
+	CU_ASSERT_EQUAL(before.fences, 1);
+	CU_ASSERT_EQUAL(before.held, 1);
+	CU_ASSERT_EQUAL(now.fences, 0);
+	CU_ASSERT_EQUAL(now.held, 0);
+	CU_ASSERT_EQUAL(now.commands_total, before.commands_total);
+	CU_ASSERT_EQUAL(now.ends[BDEV_NVME_FENCE_END_TIME], before.ends[BDEV_NVME_FENCE_END_TIME] + 1);
 	end_paths(&u);
 }
 
@@ -586,6 +596,87 @@ static void test_commands_that_are_not_repeated_fail_after_the_fence(void)
 	end_paths(&u);
 }
 
+/* The reset is answered when the controller is connected again: its successor is another controller. */
+static void test_a_reset_while_a_fence_waits_does_not_end_it(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+	struct wait w;
+
+	a.fence_timeout_ms = 3000;
+	begin_paths(2, a, &u);
+	seen.lands = true;
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	wait_begun(1);
+	reset_first(&w);
+	restore(t0);
+	CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+	wait_usable(2);
+	CU_ASSERT(!is_done_now(old));
+	reset_first(&w); /* and of the successor, which has no commands */
+	CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+	CU_ASSERT_EQUAL(w.rc, 0);
+	CU_ASSERT(!is_done_now(old));
+	CU_ASSERT_EQUAL(seen.ended, 1); /* of the successor */
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT_EQUAL(seen.ended, 2);
+	CU_ASSERT_EQUAL(seen.writes_before_end, 0);
+	end_paths(&u);
+}
+
+static void test_a_controller_that_answers_no_keep_alive_is_disabled_first(void)
+{
+	struct bdev_nvme_options o;
+	struct user u;
+
+	fence_begin();
+	bdev_nvme_default_options(&o);
+	o.keep_alive_timeout_ms = 400;
+	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, last_error), 0);
+	attach_target(0, target_opts(0));
+	attach_target(1, target_opts(1));
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(2);
+	struct request *old = kept_write(&u, t0, 5);
+	fabric_lock();
+	t0->deaf = true;
+	fabric_unlock();
+	expect_no_old_write_lands(&u, old);
+	CU_ASSERT(t0->disabled >= 1);
+	CU_ASSERT_EQUAL(seen.begun, 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(seen.last, "disabled"));
+	end_paths(&u);
+}
+
+static bool is_module_idle(void *unused)
+{
+	return bdev_nvme_is_idle();
+}
+
+/* The last test: nothing can be attached afterwards. */
+static void test_the_end_of_the_process_waits_for_what_is_held(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+
+	a.fence_timeout_ms = 3000;
+	begin_paths(2, a, &u);
+	seen.lands = true;
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	wait_begun(1);
+	bdev_nvme_stop();
+	CU_ASSERT(!is_done_now(old));
+	CU_ASSERT(request_wait(old));
+	CU_ASSERT_EQUAL(seen.ended, 1);
+	CU_ASSERT_EQUAL(t0->num_kept, 0); /* it has landed before */
+	request_free(old);
+	user_close(&u);
+	CU_ASSERT(thread_control_wait(is_module_idle, NULL, WAIT_US));
+	bdev_nvme_observe_fences(NULL);
+}
+
 /* --- Tests: Cross-Controller Reset --- */
 
 static void begin_with_helpers(unsigned n, struct user *u)
@@ -769,6 +860,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_bdev_reset_ends_after_the_fence),
 	UNIT(test_two_fences_of_one_controller_hold_their_own),
 	UNIT(test_commands_that_are_not_repeated_fail_after_the_fence),
+	UNIT(test_a_reset_while_a_fence_waits_does_not_end_it),
+	UNIT(test_a_controller_that_answers_no_keep_alive_is_disabled_first),
 	UNIT(test_another_controller_resets_the_lost_one_at_once),
 	UNIT(test_a_reset_that_takes_time_ends_by_a_notice),
 	UNIT(test_a_reset_that_takes_time_is_looked_for),
@@ -777,6 +870,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_busy_controller_is_asked_again),
 	UNIT(test_a_helper_that_is_lost_too_is_replaced),
 	UNIT(test_a_helper_that_is_silent_is_outwaited),
+	UNIT(test_the_end_of_the_process_waits_for_what_is_held),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_nvme_fence", tests, setup, drive_teardown)
