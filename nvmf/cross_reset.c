@@ -43,6 +43,18 @@ static uint32_t cross_reset_random(void)
 	return value;
 }
 
+static struct nvmf_ctrlr *ctrlr_find_by_cirn(const struct nvmf_subsystem *s, uint64_t cirn)
+{
+	struct nvmf_ctrlr *ctrlr;
+
+	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
+		if (ctrlr->cirn == cirn) {
+			return ctrlr;
+		}
+	}
+	return NULL;
+}
+
 int nvmf_cross_reset_init(struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_subsystem *s = ctrlr->subsystem;
@@ -64,7 +76,11 @@ int nvmf_cross_reset_init(struct nvmf_ctrlr *ctrlr)
 		s->instance_tag = cross_reset_random();
 	}
 	ctrlr->ciu = *ciu;
-	ctrlr->cirn = (uint64_t)s->instance_tag << 32 | cross_reset_random();
+	uint64_t cirn;
+	do {
+		cirn = (uint64_t)s->instance_tag << 32 | cross_reset_random();
+	} while (ctrlr_find_by_cirn(s, cirn) != NULL);
+	ctrlr->cirn = cirn;
 	return 0;
 }
 
@@ -72,7 +88,7 @@ enum ctrlr_presence {
 	CTRLR_HERE,     /* it is one of this process's */
 	CTRLR_GONE,     /* it was one of this process's, and none of its commands is carried out any more */
 	CTRLR_FOREIGN,  /* only another process can know it */
-	CTRLR_MISNAMED, /* its id and CIU are those of a controller that has another CIRN */
+	CTRLR_MISNAMED, /* a part of the name is that of a controller which has another name */
 };
 
 static enum ctrlr_presence ctrlr_presence_find(const struct nvmf_subsystem *s, const struct nvmf_ctrlr_name *name,
@@ -81,11 +97,12 @@ static enum ctrlr_presence ctrlr_presence_find(const struct nvmf_subsystem *s, c
 	if (s->instance_tag == 0 || name->cirn >> 32 != s->instance_tag) {
 		return CTRLR_FOREIGN;
 	}
-	*ctrlr = nvmf_ctrlr_find(s, name->cntlid);
-	if (*ctrlr == NULL || (*ctrlr)->ciu != name->ciu) {
-		return CTRLR_GONE;
+	*ctrlr = ctrlr_find_by_cirn(s, name->cirn);
+	if (*ctrlr != NULL) { /* a host that errs in the rest of the name must not hear that it is gone */
+		return (*ctrlr)->cntlid == name->cntlid && (*ctrlr)->ciu == name->ciu ? CTRLR_HERE : CTRLR_MISNAMED;
 	}
-	return (*ctrlr)->cirn == name->cirn ? CTRLR_HERE : CTRLR_MISNAMED;
+	const struct nvmf_ctrlr *same_id = nvmf_ctrlr_find(s, name->cntlid);
+	return same_id != NULL && same_id->ciu == name->ciu ? CTRLR_MISNAMED : CTRLR_GONE;
 }
 
 static bool ctrlr_host_is(const struct nvmf_ctrlr *ctrlr, const char *hostnqn, const uint8_t hostid[16])
@@ -351,7 +368,7 @@ void nvmf_cross_reset_run(struct nvmf_request *req)
 		nvmf_request_answer(req, NVME_ST_SUCCESS);
 		break;
 	case CTRLR_MISNAMED:
-		cross_reset_refuse(req, &name, NVMF_WHERE_CDW12, "that controller has another CIRN");
+		cross_reset_refuse(req, &name, NVMF_WHERE_CDW12, "a controller has a part of that name only");
 		break;
 	case CTRLR_FOREIGN:
 		cross_reset_begin(req, &name, NULL);

@@ -153,7 +153,8 @@ static void rpc_reset_controller(struct rpc_request *req, void *params)
 		rpc_error(req, rc, "controller %u is not a controller of that host", p->cntlid);
 		break;
 	case -EINVAL:
-		rpc_error(req, rc, "controller %u with CIU %u has another CIRN", p->cntlid, p->ciu);
+		rpc_error(req, rc, "a controller has a part of the name %u, CIU %u, CIRN 0x%llx only", p->cntlid,
+			  p->ciu, (unsigned long long)p->cirn);
 		break;
 	default:
 		rpc_error(req, rc, "%s", strerror(-rc));

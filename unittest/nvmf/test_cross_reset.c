@@ -293,6 +293,12 @@ static void test_who_may_reset_what(void)
 	wrong = name;
 	wrong.ciu = 0;
 	CU_ASSERT_EQUAL(reset(asker, &wrong, &dw0), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+	wrong = name; /* the rest of the name says that it is not gone */
+	wrong.ciu++;
+	CU_ASSERT_EQUAL(reset(asker, &wrong, &dw0), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+	wrong = name;
+	wrong.cntlid += 1000;
+	CU_ASSERT_EQUAL(reset(asker, &wrong, &dw0), NVME_ST_DNR(GENERIC, INVALID_FIELD));
 	CU_ASSERT_EQUAL(loop_identify(impacted, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0); /* it lives */
 	CU_ASSERT_EQUAL(read_page(asker, false), 0);
 	loop_close(b);
@@ -643,6 +649,9 @@ static void test_a_peer_resets_a_controller(void)
 	CU_ASSERT_EQUAL(nvmf_subsystem_reset_ctrlr(s, &foreign, LOOP_HOSTNQN, hostid, loop_done, &first), -ENOENT);
 	CU_ASSERT_EQUAL(nvmf_subsystem_reset_ctrlr(s, &name, LOOP_HOSTNQN "x", hostid, loop_done, &first), -EACCES);
 	wrong.cirn++;
+	CU_ASSERT_EQUAL(nvmf_subsystem_reset_ctrlr(s, &wrong, LOOP_HOSTNQN, hostid, loop_done, &first), -EINVAL);
+	wrong = name;
+	wrong.ciu++;
 	CU_ASSERT_EQUAL(nvmf_subsystem_reset_ctrlr(s, &wrong, LOOP_HOSTNQN, hostid, loop_done, &first), -EINVAL);
 	hostid[0]++;
 	CU_ASSERT_EQUAL(nvmf_subsystem_reset_ctrlr(s, &name, LOOP_HOSTNQN, hostid, loop_done, &first), -EACCES);
