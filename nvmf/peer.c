@@ -89,7 +89,7 @@ static void peer_call_answered(void *arg, enum nvmf_peer_answer answer, const ch
 
 	peer->counts.answers[answer]++;
 	if (answer != NVMF_PEER_ENDED) {
-		snprintf(request->why, sizeof(request->why), "peer %s: %.256s", peer->path, why);
+		snprintf(request->why, sizeof(request->why), "peer %s: %.140s", peer->path, why);
 	}
 	if (answer == NVMF_PEER_FAILED) {
 		log_limited(LOG_LEVEL_WARNING, "%s: peer %s: %s", peer->subsystem->nqn, peer->path, why);

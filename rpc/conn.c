@@ -50,6 +50,7 @@ struct rpc_conn {
 	struct rpc_message message;
 	size_t message_bytes, next_call;
 	struct conn_batch *batch; /* that it is, or NULL */
+	uint64_t turn_end;        /* ticks */
 	struct thread_timer turn, stall;
 };
 
@@ -262,11 +263,21 @@ static void conn_end_message(struct rpc_conn *c)
 	rpc_message_free(&c->message);
 }
 
-/* Starts the calls of the message, until one must be answered before the next may start. */
+/* Whether more may be read, or begun. */
+static bool conn_may_read(const struct rpc_conn *c)
+{
+	return !c->broken && !c->closing && c->n_calls < CALLS_MAX && c->in_turn == NULL &&
+	       rpc_outq_bytes(&c->out) < OUT_HIGH_BYTES;
+}
+
+/* Starts the calls of the message, until one must be answered before the next may start, or the turn has ended. */
 static void conn_run_message(struct rpc_conn *c)
 {
-	while (c->next_call < c->message.n_calls && !c->broken && c->in_turn == NULL) {
+	while (c->next_call < c->message.n_calls && conn_may_read(c)) {
 		conn_start_call(c, &c->message.calls[c->next_call++], c->batch, c->message_bytes);
+		if (env_ticks() >= c->turn_end) {
+			break;
+		}
 	}
 	if (c->next_call == c->message.n_calls || c->broken) {
 		conn_end_message(c);
@@ -327,12 +338,6 @@ static void conn_drop_input(struct rpc_conn *c)
 	}
 }
 
-static bool conn_may_read(const struct rpc_conn *c)
-{
-	return !c->broken && !c->closing && c->n_calls < CALLS_MAX && c->in_turn == NULL &&
-	       rpc_outq_bytes(&c->out) < OUT_HIGH_BYTES;
-}
-
 /* Continues with the current message, or takes the next one from the buffer. False: the buffer has no complete message.
  */
 static bool conn_next_message(struct rpc_conn *c)
@@ -370,12 +375,11 @@ static bool conn_next_message(struct rpc_conn *c)
 /* Runs messages from the buffer, up to the limit of a turn. */
 static void conn_work(struct rpc_conn *c)
 {
-	uint64_t end = env_ticks() + env_us_to_ticks(TURN_US);
-
+	c->turn_end = env_ticks() + env_us_to_ticks(TURN_US);
 	c->busy = true;
 	c->more = false;
 	while (conn_may_read(c) && conn_next_message(c)) {
-		if (env_ticks() >= end) {
+		if (env_ticks() >= c->turn_end) {
 			c->more = true;
 			thread_timer_start(&c->turn, 0);
 			break;

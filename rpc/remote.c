@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@ struct rpc_remote {
 	struct fd_source *source; /* NULL until it is connected */
 	struct thread_timer deadline, connect_timer;
 	uint32_t timeout_ms;
+	uint32_t id; /* random: an answer that has it was given by who has read the request */
 	struct rpc_outq out;
 	struct rpc_frame frame;
 	size_t in_len;
@@ -96,7 +98,8 @@ static void remote_take_answer(struct rpc_remote *r, const char *text, size_t le
 	const json_t *error = json_object_get(tree, "error"), *id = json_object_get(tree, "id");
 
 	answer.result = json_object_get(tree, "result");
-	bool good = json_is_integer(id) && json_integer_value(id) == 1 && (answer.result != NULL) != (error != NULL) &&
+	bool good = json_is_integer(id) && json_integer_value(id) == r->id &&
+		    (answer.result != NULL) != (error != NULL) &&
 		    (error == NULL || remote_decode_error(error, &answer));
 	if (good) {
 		remote_finish(r, &answer);
@@ -163,6 +166,24 @@ static void remote_on_socket(void *arg, uint32_t events)
 	fd_source_modify(r->source, EPOLLIN | (rpc_outq_bytes(&r->out) != 0 ? EPOLLOUT : 0u));
 }
 
+/* Who listens there must be this user or root: what others say is not believed. */
+static bool remote_check_user(struct rpc_remote *r)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	if (getsockopt(r->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0) {
+		remote_fail(r, "nobody knows whose it is: %s", strerror(errno));
+		return false;
+	}
+	if (peer.uid != 0 && peer.uid != geteuid()) {
+		remote_fail(r, "process %d of user %u listens there: only user %u and root are asked", (int)peer.pid,
+			    peer.uid, geteuid());
+		return false;
+	}
+	return true;
+}
+
 static void remote_connect(void *arg)
 {
 	struct rpc_remote *r = arg;
@@ -176,6 +197,9 @@ static void remote_connect(void *arg)
 		} else {
 			remote_fail(r, "it cannot be connected to: %s", strerror(errno));
 		}
+		return;
+	}
+	if (!remote_check_user(r)) {
 		return;
 	}
 	r->source = fd_source_add(r->fd, EPOLLIN | EPOLLOUT, remote_on_socket, r, "remote RPC");
@@ -198,10 +222,10 @@ static void remote_timeout(void *arg)
 	remote_fail(r, "no answer within %u ms", r->timeout_ms);
 }
 
-static char *remote_request_text(const char *method, json_t *params)
+static char *remote_request_text(const char *method, uint32_t id, json_t *params)
 {
-	json_t *request =
-		json_pack("{s:s, s:s, s:i, s:o}", "jsonrpc", "2.0", "method", method, "id", 1, "params", params);
+	json_t *request = json_pack("{s:s, s:s, s:I, s:o}", "jsonrpc", "2.0", "method", method, "id", (json_int_t)id,
+				    "params", params);
 	char *text = request != NULL ? json_dumps(request, JSON_COMPACT) : NULL;
 
 	json_decref(request);
@@ -211,7 +235,11 @@ static char *remote_request_text(const char *method, json_t *params)
 struct rpc_remote *rpc_remote_call(const char *path, const char *method, json_t *params, uint32_t timeout_ms,
 				   rpc_remote_done_fn done, void *arg)
 {
-	char *text = remote_request_text(method, params);
+	uint32_t id = 0;
+	if (getrandom(&id, sizeof(id), 0) != sizeof(id)) {
+		abort(); /* 4 bytes never block and never fail once the system is up: getrandom(2) */
+	}
+	char *text = remote_request_text(method, id, params);
 	struct rpc_remote *r = calloc(1, sizeof(*r));
 
 	if (r != NULL) {
@@ -226,6 +254,7 @@ struct rpc_remote *rpc_remote_call(const char *path, const char *method, json_t 
 	r->address.sun_family = AF_UNIX;
 	snprintf(r->address.sun_path, sizeof(r->address.sun_path), "%s", path);
 	r->timeout_ms = timeout_ms;
+	r->id = id;
 	r->done = done;
 	r->arg = arg;
 	r->deadline = (struct thread_timer){.fn = remote_timeout, .arg = r};

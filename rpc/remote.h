@@ -21,9 +21,10 @@ struct rpc_remote_answer {
 /* Called once, never before rpc_remote_call() has returned. The call is freed after it. */
 typedef void (*rpc_remote_done_fn)(void *arg, const struct rpc_remote_answer *answer);
 
-/* Calls a method of the process whose RPC socket is at path, on a connection of its own. params is consumed.
- * timeout_ms, not 0: how long it may take from now on; when this process did not run for a while, an answer that has
- * arrived counts nevertheless. NULL: no memory; done is not called. */
+/* Calls a method of the process whose RPC socket is at path, on a connection of its own. params is consumed. The
+ * process must be of this process's effective user or of root; nothing is sent to others. timeout_ms, not 0: how long
+ * it may take from now on; when this process did not run for a while, an answer that has arrived counts nevertheless.
+ * NULL: no memory; done is not called. */
 struct rpc_remote *rpc_remote_call(const char *path, const char *method, json_t *params, uint32_t timeout_ms,
 				   rpc_remote_done_fn done, void *arg);
 /* Gives a call up: done is not called. The other process may carry it out nevertheless. */

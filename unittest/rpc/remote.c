@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -86,6 +87,7 @@ static bool accepted(void *arg)
 
 static char request[4096];
 static size_t request_len;
+static unsigned long request_id;
 
 static bool request_is_whole(void *arg)
 {
@@ -106,7 +108,8 @@ static void accept_request(void)
 	json_t *tree = rpc_json_load(request, request_len, &error);
 	CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(tree, "method")), "work");
 	CU_ASSERT_EQUAL(json_integer_value(json_object_get(json_object_get(tree, "params"), "what")), 7);
-	CU_ASSERT_EQUAL(json_integer_value(json_object_get(tree, "id")), 1);
+	CU_ASSERT_TRUE(json_is_integer(json_object_get(tree, "id")));
+	request_id = (unsigned long)json_integer_value(json_object_get(tree, "id"));
 	json_decref(tree);
 }
 
@@ -124,12 +127,25 @@ static void say(const char *text, size_t len)
 	}
 }
 
+/* With the id of the request in place of each ID. */
+static void say_with_id(const char *text)
+{
+	char whole[512];
+	size_t n = 0;
+
+	for (const char *id; (id = strstr(text, "ID")) != NULL; text = id + 2) {
+		n += (size_t)snprintf(whole + n, sizeof(whole) - n, "%.*s%lu", (int)(id - text), text, request_id);
+	}
+	n += (size_t)snprintf(whole + n, sizeof(whole) - n, "%s", text);
+	say(whole, n);
+}
+
 static void expect_answer(const char *text, int code, bool is_true)
 {
 	serve(1);
 	call(FOREVER_MS);
 	accept_request();
-	say(text, strlen(text));
+	say_with_id(text);
 	CU_ASSERT_TRUE(fixture_wait(&got.done));
 	CU_ASSERT_EQUAL(got.calls, 1);
 	CU_ASSERT_EQUAL(got.code, code);
@@ -139,31 +155,31 @@ static void expect_answer(const char *text, int code, bool is_true)
 
 static void test_results_and_errors_are_told(void)
 {
-	expect_answer("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":true}", 0, true);
-	expect_answer(" \n{\"id\":1,\"result\":[{}]}{\"id\":1,\"result\":true}", 0, false);
-	expect_answer("{\"id\":1,\"error\":{\"code\":-2,\"message\":\"there is none\"}}", -2, false);
+	expect_answer("{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":true}", 0, true);
+	expect_answer(" \n{\"id\":ID,\"result\":[{}]}{\"id\":ID,\"result\":true}", 0, false);
+	expect_answer("{\"id\":ID,\"error\":{\"code\":-2,\"message\":\"there is none\"}}", -2, false);
 	CU_ASSERT_STRING_EQUAL(got.message, "there is none");
-	expect_answer("{\"id\":1,\"error\":{\"code\":-32601}}", -32601, false);
+	expect_answer("{\"id\":ID,\"error\":{\"code\":-32601}}", -32601, false);
 }
 
 static void test_answers_that_make_no_sense_are_no_answers(void)
 {
 	static const char *const wrong[] = {
-		"{\"id\":2,\"result\":true}",
-		"{\"id\":\"1\",\"result\":true}",
+		"{\"id\":1ID,\"result\":true}",
+		"{\"id\":\"ID\",\"result\":true}",
 		"{\"result\":true}",
-		"{\"id\":1}",
+		"{\"id\":ID}",
 		"{}",
-		"[{\"id\":1,\"result\":true}]",
-		"{\"id\":1,\"result\":true,\"error\":{\"code\":-2}}",
-		"{\"id\":1,\"result\":true,\"result\":false}",
-		"{\"id\":1,\"error\":{\"code\":0,\"message\":\"x\"}}",
-		"{\"id\":1,\"error\":{\"code\":-2147483648,\"message\":\"x\"}}",
-		"{\"id\":1,\"error\":{\"code\":99999999999,\"message\":\"x\"}}",
-		"{\"id\":1,\"error\":{\"code\":99999999999999999999999,\"message\":\"x\"}}",
-		"{\"id\":1,\"error\":{\"code\":\"-2\",\"message\":\"x\"}}",
-		"{\"id\":1,\"error\":null}",
-		"{\"id\":1,\"result\":\"\xff\"}",
+		"[{\"id\":ID,\"result\":true}]",
+		"{\"id\":ID,\"result\":true,\"error\":{\"code\":-2}}",
+		"{\"id\":ID,\"result\":true,\"result\":false}",
+		"{\"id\":ID,\"error\":{\"code\":0,\"message\":\"x\"}}",
+		"{\"id\":ID,\"error\":{\"code\":-2147483648,\"message\":\"x\"}}",
+		"{\"id\":ID,\"error\":{\"code\":99999999999,\"message\":\"x\"}}",
+		"{\"id\":ID,\"error\":{\"code\":99999999999999999999999,\"message\":\"x\"}}",
+		"{\"id\":ID,\"error\":{\"code\":\"-2\",\"message\":\"x\"}}",
+		"{\"id\":ID,\"error\":null}",
+		"{\"id\":ID,\"result\":\"\xff\"}",
 		"{true}",
 		"true",
 		"HTTP/1.1 200 OK",
@@ -178,12 +194,12 @@ static void test_answers_that_make_no_sense_are_no_answers(void)
 
 static void test_an_answer_may_come_in_pieces_but_not_for_ever(void)
 {
-	static const char good[] = "{\"id\":1,\"result\":true}";
-	static char endless[200000];
+	static char good[64], endless[200000];
 
 	serve(1);
 	call(FOREVER_MS);
 	accept_request();
+	snprintf(good, sizeof(good), "{\"id\":%lu,\"result\":true}", request_id);
 	for (size_t i = 0; i < strlen(good); i++) {
 		CU_ASSERT_FALSE(atomic_load(&got.done));
 		say(&good[i], 1);
@@ -260,7 +276,7 @@ static void test_a_full_backlog_is_waited_for(void)
 		close(conn);
 	}
 	accept_request();
-	say("{\"id\":1,\"result\":true}", 22);
+	say_with_id("{\"id\":ID,\"result\":true}");
 	CU_ASSERT_TRUE(fixture_wait(&got.done));
 	CU_ASSERT_TRUE(got.result_is_true);
 	for (int i = 0; i <= num; i++) {
@@ -282,6 +298,38 @@ static void test_a_call_that_was_given_up_says_nothing(void)
 	hang_up();
 }
 
+/* Only this thread's user: listen() notes who calls it. */
+static void become(uid_t uid)
+{
+	CU_ASSERT_EQUAL(syscall(SYS_setresuid, -1, uid, -1), 0);
+}
+
+static void test_others_are_not_asked(void)
+{
+	if (geteuid() != 0) {
+		return; /* cannot be others */
+	}
+	serve(1);
+	become(65534);
+	CU_ASSERT_EQUAL(listen(listener, 1), 0);
+	become(0);
+	call(FOREVER_MS);
+	expect_no_answer("of user 65534 listens there");
+	CU_ASSERT_TRUE(accepted(NULL));
+	CU_ASSERT_EQUAL(recv(conn, request, sizeof(request), 0), 0); /* nor told anything */
+	hang_up();
+}
+
+static void test_who_has_not_read_the_request_has_not_answered_it(void)
+{
+	serve(1);
+	call(FOREVER_MS);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(accepted, NULL));
+	say("{\"id\":1,\"result\":true}", 22);
+	expect_no_answer("its answer is not");
+	hang_up();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_results_and_errors_are_told),
 	UNIT(test_answers_that_make_no_sense_are_no_answers),
@@ -289,6 +337,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_who_does_not_answer_has_not_answered),
 	UNIT(test_a_full_backlog_is_waited_for),
 	UNIT(test_a_call_that_was_given_up_says_nothing),
+	UNIT(test_others_are_not_asked),
+	UNIT(test_who_has_not_read_the_request_has_not_answered_it),
 	UNIT_END,
 };
 UNIT_MAIN("rpc_remote", tests, start, stop)
