@@ -1,24 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* RDMA devices that connections came in through: protection domain, limits, asynchronous events. Control thread. */
+/* RDMA devices that connections came in through: protection domain, limits, and their end. Control thread. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 #include "nvmf_rdma/internal.h"
-
-static struct nvmf_rdma_qpair *device_find_qpair(struct nvmf_rdma_transport *t, const struct ibv_qp *verbs)
-{
-	struct nvmf_rdma_qpair *qp;
-
-	TAILQ_FOREACH (qp, &t->qps, link) {
-		if (qp->id != NULL && qp->id->qp == verbs) {
-			return qp;
-		}
-	}
-	return NULL;
-}
 
 const char *nvmf_rdma_device_name(const struct nvmf_rdma_device *d)
 {
@@ -46,9 +32,7 @@ void nvmf_rdma_device_lost(struct nvmf_rdma_device *d, const char *what)
 	d->removed = true;
 	log_error("%s: %s; its %u connections end; it is closed after the last of them", nvmf_rdma_device_name(d), what,
 		  d->qps);
-	if (d->async != NULL) {
-		fd_source_remove(&d->async); /* no more events are expected of it, and its descriptor stays readable */
-	}
+	nvmf_rdma_watch_lost(d);
 	device_break_qpairs(d, NULL, "the device is gone");
 }
 
@@ -66,14 +50,13 @@ void nvmf_rdma_device_release(struct nvmf_rdma_device *d)
 		return;
 	}
 	log_notice("%s: closed; no connection is left on it", nvmf_rdma_device_name(d));
+	nvmf_rdma_watch_end(d);
 	TAILQ_REMOVE(&d->transport->devices, d, link);
 	verbs_pd_put(d->pd);
 	free(d);
 }
 
-/* A completion queue or a shared receive queue failed. The connections that use it end, and the next connection of the
- * poll group gets new queues. Other poll groups, and other users of the device, have queues of their own. */
-static void device_queue_failed(struct nvmf_rdma_device *d, const struct ibv_async_event *event)
+void nvmf_rdma_device_queue_failed(struct nvmf_rdma_device *d, const struct ibv_async_event *event)
 {
 	struct nvmf_rdma_poller *p;
 
@@ -91,90 +74,6 @@ static void device_queue_failed(struct nvmf_rdma_device *d, const struct ibv_asy
 	device_break_qpairs(d, p,
 			    event->event_type == IBV_EVENT_CQ_ERR ? "its completion queue failed"
 								  : "its shared receive queue failed");
-}
-
-/* The consequences of an event that ends no connection, for the log; NULL: the event is not worth a line. */
-static const char *describe_port_event(enum ibv_event_type type)
-{
-	switch (type) {
-	case IBV_EVENT_PORT_ERR:
-		return "its connections last as long as their retries, or until their keep-alive runs out";
-	case IBV_EVENT_PORT_ACTIVE:
-		return "connections that outlasted it go on, and hosts can connect";
-	case IBV_EVENT_GID_CHANGE:
-	case IBV_EVENT_LID_CHANGE:
-	case IBV_EVENT_PKEY_CHANGE:
-		return "connections go on if their path still works";
-	case IBV_EVENT_SM_CHANGE:
-	case IBV_EVENT_CLIENT_REREGISTER:
-		return "connections go on";
-	default:
-		return NULL;
-	}
-}
-
-static void handle_async_event(struct nvmf_rdma_device *d, const struct ibv_async_event *event)
-{
-	struct nvmf_rdma_qpair *qp = NULL;
-	const char *follows;
-
-	switch (event->event_type) {
-	case IBV_EVENT_QP_FATAL:
-	case IBV_EVENT_QP_REQ_ERR:
-	case IBV_EVENT_QP_ACCESS_ERR:
-		qp = device_find_qpair(d->transport, event->element.qp);
-		if (qp != NULL) {
-			log_limited(LOG_LEVEL_NOTICE, "%s: %s; the connection from %s ends", nvmf_rdma_device_name(d),
-				    ibv_event_type_str(event->event_type), qp->base.peer_address.traddr);
-			atomic_store_explicit(&qp->base.faulty, true, memory_order_relaxed);
-			nvmf_rdma_qpair_broken(qp, ibv_event_type_str(event->event_type));
-		}
-		break;
-	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		/* the queue pair is in the error state: varve has put it there, or its connection broke */
-		qp = device_find_qpair(d->transport, event->element.qp);
-		if (qp != NULL) {
-			nvmf_rdma_qpair_broken(qp, ibv_event_type_str(event->event_type));
-			nvmf_rdma_qpair_reached_last_wqe(qp);
-		}
-		break;
-	case IBV_EVENT_DEVICE_FATAL:
-		nvmf_rdma_device_lost(d, ibv_event_type_str(event->event_type));
-		break;
-	case IBV_EVENT_CQ_ERR:
-	case IBV_EVENT_SRQ_ERR:
-		device_queue_failed(d, event);
-		break;
-	default:
-		follows = describe_port_event(event->event_type);
-		if (follows != NULL) {
-			log_limited(LOG_LEVEL_NOTICE, "%s port %d: %s; %s", nvmf_rdma_device_name(d),
-				    event->element.port_num, ibv_event_type_str(event->event_type), follows);
-		}
-		break;
-	}
-	TRACE(RDMA_IBV_ASYNC_EVENT, qp ? qp->owner : 0, 0, (uintptr_t)d, event->event_type);
-}
-
-/* Events of a device that are handled before the control thread's other work has its turn: hosts whose queue pairs
- * break cause them. The descriptor stays readable. */
-#define EVENTS_PER_ROUND 64
-
-static void async_event_readable(void *arg, uint32_t events)
-{
-	struct nvmf_rdma_device *d = arg;
-	struct ibv_async_event event;
-	unsigned n = 0;
-
-	while (!d->removed && n < EVENTS_PER_ROUND && ibv_get_async_event(d->verbs, &event) == 0) {
-		handle_async_event(d, &event);
-		ibv_ack_async_event(&event);
-		n++;
-	}
-	if (!d->removed && n < EVENTS_PER_ROUND && errno != EAGAIN && errno != EINTR) {
-		nvmf_rdma_device_lost(d, strerror(errno)); /* EIO: the kernel has taken it away */
-	}
-	nvmf_rdma_device_release(d); /* destroying a queue waits until its events are acknowledged */
 }
 
 /* How many pieces of local memory a work request may name. An RDMA READ may name fewer than others: over iWARP, which
@@ -234,8 +133,8 @@ static void device_ready(void *arg, int status)
 	if (status != 0) {
 		log_limited(LOG_LEVEL_ERROR, "%s cannot be used: %s", nvmf_rdma_device_name(d), strerror(-status));
 		d->removed = true;
-	} else if (fcntl(d->verbs->async_fd, F_SETFL, O_NONBLOCK) == 0) {
-		d->async = fd_source_add(d->verbs->async_fd, EPOLLIN, async_event_readable, d, "nvmf_rdma_async");
+	} else {
+		nvmf_rdma_watch_begin(d);
 	}
 	nvmf_rdma_qpairs_device_ready(d);
 	nvmf_rdma_device_release(d);
@@ -308,9 +207,7 @@ void nvmf_rdma_devices_destroy(struct nvmf_rdma_transport *t)
 	}
 	while ((d = TAILQ_FIRST(&t->devices)) != NULL) {
 		TAILQ_REMOVE(&t->devices, d, link);
-		if (d->async != NULL) {
-			fd_source_remove(&d->async);
-		}
+		nvmf_rdma_watch_end(d);
 		verbs_pd_put(d->pd);
 		free(d);
 	}

@@ -217,8 +217,8 @@ struct nvmf_rdma_device {
 	struct ibv_context *verbs;
 	struct ibv_device_attr attr;
 	struct verbs_pd *pd;
-	struct fd_source *async;
-	int sges, read_sges; /* scatter/gather elements of a work request, and of an RDMA READ */
+	struct nvmf_rdma_watcher *watcher; /* reads its events; NULL: nobody does */
+	int sges, read_sges;               /* scatter/gather elements of a work request, and of an RDMA READ */
 	bool iwarp;
 	bool removed;                  /* the device is gone or dead: it is closed after its last connection */
 	bool ready;                    /* all memory is registered with it; until then connections wait */
@@ -226,7 +226,8 @@ struct nvmf_rdma_device {
 	bool no_last_wqe;              /* it did not say in time that a queue pair held no shared receive any more */
 	uint32_t qps;                  /* connections */
 	TAILQ_HEAD(, nvmf_rdma_poller) pollers;
-	TAILQ_ENTRY(nvmf_rdma_device) link;
+	TAILQ_ENTRY(nvmf_rdma_device) link;         /* of its transport */
+	TAILQ_ENTRY(nvmf_rdma_device) watcher_link; /* of the transports' devices with this ibv_context */
 };
 
 struct nvmf_rdma_listener {
@@ -407,6 +408,17 @@ void nvmf_rdma_device_lost(struct nvmf_rdma_device *d, const char *what);
  * manager id on the device is destroyed, because librdmacm closes the device with that id. */
 void nvmf_rdma_device_release(struct nvmf_rdma_device *d);
 const char *nvmf_rdma_device_name(const struct nvmf_rdma_device *d);
+/* IBV_EVENT_CQ_ERR or IBV_EVENT_SRQ_ERR. If the queue is one of the device's: the connections that use it end, and the
+ * next connection of the poll group gets new queues. Other poll groups have queues of their own. */
+void nvmf_rdma_device_queue_failed(struct nvmf_rdma_device *d, const struct ibv_async_event *event);
+
+/* async.c. Control thread. */
+/* Reads the device's asynchronous events from now on. If they cannot be read, the log says what follows. */
+void nvmf_rdma_watch_begin(struct nvmf_rdma_device *d);
+/* The device is removed: no events are expected any more, once that is so for each transport that uses it. */
+void nvmf_rdma_watch_lost(struct nvmf_rdma_device *d);
+/* The device is freed. Does nothing if its events are not read. */
+void nvmf_rdma_watch_end(struct nvmf_rdma_device *d);
 
 /* listen.c. Control thread. */
 int nvmf_rdma_op_listen(struct nvmf_transport *t, const struct nvmf_address *address);

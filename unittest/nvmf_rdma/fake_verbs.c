@@ -81,9 +81,15 @@ struct fake_live fake_live;
 static struct fake_device *devices[FAKE_DEVICES];
 static struct rdma_cm_id *ids[256]; /* those there are */
 static struct fake_qp *qps;         /* the same */
-static struct rdma_event_channel channel = {.fd = -1};
-static struct fake_event *events, **events_end = &events;
+
+/* Of a transport; the devices are shared by all. */
+struct fake_channel {
+	struct rdma_event_channel ibv; /* first */
+	struct fake_event *events, **events_end;
+};
+static unsigned channels;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the events, and of qps */
+static unsigned events_waiting;
 static uint32_t next_qp_num = 1;
 
 /* Completions. */
@@ -574,18 +580,24 @@ const char *ibv_event_type_str(enum ibv_event_type event)
 
 struct rdma_event_channel *rdma_create_event_channel(void)
 {
-	for (unsigned i = 0; i < FAKE_DEVICES; i++) {
+	struct fake_channel *c = calloc(1, sizeof(*c));
+
+	for (unsigned i = 0; channels == 0 && i < FAKE_DEVICES; i++) {
 		devices[i] = make_device(i);
 	}
-	channel.fd = eventfd(0, EFD_NONBLOCK);
+	channels++;
+	c->ibv.fd = eventfd(0, EFD_NONBLOCK);
+	c->events_end = &c->events;
 	maker = pthread_self();
-	return &channel;
+	return &c->ibv;
 }
 
 void rdma_destroy_event_channel(struct rdma_event_channel *c)
 {
 	close(c->fd);
-	for (unsigned i = 0; i < FAKE_DEVICES; i++) {
+	free(c);
+	channels--;
+	for (unsigned i = 0; channels == 0 && i < FAKE_DEVICES; i++) {
 		free_device(devices[i]);
 	}
 }
@@ -640,24 +652,29 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 
 static void push_event(struct fake_event *e)
 {
+	struct fake_channel *c = (struct fake_channel *)e->cm.id->channel;
+
 	pthread_mutex_lock(&lock);
-	*events_end = e;
-	events_end = &e->next;
+	*c->events_end = e;
+	c->events_end = &e->next;
+	events_waiting++;
 	pthread_mutex_unlock(&lock);
-	eventfd_write(channel.fd, 1);
+	eventfd_write(c->ibv.fd, 1);
 }
 
-int rdma_get_cm_event(struct rdma_event_channel *c, struct rdma_cm_event **event)
+int rdma_get_cm_event(struct rdma_event_channel *ibv, struct rdma_cm_event **event)
 {
+	struct fake_channel *c = (struct fake_channel *)ibv;
 	eventfd_t n;
 
 	pthread_mutex_lock(&lock);
-	struct fake_event *e = events;
+	struct fake_event *e = c->events;
 	if (e != NULL) {
-		events = e->next;
-		events_end = events ? events_end : &events;
+		c->events = e->next;
+		c->events_end = c->events ? c->events_end : &c->events;
+		events_waiting--;
 	} else {
-		eventfd_read(c->fd, &n);
+		eventfd_read(ibv->fd, &n);
 	}
 	pthread_mutex_unlock(&lock);
 	*event = e ? &e->cm : NULL;
@@ -667,12 +684,8 @@ int rdma_get_cm_event(struct rdma_event_channel *c, struct rdma_cm_event **event
 
 unsigned fake_events_waiting(void)
 {
-	unsigned n = 0;
-
 	pthread_mutex_lock(&lock);
-	for (const struct fake_event *e = events; e != NULL; e = e->next) {
-		n++;
-	}
+	unsigned n = events_waiting;
 	pthread_mutex_unlock(&lock);
 	return n;
 }
@@ -788,7 +801,8 @@ void fake_connect(struct fake_conn *conn, uint16_t qid, uint16_t entries)
 
 	conn->accepted = conn->rejected = conn->disconnected = false;
 	conn->qp = NULL;
-	rdma_create_id(&channel, &conn->id, NULL, RDMA_PS_TCP);
+	struct rdma_cm_id *listener = find_listener(conn);
+	rdma_create_id(listener->channel, &conn->id, NULL, RDMA_PS_TCP);
 	conn->id->verbs = &devices[conn->device]->context;
 	conn->id->recv_cq_channel = (struct ibv_comp_channel *)conn;
 	for (unsigned i = 0; i < 2; i++) {
@@ -802,7 +816,7 @@ void fake_connect(struct fake_conn *conn, uint16_t qid, uint16_t entries)
 					    .hsqsize = htole16(entries - 1u),
 					    .cntlid = htole16(conn->cntlid)};
 	e->cm = (struct rdma_cm_event){.id = conn->id,
-				       .listen_id = find_listener(conn),
+				       .listen_id = listener,
 				       .event = RDMA_CM_EVENT_CONNECT_REQUEST,
 				       .param.conn = {.private_data = &e->data,
 						      .private_data_len = sizeof(e->data),

@@ -71,7 +71,8 @@ struct fake_live {
 };
 extern struct fake_live fake_live;
 
-/* A host asks for a connection: the target's event channel becomes readable. */
+/* A host asks for a connection, at an address that is listened at: the event channel of that target becomes readable.
+ */
 void fake_connect(struct fake_conn *conn, uint16_t qid, uint16_t entries);
 /* The host ends it. */
 void fake_disconnect(struct fake_conn *conn);
