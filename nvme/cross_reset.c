@@ -44,15 +44,20 @@ struct cross_reset_read {
 	struct nvme_cross_ctrl_reset_log *log;
 };
 
-/* The state of a request in the page; -1: the page does not have it. */
+/* The state of a request in the page; -1: the page does not have it. An entry does not tell the controller's random
+ * number, so there may also be one of an earlier request that nobody has removed: the request has succeeded only if all
+ * entries say so. */
 static int cross_request_state_in_log(const struct nvme_cross_reset *r, const struct nvme_cross_ctrl_reset_log *log)
 {
 	unsigned n = le16toh(log->ne);
 	int state = -1;
 
 	for (unsigned i = 0; i < n && i < NVME_CROSS_CTRL_RESET_ENTRIES; i++) {
-		if (le16toh(log->entries[i].icid) == r->icid && log->entries[i].ciu == r->ciu) {
-			state = log->entries[i].ccrs;
+		const struct nvme_cross_ctrl_reset_entry *e = &log->entries[i];
+		if (le16toh(e->icid) == r->icid && e->ciu == r->ciu &&
+		    state != NVME_CROSS_CTRL_RESET_CCRS_IN_PROGRESS &&
+		    (state < 0 || e->ccrs != NVME_CROSS_CTRL_RESET_CCRS_SUCCESS)) {
+			state = e->ccrs;
 		}
 	}
 	return state;

@@ -181,6 +181,27 @@ void bdev_nvme_channel_submit(struct bdev_nvme_channel *ch, struct bdev_nvme_io 
 	}
 }
 
+/* The write cache is the controller's, and a Flush makes durable what that controller has completed (NVM 3.2.2).
+ * Another thread, or this one before it changed the path, may have written through any controller of the subsystem. */
+bool bdev_nvme_channel_flush_next(struct bdev_nvme_io *n)
+{
+	const struct bdev_nvme_channel *ch = bdev_nvme_io_channel(n);
+	const struct bdev_nvme_channel_path *next = NULL;
+
+	for (unsigned i = 0; i < ch->num_paths; i++) {
+		const struct bdev_nvme_channel_path *cp = &ch->paths[i];
+		if (cp->path != NULL && cp->qpair == n->qpair) {
+			n->flushed |= (uint16_t)(1u << i);
+		} else if (!(n->flushed & 1u << i) && bdev_nvme_channel_path_is_usable(cp) && cp->qpair->c->has_cache) {
+			next = cp;
+		}
+	}
+	if (next != NULL) {
+		bdev_nvme_qpair_submit(next->qpair, n);
+	}
+	return next != NULL;
+}
+
 /* Submits again what waits in ch, which may wait again or fail. When its last I/O ends, the submitter may close ch: it
  * is not touched after that. */
 static void channel_resubmit_waiting(struct bdev_nvme_channel *ch)

@@ -551,6 +551,7 @@ static void driver_ready(struct bdev_nvme *c)
 	c->crdt[2] = le16toh(id->crdt3);
 	c->sizes_vendor_io = (id->icsvscc & 1) != 0;
 	c->has_ana = nvme_ctrlr_has_ana(c->ctrlr);
+	c->has_cache = (id->vwc & NVME_CTRL_VWC_PRESENT) != 0;
 	c->anatt_s = nvme_ctrlr_anatt_s(c->ctrlr) != 0 ? (uint8_t)nvme_ctrlr_anatt_s(c->ctrlr) : DEFAULT_ANATT_S;
 	c->opts.trid = *nvme_ctrlr_trid(c->ctrlr); /* it may have been connected at an alternate address */
 	thread_timer_stop(&c->fast_fail_timer);

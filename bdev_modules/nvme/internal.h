@@ -79,6 +79,7 @@ struct bdev_nvme {
 			       * move
 			       */
 	bool has_ana;         /* likewise: asymmetric namespace access */
+	bool has_cache;       /* likewise: a volatile write cache */
 	uint8_t anatt_s;      /* likewise: how long a transition may take; never 0 */
 	uint32_t resets;
 	uint64_t errors_seen; /* error count of the newest entry of the Error Information log that has been logged; 0:
@@ -276,8 +277,10 @@ struct bdev_nvme_io {
 		struct iovec iov; /* Dataset Management, Copy: the range */
 		struct {
 			uint16_t sqid, cid;
-		} target;      /* ABORT, on its way to the control thread */
-		uint32_t cdw0; /* ABORT, ADMIN: the answer, on its way back */
+		} target;         /* ABORT, on its way to the control thread */
+		uint32_t cdw0;    /* ABORT, ADMIN: the answer, on its way back */
+		uint16_t flushed; /* FLUSH: a bit for each place in the channel's paths whose controller has carried
+				     it out */
 	};
 	union {
 		struct thread_msg msg;         /* BDEV_NVME_IO_CONTROL */
@@ -293,6 +296,7 @@ struct bdev_nvme_io {
 	bool raw;        /* part of struct raw_io (cmd.c), not of a bdev I/O */
 	bool fused : 1;
 	bool wants_range : 1;
+	bool everywhere : 1; /* a Flush, which goes to each controller with a write cache, one after the other */
 	bool repeatable : 1; /* carrying it out twice has the same effect as once */
 	bool aborting : 1;   /* its submitter has asked to abort it */
 	bool unfenced : 1;   /* it was lost with a controller that was not waited for: it may still be carried out */
@@ -460,6 +464,9 @@ struct bdev_nvme_qpair *bdev_nvme_channel_pick_qpair(struct bdev_nvme_channel *c
 /* The queue pair of the best usable path that does not use qp, or NULL. */
 struct bdev_nvme_qpair *bdev_nvme_channel_other_qpair(const struct bdev_nvme_channel *ch,
 						      const struct bdev_nvme_qpair *qp);
+/* A Flush has succeeded at the controller of n->qpair: submits it to the next one with a write cache, of those that can
+ * be reached. False: there is none. */
+bool bdev_nvme_channel_flush_next(struct bdev_nvme_io *n);
 /* The controller of qp refused a command of ch for want of access: its path is not used until its ANA log has been
  * read. */
 void bdev_nvme_channel_mark_stale(struct bdev_nvme_channel *ch, const struct bdev_nvme_qpair *qp);

@@ -302,6 +302,7 @@ static bool command_build_other(struct bdev_nvme_io *n, struct bdev_io *io, stru
 	switch (io->type) {
 	case BDEV_IO_FLUSH:
 		cmd->opcode = nvme_cmd_flush;
+		n->everywhere = true;
 		return true;
 	case BDEV_IO_UNMAP:
 		cmd->opcode = nvme_cmd_dsm;

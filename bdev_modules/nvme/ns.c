@@ -466,7 +466,8 @@ static bool ns_is_same(const struct nvme_ns *a, const struct nvme_ns *b)
 
 void bdev_nvme_limits_narrow(struct bdev *b, const struct bdev *one)
 {
-	/* A Flush is needed if one of them has a cache, and those without one carry it out as well (NVM 3.2.2). */
+	/* A Flush is needed if one of them has a cache: it goes to each that has one (bdev_nvme_channel_flush_next()).
+	 * Those without one carry it out as well (NVM 3.2.2). */
 	uint32_t flush = (b->io_types | one->io_types) & 1u << BDEV_IO_FLUSH;
 
 	b->io_types = (b->io_types & one->io_types) | flush;
@@ -509,11 +510,6 @@ static void limits_set_common(struct bdev_nvme_ns *d)
 			continue;
 		}
 		limits_set(&one, &d->ns, path->c->ctrlr);
-		if (!first && one.write_cache != all.write_cache) {
-			log_warning("%s: its controllers differ in whether they have a write cache: a Flush reaches "
-				    "only the controller of the path that it takes",
-				    d->name);
-		}
 		if (first) {
 			limits_store(&all, &one);
 		} else {

@@ -58,8 +58,11 @@ static void bdev_nvme_qpair_command_done(struct nvme_request *req, const struct 
 		}
 		qp->fused_io = NULL;
 		status = n->status;
-	} else if (unlikely(n->wants_range)) {
+	} else if (unlikely(n->wants_range || n->everywhere)) {
 		bdev_nvme_qpair_free_range(qp, n);
+		if (n->everywhere && status == 0 && bdev_nvme_channel_flush_next(n)) {
+			return;
+		}
 	}
 	n->place = BDEV_NVME_IO_NOWHERE;
 	bdev_nvme_io_ended(n, status, le32toh(cqe->dw0));

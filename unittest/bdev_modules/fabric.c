@@ -96,6 +96,7 @@ static void identify_ctrlr(struct fabric_target *t, uint8_t *data)
 	id->oncs = htole16(NVME_CTRL_ONCS_WRITE_ZEROES | NVME_CTRL_ONCS_COMPARE | NVME_CTRL_ONCS_DSM);
 	id->fuses = htole16(1);
 	id->kas = htole16(1);
+	id->vwc = t->cache;
 	id->acl = 3;
 	id->aerl = 3;
 	id->oaes = htole32(t->has_ccr ? NVME_CTRL_OAES_CROSS_CTRL_RESET : 0);
@@ -167,6 +168,7 @@ static void ccr_log(struct fabric_target *t, const struct nvme_request *req)
 	uint8_t *data = req->iovs[0].iov_base;
 
 	memset(data, 0, req->data_len);
+	t->ccr_looks++;
 	data[0] = (uint8_t)t->num_ccr;
 	for (unsigned i = 0; i < t->num_ccr && 16 + i * 8 <= req->data_len; i++) {
 		uint8_t *e = data + 8 + i * 8;
@@ -289,6 +291,9 @@ static bool io_execute(struct fabric_qpair *q, const struct nvme_request *req, s
 		} else if (t->num_kept < FABRIC_KEPT) {
 			t->kept[t->num_kept++] = w;
 		}
+		break;
+	case nvme_cmd_flush:
+		t->flushes++;
 		break;
 	default:
 		break;

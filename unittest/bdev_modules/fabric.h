@@ -34,12 +34,13 @@ struct fabric_target {
 	bool busy;    /* does not become disabled: CSTS.RDY stays 1 */
 	bool broken;  /* every connection of it is lost at its next poll */
 	uint16_t cqt; /* ms */
+	bool cache;   /* a volatile write cache */
 	bool has_ccr;
 	/* what a Cross-Controller Reset does: 0: at once; 1: in progress until fabric_ccr_end(); else its status */
 	uint16_t ccr_answer;
 	/* what happened */
 	uint16_t cntlid;
-	uint32_t cc, connects, disabled, writes, reads, ccr_requests;
+	uint32_t cc, connects, disabled, writes, reads, flushes, ccr_requests, ccr_looks;
 	uint64_t cirn, cirn_before; /* of its controller, and of the one before that */
 	struct fabric_write kept[FABRIC_KEPT];
 	unsigned num_kept;

@@ -738,6 +738,39 @@ static void test_a_reset_that_takes_time_is_looked_for(void)
 	expect_reset_that_takes_time(false);
 }
 
+static bool is_looked_for(void *target)
+{
+	bool looked;
+
+	fabric_lock();
+	looked = ((struct fabric_target *)target)->ccr_looks >= 2;
+	fabric_unlock();
+	return looked;
+}
+
+/* The log page names a controller by numbers that are used again. */
+static void test_an_old_entry_of_the_log_does_not_end_a_fence(void)
+{
+	struct user u;
+
+	begin_with_helpers(2, &u);
+	t1->ccr_answer = 1;
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	CU_ASSERT_FATAL(fixture_poll(is_asked, t1));
+	fabric_lock();
+	t1->ccr[t1->num_ccr] = t1->ccr[0];
+	t1->ccr[t1->num_ccr++].state = 1;
+	t1->ccr_looks = 0;
+	fabric_unlock();
+	CU_ASSERT(fixture_poll(is_looked_for, t1));
+	CU_ASSERT_EQUAL(seen.ended, 0);
+	CU_ASSERT(!is_done_now(old));
+	fabric_ccr_end(t1, true, true);
+	expect_no_old_write_lands(&u, old);
+	end_paths(&u);
+}
+
 static void test_a_reset_that_fails_is_tried_by_the_next_controller(void)
 {
 	struct user u;
@@ -865,6 +898,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_another_controller_resets_the_lost_one_at_once),
 	UNIT(test_a_reset_that_takes_time_ends_by_a_notice),
 	UNIT(test_a_reset_that_takes_time_is_looked_for),
+	UNIT(test_an_old_entry_of_the_log_does_not_end_a_fence),
 	UNIT(test_a_reset_that_fails_is_tried_by_the_next_controller),
 	UNIT(test_a_controller_that_refuses_to_reset_is_not_asked_twice),
 	UNIT(test_a_busy_controller_is_asked_again),
