@@ -51,6 +51,16 @@ static uint64_t keepalive_patience_us(const struct nvmf_ctrlr *ctrlr)
 	return (timeout_ms + keepalive_grace_ms(timeout_ms)) * UINT64_C(1000);
 }
 
+/* How long after it was last heard of a host may be forgiven its silence at most. With traffic-based keep-alive it
+ * waits for three timeouts and CQT before it submits writes elsewhere, and CQT has the grace and the time for
+ * quiescing. */
+static uint64_t keepalive_last_call_us(const struct nvmf_ctrlr *ctrlr)
+{
+	uint32_t timeout_ms = keepalive_timeout_ms(ctrlr);
+
+	return (3 * (uint64_t)timeout_ms + keepalive_grace_ms(timeout_ms)) * 1000;
+}
+
 uint16_t nvmf_keepalive_cqt_ms(const struct nvmf_ctrlr *ctrlr)
 {
 	uint32_t cqt = ctrlr->subsystem->tgt->quiesce_limit_ms + keepalive_grace_ms(keepalive_timeout_ms(ctrlr));
@@ -61,7 +71,7 @@ uint16_t nvmf_keepalive_cqt_ms(const struct nvmf_ctrlr *ctrlr)
 static void keepalive_expired(void *arg)
 {
 	struct nvmf_ctrlr *ctrlr = arg;
-	uint64_t timeout_us = keepalive_patience_us(ctrlr);
+	uint64_t timeout_us = keepalive_patience_us(ctrlr), last_call_us = keepalive_last_call_us(ctrlr);
 	uint64_t now = env_ticks(), last = keepalive_last_heard(ctrlr);
 	uint64_t silent_us = now > last ? (now - last) / (env_ticks_hz() / 1000000) : 0;
 	/* A host that authenticates sends nothing while the target computes, and computations of other hosts may come
@@ -69,8 +79,13 @@ static void keepalive_expired(void *arg)
 	bool ours = thread_timer_was_absent(&ctrlr->kato_timer, timeout_us) ||
 		    (ctrlr->admin_qpair != NULL && nvmf_auth_computes(ctrlr->admin_qpair));
 
-	if (silent_us < timeout_us || ours) {
-		thread_timer_start(&ctrlr->kato_timer, ours ? timeout_us : timeout_us - silent_us);
+	if (silent_us < timeout_us && !ours) {
+		thread_timer_start(&ctrlr->kato_timer, timeout_us - silent_us);
+		return;
+	}
+	if (silent_us < last_call_us && ours) {
+		uint64_t rest_us = last_call_us - silent_us;
+		thread_timer_start(&ctrlr->kato_timer, rest_us < timeout_us ? rest_us : timeout_us);
 		return;
 	}
 	char why[128];

@@ -108,7 +108,7 @@ enum nvmf_discovery_filter {
 	NVMF_DISCOVERY_MATCH_TRSVCID = 1 << 2,
 };
 
-#define NVMF_QUIESCE_LIMIT_DEFAULT_MS 10000
+#define NVMF_QUIESCE_LIMIT_DEFAULT_MS 5000
 #define NVMF_QUIESCE_LIMIT_MAX_MS     35000 /* CQT has 16 bits, and a part of it is for the keep-alive timer */
 struct nvmf_tgt_opts {
 	const char *name;          /* "nvmf_tgt" */

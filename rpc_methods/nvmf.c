@@ -502,7 +502,7 @@ static const struct rpc_param set_config_params[] = {
 	RPC_PARAM(struct set_config, dhchap_digests, RPC_ARRAY, RPC_OPTIONAL, RPC_DHCHAP_DIGESTS_HELP),
 	RPC_PARAM(struct set_config, dhchap_dhgroups, RPC_ARRAY, RPC_OPTIONAL, RPC_DHCHAP_DHGROUPS_HELP),
 	RPC_PARAM(struct set_config, quiesce_limit_ms, RPC_UINT32, RPC_OPTIONAL,
-		  "how long commands that have begun may take to end when their connection is ended (default 10000): "
+		  "how long commands that have begun may take to end when their connection is ended (default 5000): "
 		  "hosts "
 		  "are told (CQT) and wait for it before they submit writes elsewhere; what takes longer is reported",
 		  .min = 1, .max = NVMF_QUIESCE_LIMIT_MAX_MS),

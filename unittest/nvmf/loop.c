@@ -532,21 +532,17 @@ int loop_wait_for(struct loop_wait *wait)
 	return atomic_load(&wait->status);
 }
 
-int loop_start(void)
+static int loop_make_tgt(void)
 {
 	struct nvmf_transport_opts topts;
 	struct nvmf_subsystem_opts sopts = {.serial_number = "SN0123456789", .allow_any_host = true};
 	struct loop_wait wait = LOOP_WAIT;
 	cpu_set_t cores;
-	int rc = fixture_start();
 
-	if (rc != 0) {
-		return rc;
-	}
 	CPU_ZERO(&cores);
 	CPU_SET(1, &cores);
 	CPU_SET(2, &cores);
-	rc = nvmf_tgt_create(&(struct nvmf_tgt_opts){.name = "t", .cores = &cores}, &tgt);
+	int rc = nvmf_tgt_create(&(struct nvmf_tgt_opts){.name = "t", .cores = &cores}, &tgt);
 	if (rc != 0) {
 		return rc;
 	}
@@ -560,6 +556,19 @@ int loop_start(void)
 		rc = loop_wait_for(&wait);
 	}
 	return rc;
+}
+
+int loop_start(void)
+{
+	int rc = fixture_start();
+
+	return rc != 0 ? rc : loop_make_tgt();
+}
+
+int loop_replace_tgt(void)
+{
+	nvmf_tgt_destroy(tgt);
+	return loop_make_tgt();
 }
 
 int loop_stop(void)

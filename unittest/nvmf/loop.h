@@ -60,6 +60,8 @@ extern size_t loop_memory_len;
  * that listens on loop_address. Teardown checks that nothing is left. */
 int loop_start(void);
 int loop_stop(void);
+/* Another target, and its subsystem, in place of the target, which has been stopped. */
+int loop_replace_tgt(void);
 struct nvmf_tgt *loop_tgt(void);
 struct nvmf_subsystem *loop_subsystem(void);
 extern const struct nvmf_address loop_address, loop_other_address;

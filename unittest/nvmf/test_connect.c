@@ -705,7 +705,7 @@ static void test_a_host_is_not_silent_while_the_target_is_away(void)
 	struct loop_conn *c = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 1000);
 	unsigned asked = 0;
 
-	be_away((void *)(uintptr_t)2500);
+	be_away((void *)(uintptr_t)1600);
 	thread_control_wait(after_a_round, &asked, 0);
 	loop_cmd_init(&cmd, c, nvme_admin_keep_alive, 0);
 	CU_ASSERT_EQUAL(loop_run(&cmd), 0);

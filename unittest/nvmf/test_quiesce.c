@@ -330,6 +330,96 @@ static void test_absence_for_the_keep_alive_timeout(void)
 	detach();
 }
 
+/* Nothing was heard of the host for silent_ms, and the keep-alive timer comes late. The timeout is 10 s. */
+static void keep_alive_runs_out(uint64_t silent_ms, uint64_t late_ms)
+{
+	struct nvmf_ctrlr *ctrlr = the_ctrlr();
+	uint64_t now = env_ticks();
+	struct nvmf_qpair *qpair;
+
+	atomic_store(&ctrlr->kato_ms, 10000);
+	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
+		atomic_store(&qpair->last_command_ticks, now - env_us_to_ticks(silent_ms * 1000));
+	}
+	thread_timer_stop(&ctrlr->kato_timer);
+	ctrlr->kato_timer.deadline = now - env_us_to_ticks(late_ms * 1000);
+	ctrlr->kato_timer.fn(ctrlr->kato_timer.arg);
+}
+
+static void by_keep_alive(void)
+{
+	keep_alive_runs_out(13000, 0);
+}
+
+static void test_expired_keep_alive(void)
+{
+	expect_quiesced_by(by_keep_alive, true);
+	detach();
+}
+
+/* A host waits for 3 x the timeout + CQT before it submits writes elsewhere, so it is forgiven no longer. */
+static void test_own_absence_forgives_less_than_the_host_waits(void)
+{
+	uint64_t most_ms = 3 * 10000 + 2500;
+
+	attach();
+	uint64_t last_us = env_ticks_to_ns(env_ticks()) / 1000 - 31000000;
+	keep_alive_runs_out(31000, 9000);
+	CU_ASSERT_EQUAL(the_ctrlr()->state, NVMF_CTRLR_READY);
+	uint64_t due_us = env_ticks_to_ns(the_ctrlr()->kato_timer.deadline) / 1000;
+	CU_ASSERT(due_us <= last_us + most_ms * 1000 + 1000000);
+	keep_alive_runs_out(13000, 9000); /* its whole time again */
+	CU_ASSERT_EQUAL(the_ctrlr()->state, NVMF_CTRLR_READY);
+	keep_alive_runs_out(most_ms, 9000);
+	CU_ASSERT_NOT_EQUAL(the_ctrlr()->state, NVMF_CTRLR_READY);
+	CU_ASSERT_TRUE(loop_wait_closed(admin));
+	detach();
+}
+
+static struct loop_wait tgt_stopped;
+
+static void by_stop_of_the_target(void)
+{
+	tgt_stopped = (struct loop_wait)LOOP_WAIT;
+	nvmf_tgt_stop(loop_tgt(), loop_done, &tgt_stopped);
+}
+
+static void test_stopped_target(void)
+{
+	expect_quiesced_by(by_stop_of_the_target, true);
+	CU_ASSERT_EQUAL(loop_wait_for(&tgt_stopped), 0);
+	CU_ASSERT_EQUAL_FATAL(loop_replace_tgt(), 0);
+	loop_close(io);
+	loop_close(io2);
+	loop_close(admin);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "limited"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "paused"), 0);
+	CU_ASSERT_TRUE(testdev_delete(slow));
+}
+
+/* A namespace that is removed ends no connection: what it has not begun waits there, until the queue pair is ended. */
+static void test_namespace_that_is_removed_meanwhile(void)
+{
+	struct loop_wait gone = LOOP_WAIT;
+
+	attach();
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_write, limited_nsid, 0, 127, buf, sizeof(buf)), 0);
+	write_submit(&cmds[QOS], io, limited_nsid, 200);
+	expect_waiting("wait_qos", 1);
+	nvmf_subsystem_remove_ns(loop_subsystem(), limited_nsid, loop_done, &gone);
+	write_submit(&late, io, limited_nsid, 201);
+	by_destruction();
+	CU_ASSERT_EQUAL(loop_wait(&cmds[QOS]), PATH_ERROR);
+	CU_ASSERT(loop_wait(&late) == PATH_ERROR || nvme_cqe_status(&late.cqe) == NVME_ST_DNR(GENERIC, INVALID_NS));
+	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
+	CU_ASSERT_TRUE(loop_wait_closed(io));
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("limited"), &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_EQUAL(first_byte("limited", 200), 0);
+	CU_ASSERT_EQUAL(first_byte("limited", 201), 0);
+	limited_nsid = loop_add_ns("limited", 0);
+	detach();
+}
+
 /* ---- The host is gone ---- */
 
 static void test_connection_that_breaks(void)
@@ -476,6 +566,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_removed_host),
 	UNIT(test_stopped_subsystem),
 	UNIT(test_absence_for_the_keep_alive_timeout),
+	UNIT(test_expired_keep_alive),
+	UNIT(test_own_absence_forgives_less_than_the_host_waits),
+	UNIT(test_stopped_target),
+	UNIT(test_namespace_that_is_removed_meanwhile),
 	UNIT(test_connection_that_breaks),
 	UNIT(test_connection_that_breaks_while_quiescing),
 	UNIT(test_controller_that_is_destroyed_while_it_is_reset),
