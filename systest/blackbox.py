@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,6 +67,11 @@ def read(path, *options):
     return p.stdout
 
 
+def page_of(path, page):
+    read(path, "--html", page)
+    return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page.read_text(), re.S)[1])
+
+
 def cause_of(path):
     return json.loads(read(path, "-j"))["cause"]
 
@@ -107,7 +113,13 @@ def test_a_request_that_is_too_old_is_kept_with_its_history():
             check(cause["trigger"] == "slow" and cause["type"] == "request_age" and cause["owner"] == HOSTNQN, cause)
             check(cause["measured"] >= cause["limit"] > 0 and cause["state"], cause)
             check([e for e in trace["entries"] if e.get("culprit")], "marked in JSON")
+            check(trace["app"]["state"] == "running" and f"process {t.pid} (running)" in text, (trace["app"], text[:300]))
+            page = page_of(path, t.folder / "page.html")
+            check(page["cause"]["text"] == slow["last_cause"] and page["cause"]["trigger"] == "slow" and "(running)" in page["title"], page["cause"])
+            check(page["cause_when"].startswith("20") and page["cause_ns"] > 0 and "crash" not in page, page["title"])
+            check(page["lives"][page["cause_life"]][1] == int(culprit[1:]), (culprit, page["cause_life"]))
         t.stop_clean("black box")
+        check(json.loads(read(path, "-j"))["app"]["state"] == "gone", "the process has ended, but not in this copy")
 
 
 def test_a_state_that_lasts_too_long_fires_for_that_state_only():

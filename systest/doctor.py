@@ -24,8 +24,10 @@ from core_lib import Core
 from liar_lib import LIES, Liar
 from nvmf_lib import HOSTNQN, NQN, Host, Target, wait_io
 
+TRACE = BUILD / "bin" / "varve-trace"
 DOCTOR = BUILD / "bin" / "varve-doctor"
 SLOW = 300              # seconds that one run may take on a busy machine
+SECTION_INFO, INFO_CRASH_FLAGS = 8, 264      # of trace_file.h
 NO_PID = 1 << 23        # above every pid_max
 
 
@@ -102,23 +104,48 @@ def test_the_only_running_one_is_the_default_and_several_are_a_question():
                 Finding("-n", name, "-d", f).expect(2, "several processes run", str(a.pid), str(b.pid), "-p PID")
 
 
+def check_old_file(trace, old):
+    """The trace of a writer that did not note how the signal came."""
+    data = bytearray(trace.read_bytes())
+    at = struct.unpack_from("<Q", data, 16 + 8 * SECTION_INFO)[0] + INFO_CRASH_FLAGS
+    check(any(data[at:at + 32]), "nothing is there to remove")
+    data[at:at + 32] = bytes(32)
+    old.write_bytes(data)
+    Finding("-t", old).expect(1, "crashed: SIGSEGV, sent or at address 0x0 (the file does not say which)")
+
+
+def test_a_fault_is_told_from_a_signal_that_was_sent():
+    """A call of a function that is not there: the unwinder cannot even begin."""
+    with Daemon("-e", "rpc", "-s", "64") as d:
+        subprocess.run(["gdb", "-nx", "-batch", "-p", str(d.pid), "-ex", "set $sp = $sp - 8", "-ex", "set *(long *)$sp = $pc",
+                        "-ex", "set $pc = 0x10"], capture_output=True, timeout=SLOW)
+        check(d.process.wait(SLOW) == -signal.SIGSEGV, d.log())
+        log = d.log()
+        check("crashed: SIGSEGV at address 0x10: not mapped" in log and "[0x10]" in log and f"varve-trace -f {d.trace_file}" in log, log)
+        Finding("-t", d.trace_file).expect(1, "crashed: SIGSEGV at address 0x10: not mapped, in thread varve")
+        text = subprocess.run([TRACE, "-f", d.trace_file, "-c", "0"], capture_output=True, text=True, timeout=SLOW).stdout
+        check("Crashed: SIGSEGV at address 0x10: not mapped, in thread varve" in text, text[:600])
+
+
 def test_a_crash_is_found_in_the_core_and_in_the_trace():
     with Daemon("-e", "rpc", "-s", "64") as d:
+        sent = f"sent by process {os.getpid()} ({pathlib.Path('/proc/self/comm').read_text().strip()}), uid {os.getuid()}"
         d.process.send_signal(signal.SIGSEGV)
         d.process.wait(SLOW)
         shm = d.folder / "shm"
         shm.mkdir()
         copy = shm / d.trace_file.name
         shutil.copy(d.trace_file, copy)
-        f = Finding("-p", d.pid, "-d", shm, cwd=d.folder).expect(1, "does not run", "crashed: SIGSEGV", f"varve-trace -f {copy}")
-        Finding("-t", copy).expect(1, "crashed: SIGSEGV", "in thread varve", "FOUND  writer")
+        f = Finding("-p", d.pid, "-d", shm, cwd=d.folder).expect(1, "does not run", f"crashed: SIGSEGV {sent}", f"varve-trace -f {copy}")
+        Finding("-t", copy).expect(1, f"crashed: SIGSEGV {sent}", "in thread varve", "FOUND  writer")
+        check_old_file(copy, shm / "old_trace")
         cores = list(d.folder.glob("core*"))
         if not cores:
             check(pathlib.Path("/proc/sys/kernel/core_pattern").read_text()[0] in "|/" or resource.getrlimit(resource.RLIMIT_CORE)[1] == 0,
                   "there is no core")
             raise Skip("core_pattern sends cores elsewhere, or none may be written: only the trace was looked at")
         f.expect(1, "FOUND  core", f"is of process {d.pid}", "SIGSEGV", f"varve-doctor -c {cores[0]}")
-        Finding("-c", cores[0]).expect(1, "got SIGSEGV", "ok     libraries", "FOUND  memory       it crashed: SIGSEGV", "all lists are whole")
+        Finding("-c", cores[0]).expect(1, "got SIGSEGV", "ok     libraries", f"FOUND  memory       it crashed: SIGSEGV {sent}", "all lists are whole")
         Finding("-c", cores[0], "-e", BUILD / "bin" / "varve-perf").expect(1, "is of build", "the files here are not those of the process")
         stripped = d.folder / "stripped"
         subprocess.run(["strip", "-s", "-o", stripped, VARVE], check=True)

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The cause of a black box's copy: the trigger, and the object and lines to look at. */
+/* Why there is something to look at: the cause of a black box's copy, which is the trigger, and the object and lines to
+ * look at; and the signal by which the writer crashed. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tools/varve-trace.h"
+#include "util/signal_text.h"
 
 static void cause_print_line(struct out *out, const char *head, const char *text)
 {
@@ -98,4 +101,54 @@ void json_cause(const struct trace_view *v)
 		out_printf(v->out, ",\"status\":%u", c->status);
 	}
 	out_char(v->out, '}');
+}
+
+/* ---- Crashes ---- */
+
+static void crash_format_fault(const struct trace_file_info *info, const char *name, char *to, size_t size)
+{
+	const char *why = signal_text_fault(info->crash_signal, info->crash_code);
+
+	if (signal_text_has_address(info->crash_signal, info->crash_code)) {
+		snprintf(to, size, "%s at address 0x%" PRIx64 "%s%s", name, info->crash_address,
+			 why != NULL ? ": " : "", why != NULL ? why : "");
+	} else {
+		snprintf(to, size, "%s raised by the kernel%s%s", name, why != NULL ? ": " : "",
+			 why != NULL ? why : "");
+	}
+}
+
+static void crash_format_sender(const struct trace_file_info *info, const char *name, char *to, size_t size)
+{
+	char sender[4 * sizeof(info->crash_sender_name)];
+
+	text_escape(sender, sizeof(sender), info->crash_sender_name, strlen(info->crash_sender_name));
+	if (info->crash_sender == info->pid) {
+		snprintf(to, size, "%s raised by itself", name);
+	} else if (sender[0] != '\0') {
+		snprintf(to, size, "%s sent by process %u (%s), uid %u", name, info->crash_sender, sender,
+			 info->crash_sender_uid);
+	} else {
+		snprintf(to, size, "%s sent by process %u, uid %u", name, info->crash_sender, info->crash_sender_uid);
+	}
+}
+
+void crash_format(const struct trace_file_info *info, char *to, size_t size)
+{
+	const char *known = signal_text_name(info->crash_signal);
+	char name[24];
+
+	snprintf(name, sizeof(name), "signal %d", info->crash_signal);
+	if (known != NULL) {
+		snprintf(name, sizeof(name), "%s", known);
+	}
+	if (info->crash_flags & TRACE_INFO_CRASH_SENT) {
+		crash_format_sender(info, name, to, size);
+	} else if (info->crash_flags & TRACE_INFO_CRASH_CODE) {
+		crash_format_fault(info, name, to, size);
+	} else if (info->crash_address != 0) {
+		snprintf(to, size, "%s at address 0x%" PRIx64, name, info->crash_address);
+	} else {
+		snprintf(to, size, "%s, sent or at address 0x0 (the file does not say which)", name);
+	}
 }

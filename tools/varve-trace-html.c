@@ -22,6 +22,7 @@ struct page {
 	uint32_t *number;  /* per life: its index in the page */
 	uint32_t *slowest; /* roots, the slowest first */
 	size_t num_roots;
+	uint32_t culprit;               /* of a black box's copy: its life; or TRACE_NO_LIFE */
 	bool owners[UINT16_MAX + 1];    /* that are named */
 	uint32_t (*histogram)[BUCKETS]; /* per tracepoint */
 };
@@ -53,6 +54,18 @@ static bool html_life_is_drawable(const struct trace_life *life)
 	return life->type != 0 && life->index != TRACE_NO_OBJECT && (life->ended || trace_life_is_unfinished(life));
 }
 
+/* The life of a black box's culprit, or TRACE_NO_LIFE. */
+static uint32_t html_culprit_find(const struct page *p)
+{
+	for (size_t i = 0; i < p->l->num_lives; i++) {
+		const struct trace_life *life = &p->l->lives[i];
+		if (html_life_is_drawable(life) && trace_event_is_culprit(p->v->r, &p->b->events[life->first_event])) {
+			return (uint32_t)i;
+		}
+	}
+	return TRACE_NO_LIFE;
+}
+
 static bool html_roots_choose(struct page *p)
 {
 	bool *wanted = lives_wanted(p->b, p->l, p->keep);
@@ -79,6 +92,10 @@ static bool html_roots_choose(struct page *p)
 	qsort_r(p->slowest, p->num_roots, sizeof(p->slowest[0]), html_compare_slowest, (void *)p->l);
 	for (size_t i = 0; i < p->num_roots && i < MAX_ROOTS / 2; i++) {
 		p->shown[p->slowest[i]] = true;
+	}
+	p->culprit = html_culprit_find(p);
+	for (uint32_t i = p->culprit; i != TRACE_NO_LIFE; i = p->l->lives[i].parent) {
+		p->shown[i] = true;
 	}
 	for (size_t i = 0; i < n; i++) { /* children of those shown */
 		uint32_t parent = p->l->lives[i].parent;
@@ -294,6 +311,44 @@ static void html_title_print(struct page *p, const struct trace_snapshot *s)
 	json_member(p->out, "num_roots", p->num_roots);
 }
 
+/* When the trigger fired. */
+static void html_cause_time_print(struct page *p, const struct trace_file_cause *c)
+{
+	char text[64], when[40];
+
+	if (c->realtime_ns != 0) {
+		time_of_day_format(c->realtime_ns, when, sizeof(when));
+		snprintf(text, sizeof(text), "%s.%06u", when, (unsigned)(c->realtime_ns % 1000000000u / 1000));
+		out_text(p->out, ",\"cause_when\":");
+		json_text(p->out, text);
+	}
+	if (c->tsc >= p->v->base_tsc && p->v->base_tsc != 0) {
+		json_member(p->out, "cause_ns", html_time_ns(p, c->tsc));
+	}
+}
+
+/* What stands above the timeline: why the file was made, and how its writer ended if it crashed. */
+static void html_notices_print(struct page *p)
+{
+	const struct trace_file_info *info = trace_reader_info(p->v->r);
+	const struct trace_file_cause *c = trace_reader_cause(p->v->r);
+	char text[CRASH_TEXT_MAX + 64], crash[CRASH_TEXT_MAX];
+
+	if (info != NULL && info->crash_tsc != 0) {
+		crash_format(info, crash, sizeof(crash));
+		snprintf(text, sizeof(text), "%s, in thread %s (%u)", crash, info->crash_thread, info->crash_tid);
+		out_text(p->out, ",\n\"crash\":");
+		json_text(p->out, text);
+	}
+	if (c != NULL) {
+		json_cause(p->v);
+		html_cause_time_print(p, c);
+		if (p->culprit != TRACE_NO_LIFE && p->shown[p->culprit]) {
+			json_member(p->out, "cause_life", p->number[p->culprit]);
+		}
+	}
+}
+
 static int html_page_print(struct page *p, const struct trace_snapshot *s)
 {
 	struct trace_report t;
@@ -306,7 +361,8 @@ static int html_page_print(struct page *p, const struct trace_snapshot *s)
 	html_title_print(p, s);
 	html_states_print(p, &t);
 	html_owners_print(p, &t);
-	html_lives_print(p);
+	html_lives_print(p); /* gives the lives their numbers */
+	html_notices_print(p);
 	html_names_print(p);
 	out_char(p->out, '}');
 	out_bytes(p->out, (const char *)html_after, html_after_size);

@@ -215,6 +215,25 @@ static void json_lcores_print(const struct trace_view *v, const struct trace_sna
 	out_char(v->out, ']');
 }
 
+/* The members of "crash" that say how the signal came. */
+static void json_crash(struct out *out, const struct trace_file_info *info)
+{
+	char text[CRASH_TEXT_MAX];
+
+	if (info->crash_flags & TRACE_INFO_CRASH_CODE) {
+		out_printf(out, ",\"code\":%d", info->crash_code);
+	}
+	if (info->crash_flags & TRACE_INFO_CRASH_SENT) {
+		out_printf(out, ",\"sender\":{\"pid\":%u,\"uid\":%u,\"name\":", info->crash_sender,
+			   info->crash_sender_uid);
+		json_text(out, info->crash_sender_name);
+		out_char(out, '}');
+	}
+	crash_format(info, text, sizeof(text));
+	out_text(out, ",\"text\":");
+	json_text(out, text);
+}
+
 static void json_snapshot_print(const struct trace_view *v, const struct trace_snapshot *s)
 {
 	const struct trace_file_info *info = trace_reader_info(v->r);
@@ -244,6 +263,7 @@ static void json_snapshot_print(const struct trace_view *v, const struct trace_s
 				   ",\"crash\":{\"tsc\":%" PRIu64 ",\"signal\":%d,\"address\":%" PRIu64 ",\"thread\":",
 				   info->crash_tsc, info->crash_signal, info->crash_address);
 			json_text(v->out, info->crash_thread);
+			json_crash(v->out, info);
 			out_char(v->out, '}');
 		}
 		out_char(v->out, '}');

@@ -266,7 +266,7 @@ const char *writer_state_name(enum trace_writer writer, const struct trace_file_
 	if (info->state == TRACE_INFO_STOPPED) {
 		return "stopped";
 	}
-	return writer == TRACE_WRITER_LIVE ? "running" : "gone";
+	return writer == TRACE_WRITER_LIVE || trace_info_process_runs(info) ? "running" : "gone";
 }
 
 void time_of_day_format(uint64_t ns, char *to, size_t size)
@@ -321,7 +321,7 @@ static void text_origin_print(const struct trace_view *v, const struct trace_sna
 	const struct trace_file_info *info = trace_reader_info(v->r);
 	char name[4 * sizeof(info->app_name)], version[4 * sizeof(info->app_version)],
 		thread[4 * sizeof(info->crash_thread)];
-	char time[40];
+	char time[40], crash[CRASH_TEXT_MAX];
 
 	if (info == NULL) {
 		return;
@@ -333,9 +333,9 @@ static void text_origin_print(const struct trace_view *v, const struct trace_sna
 		   info->pid, writer_state_name(trace_reader_writer(v->r), info));
 	if (info->crash_tsc != 0) {
 		text_escape(thread, sizeof(thread), info->crash_thread, strlen(info->crash_thread));
+		crash_format(info, crash, sizeof(crash));
 		time[time_format(v, v->opt->ticks ? info->crash_tsc : info->crash_tsc - v->base_tsc, time)] = '\0';
-		out_printf(v->out, "Crashed: signal %d in thread %s (%u) at address 0x%" PRIx64 ", time %s\n",
-			   info->crash_signal, thread, info->crash_tid, info->crash_address,
+		out_printf(v->out, "Crashed: %s, in thread %s (%u), time %s\n", crash, thread, info->crash_tid,
 			   info->crash_tsc < v->base_tsc ? "unknown" : time);
 	}
 	uint64_t ns = trace_snapshot_realtime_ns(s, v->base_tsc);

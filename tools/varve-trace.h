@@ -123,6 +123,10 @@ void text_lost(const struct trace_view *v, const struct trace_lcore *lc, const s
 void text_cause(const struct trace_view *v, const struct trace_snapshot *s);
 /* The same as JSON: "cause":{...}, with a comma before it. */
 void json_cause(const struct trace_view *v);
+#define CRASH_TEXT_MAX 256
+/* Writes by which signal the writer crashed, and who sent it or where the fault was: "SIGSEGV sent by process 4711
+ * (bash), uid 0". size: CRASH_TEXT_MAX. varve-trace-cause.c. */
+void crash_format(const struct trace_file_info *info, char *to, size_t size);
 
 /* Prints a JSON string of length bytes. */
 void json_string(struct out *out, const char *text, size_t length);

@@ -85,6 +85,9 @@ void trace_reader_close(struct trace_reader *r);
 
 /* Whether a process is still writing the file. Each call asks the kernel for the file's lock. */
 enum trace_writer trace_reader_writer(struct trace_reader *r);
+/* Whether the process that info names is running on this machine, as it is behind a copy of its file: the same pid,
+ * start time and boot. */
+bool trace_info_process_runs(const struct trace_file_info *info);
 /* Problem number n (from 0) of those found so far, or NULL: there are fewer. The first 64 are kept. Valid until
  * trace_reader_close(). */
 const char *trace_reader_problem(const struct trace_reader *r, size_t n);

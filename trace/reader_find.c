@@ -36,6 +36,38 @@ static bool name_is_trace_file(const char *name, pid_t *pid)
 	return true;
 }
 
+static bool process_read_file(const char *path, char *to, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? read(fd, to, size - 1) : -1;
+
+	if (fd >= 0) {
+		close(fd);
+	}
+	to[n > 0 ? n : 0] = '\0';
+	return n > 0;
+}
+
+bool trace_info_process_runs(const struct trace_file_info *info)
+{
+	char path[40], stat[1024], boot_id[sizeof(info->boot_id)];
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", info->pid);
+	if (!process_read_file("/proc/sys/kernel/random/boot_id", boot_id, sizeof(boot_id)) ||
+	    !process_read_file(path, stat, sizeof(stat))) {
+		return false;
+	}
+	boot_id[strcspn(boot_id, "\n")] = '\0';
+	/* Field 2 is the name, which may contain anything; field 3 is the state. */
+	const char *p = strrchr(stat, ')');
+	bool ended = p == NULL || p[1] == '\0' || strchr("ZXx", p[2]) != NULL;
+	for (int field = 2; p != NULL && field < 22; field++) {
+		p = strchr(p + 1, ' ');
+	}
+	return !ended && p != NULL && strtoull(p, NULL, 10) == info->start_time_ticks &&
+	       strcmp(boot_id, info->boot_id) == 0;
+}
+
 /* A stock target does not lock its file: then the process id in the name decides. */
 static enum trace_writer writer_of(struct trace_reader *r, pid_t pid)
 {

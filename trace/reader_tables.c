@@ -614,6 +614,7 @@ static void info_load(struct trace_reader *r)
 	i->app_version[sizeof(i->app_version) - 1] = '\0';
 	i->build_id[sizeof(i->build_id) - 1] = '\0';
 	i->crash_thread[sizeof(i->crash_thread) - 1] = '\0';
+	i->crash_sender_name[sizeof(i->crash_sender_name) - 1] = '\0';
 	r->has_info = true;
 }
 

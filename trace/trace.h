@@ -156,9 +156,17 @@ void trace_owner_release(uint16_t id);
  * called about every ten seconds. */
 void trace_clock_refresh(void);
 
-/* Writes the signal, the faulting address and the thread's name into the file. For crash handlers: takes no lock and is
- * async-signal-safe. */
-void trace_note_crash(int signal_number, const void *address, const char *thread_name);
+struct trace_crash {
+	int signal, code;    /* si_signo and si_code */
+	const void *address; /* of a fault; NULL if the signal was sent */
+	const char *thread;  /* name of the thread that crashed */
+	bool sent;           /* by a process, which the next three describe */
+	uint32_t sender, sender_uid;
+	const char *sender_name; /* "": not known */
+};
+/* Writes which thread crashed, by which signal, and the fault's address or the signal's sender into the file. For crash
+ * handlers: takes no lock and is async-signal-safe. */
+void trace_note_crash(const struct trace_crash *crash);
 
 /* A ring. */
 struct trace_slot_stats {

@@ -250,6 +250,11 @@ enum trace_info_flags {
 	TRACE_INFO_LOCKED = 1 << 1, /* the file is locked in memory */
 };
 
+enum trace_info_crash_flags {
+	TRACE_INFO_CRASH_CODE = 1 << 0, /* crash_code is known; it is not in files of older writers */
+	TRACE_INFO_CRASH_SENT = 1 << 1, /* a process sent the signal: crash_sender and the two after it are known */
+};
+
 struct trace_file_info {
 	uint16_t version; /* TRACE_INFO_VERSION; larger ones only add at the end */
 	uint16_t num_clocks;
@@ -270,7 +275,13 @@ struct trace_file_info {
 	uint32_t crash_tid;
 	char crash_thread[TRACE_THREAD_NAME_SIZE];
 	struct trace_file_clock end; /* at the stop or crash */
-	uint8_t reserved[112];
+	/* filled in by a crash handler, too */
+	uint32_t crash_flags;  /* enum trace_info_crash_flags */
+	int32_t crash_code;    /* si_code of the signal: which fault, or that it was sent */
+	uint32_t crash_sender; /* process id of the sender; 0: it is in another pid namespace */
+	uint32_t crash_sender_uid;
+	char crash_sender_name[TRACE_THREAD_NAME_SIZE]; /* empty: it had ended already */
+	uint8_t reserved[80];
 	struct trace_file_clock start;
 	/* A ring of later ones: number k is clock[k % num_clocks]; next_clock counts them. tsc is stored last. */
 	uint64_t next_clock;
@@ -279,6 +290,7 @@ struct trace_file_info {
 _Static_assert(offsetof(struct trace_file_info, boot_id) == 32, "INFO");
 _Static_assert(offsetof(struct trace_file_info, crash_tsc) == 200, "INFO");
 _Static_assert(offsetof(struct trace_file_info, end) == 240, "INFO");
+_Static_assert(offsetof(struct trace_file_info, crash_flags) == 264, "INFO");
 _Static_assert(offsetof(struct trace_file_info, start) == 376, "INFO");
 _Static_assert(offsetof(struct trace_file_info, clock) == 408, "INFO");
 

@@ -101,8 +101,16 @@ void trace_clock_refresh(void)
 	pthread_mutex_unlock(&trace_lock);
 }
 
+/* As snprintf() with "%s" would, but async-signal-safe. The rest of to is 0. */
+static void crash_text_copy(char to[TRACE_THREAD_NAME_SIZE], const char *text)
+{
+	for (size_t i = 0; text != NULL && i < TRACE_THREAD_NAME_SIZE - 1 && text[i] != '\0'; i++) {
+		to[i] = text[i];
+	}
+}
+
 /* Takes no lock, since the thread that crashed may hold it. So a crash during trace_stop() may not be noted. */
-void trace_note_crash(int signal_number, const void *address, const char *thread_name)
+void trace_note_crash(const struct trace_crash *crash)
 {
 	struct trace_file_info *info = __atomic_load_n(&trace_state.info, __ATOMIC_ACQUIRE);
 
@@ -110,11 +118,16 @@ void trace_note_crash(int signal_number, const void *address, const char *thread
 		return;
 	}
 	info->end = trace_clock_read();
-	info->crash_signal = signal_number;
-	info->crash_address = (uint64_t)(uintptr_t)address;
+	info->crash_signal = crash->signal;
+	info->crash_address = (uint64_t)(uintptr_t)crash->address;
 	info->crash_tid = (uint32_t)syscall(SYS_gettid);
-	for (size_t i = 0; thread_name != NULL && i < sizeof(info->crash_thread) - 1 && thread_name[i] != '\0'; i++) {
-		info->crash_thread[i] = thread_name[i];
+	crash_text_copy(info->crash_thread, crash->thread);
+	info->crash_code = crash->code;
+	info->crash_flags = TRACE_INFO_CRASH_CODE | (crash->sent ? TRACE_INFO_CRASH_SENT : 0u);
+	if (crash->sent) {
+		info->crash_sender = crash->sender;
+		info->crash_sender_uid = crash->sender_uid;
+		crash_text_copy(info->crash_sender_name, crash->sender_name);
 	}
 	info->crash_tsc = info->end.tsc;
 	__atomic_store_n(&info->state, TRACE_INFO_CRASHED, __ATOMIC_RELEASE);

@@ -67,6 +67,7 @@ function familyOf(l, out = []) {
   l.children.forEach((c) => familyOf(c, out));
   return out;
 }
+const rootOf = (l) => (l.parent >= 0 ? rootOf(lives[l.parent]) : l);
 const isOwners = (l) => owner === "" || familyOf(l).some((m) => m.owner === Number(owner));
 let shown = roots;
 let lanes = [];
@@ -323,6 +324,23 @@ function legendShow() {
     .map((s) => element("span", "", chip(s.tpoint), tpointName(s.tpoint))));
 }
 
+// Why the file was made, and how its writer crashed.
+function noticesShow() {
+  const lines = [], cause = data.cause;
+  if (data.crash) lines.push(element("p", "", element("b", "", "Crashed: "), data.crash));
+  if (cause) {
+    lines.push(element("p", "", element("b", "", `Black box: trigger ${cause.trigger || "?"} (${cause.type || "?"}) `),
+      `fired${data.cause_when ? " at " + data.cause_when : ""}${data.cause_ns === undefined ? "" : ", " + duration(data.cause_ns) + " after the first event"}`));
+    if (cause.text) lines.push(element("p", "", element("b", "", "Cause: "), cause.text));
+    const life = data.cause_life === undefined ? null : lives[data.cause_life];
+    lines.push(element("p", "", element("b", "", "Culprit: "), cause.lcore !== undefined ? `the reactor on lcore ${cause.lcore}`
+      : life ? element("button", "", life.id) : cause.object ? "its events are not in this file" : "not known"));
+    if (life) lines[lines.length - 1].querySelector("button").addEventListener("click", () => detailShow(rootOf(life)));
+  }
+  $("notices").replaceChildren(...lines);
+  $("notices").hidden = lines.length === 0;
+}
+
 function filter(to) {
   owner = to;
   shown = roots.filter(isOwners);
@@ -342,6 +360,7 @@ used.sort((a, b) => ownerName(a).localeCompare(ownerName(b)))
 $("owner").addEventListener("change", () => filter($("owner").value));
 $("reset").addEventListener("click", () => zoom(...whole));
 addEventListener("resize", () => chart.setSize({ width: $("timeline").clientWidth, height: chart.height }));
+noticesShow();
 legendShow();
 statesShow();
 ownersShow();

@@ -158,7 +158,12 @@ static void test_clock_triples_go_round(void)
 static void test_crash_is_noted(void)
 {
 	fixture_start(64);
-	trace_note_crash(SIGSEGV, (void *)0x1234, "reactor_0_with_a_long_name");
+	const struct trace_crash crash = {.signal = SIGSEGV,
+					  .code = SEGV_MAPERR,
+					  .address = (void *)0x1234,
+					  .thread = "reactor_0_with_a_long_name",
+					  .sender = 7};
+	trace_note_crash(&crash);
 	look(trace_file_path());
 	const struct trace_file_info *i = fixture_section(file, TRACE_SECTION_INFO);
 	CU_ASSERT_EQUAL(i->state, TRACE_INFO_CRASHED);
@@ -168,6 +173,31 @@ static void test_crash_is_noted(void)
 	CU_ASSERT_STRING_EQUAL(i->crash_thread, "reactor_0_with_");
 	CU_ASSERT(i->crash_tsc > i->start.tsc);
 	CU_ASSERT_EQUAL(i->crash_tsc, i->end.tsc);
+	CU_ASSERT_EQUAL(i->crash_flags, TRACE_INFO_CRASH_CODE);
+	CU_ASSERT_EQUAL(i->crash_code, SEGV_MAPERR);
+	CU_ASSERT_EQUAL(i->crash_sender, 0);
+	done();
+}
+
+static void test_the_sender_of_a_signal_is_noted(void)
+{
+	fixture_start(64);
+	const struct trace_crash crash = {.signal = SIGABRT,
+					  .code = SI_USER,
+					  .thread = "t",
+					  .sent = true,
+					  .sender = 4711,
+					  .sender_uid = 1000,
+					  .sender_name = "a_name_that_is_longer"};
+	trace_note_crash(&crash);
+	look(trace_file_path());
+	const struct trace_file_info *i = fixture_section(file, TRACE_SECTION_INFO);
+	CU_ASSERT_EQUAL(i->crash_flags, TRACE_INFO_CRASH_CODE | TRACE_INFO_CRASH_SENT);
+	CU_ASSERT_EQUAL(i->crash_code, SI_USER);
+	CU_ASSERT_EQUAL(i->crash_address, 0);
+	CU_ASSERT_EQUAL(i->crash_sender, 4711);
+	CU_ASSERT_EQUAL(i->crash_sender_uid, 1000);
+	CU_ASSERT_STRING_EQUAL(i->crash_sender_name, "a_name_that_is_");
 	done();
 }
 
@@ -239,7 +269,7 @@ static void test_stopped_recorder_records_nothing(void)
 	trace_owner_release(1);
 	trace_owner_update(1, "x");
 	trace_clock_refresh();
-	trace_note_crash(1, NULL, "t");
+	trace_note_crash(&(struct trace_crash){.signal = 1, .thread = "t"});
 	trace_thread_detach();
 	trace_stop();
 }
@@ -449,6 +479,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_info_says_whose_trace_it_is),
 	UNIT(test_clock_triples_go_round),
 	UNIT(test_crash_is_noted),
+	UNIT(test_the_sender_of_a_signal_is_noted),
 	UNIT(test_memzone_is_the_file),
 	UNIT(test_file_is_removed_if_nothing_was_recorded),
 	UNIT(test_file_with_events_stays_whole_after_the_stop),

@@ -34,6 +34,30 @@ class Report:
         return ticks.age(since, self.at)
 
 
+# Of struct trace_file_info's crash_flags.
+CRASH_CODE, CRASH_SENT = 1, 2
+SI_KERNEL = 128
+
+
+def how_the_signal_came(info):
+    """" sent by process 4711 (bash), uid 0", or the address of the fault."""
+    address = number(info["crash_address"])
+    try:
+        flags = number(info["crash_flags"])
+    except gdb.error:
+        flags = 0       # a core of an older version has no such member
+    if flags & CRASH_SENT:
+        pid, name = number(info["crash_sender"]), string(info["crash_sender_name"])
+        if pid == number(info["pid"]):
+            return "raised by itself"
+        return f"sent by process {pid}{f' ({name})' if name else ''}, uid {number(info['crash_sender_uid'])}"
+    if flags & CRASH_CODE and (number(info["crash_code"]) <= 0 or number(info["crash_code"]) == SI_KERNEL):
+        return "raised by the kernel"
+    if flags == 0 and address == 0:
+        return "sent or at address 0x0 (the core does not say which)"
+    return f"at address {address:#x}"
+
+
 def check_crash(report):
     try:
         info = ticks.trace_info()
@@ -45,7 +69,7 @@ def check_crash(report):
         return
     n = number(info["crash_signal"])
     name = signal.Signals(n).name if n in signal.Signals.__members__.values() else f"signal {n}"
-    report.found(f"it crashed: {name} at address {number(info['crash_address']):#x} in thread {string(info['crash_thread'])} "
+    report.found(f"it crashed: {name} {how_the_signal_came(info)}, in thread {string(info['crash_thread'])} "
                  f"({number(info['crash_tid'])})", "thread apply all bt, then varve_trace")
 
 

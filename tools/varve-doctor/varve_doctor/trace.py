@@ -50,8 +50,8 @@ def check_end(report, path, app):
     state, crash = app.get("state"), app.get("crash")
     who = f"process {app.get('pid')} ({app.get('version') or app.get('name') or 'unknown'})"
     if isinstance(crash, dict):
-        report.found("writer", f"{who} crashed: {signal_name(crash.get('signal'))} at address {crash.get('address', 0):#x} in thread "
-                     f"{crash.get('thread')}", f"varve-trace -f {path} --last 10ms; varve-doctor -c CORE, if there is one")
+        what = crash.get("text") or f"{signal_name(crash.get('signal'))} at address {crash.get('address', 0):#x}"
+        report.found("writer", f"{who} crashed: {what}, in thread {crash.get('thread')}", f"varve-trace -f {path} --last 10ms; varve-doctor -c CORE, if there is one")
     elif state == "gone":
         report.found("writer", f"{who} ended without a word: killed, or the machine went down",
                      "journalctl -k | grep -i 'killed process'; varve-trace -f " + path + " --last 10ms")
