@@ -363,6 +363,11 @@ uint32_t nvmf_ns_nsid(const struct nvmf_ns *ns)
 	return ns->nsid;
 }
 
+bool nvmf_ns_is_being_removed(const struct nvmf_ns *ns)
+{
+	return ns->removing;
+}
+
 const char *nvmf_ns_bdev_name(const struct nvmf_ns *ns)
 {
 	return bdev_name(ns->bdev);

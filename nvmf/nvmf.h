@@ -423,6 +423,8 @@ struct nvmf_ns *nvmf_ns_find(const struct nvmf_subsystem *s, uint32_t nsid);
 struct nvmf_ns *nvmf_ns_next(const struct nvmf_subsystem *s, const struct nvmf_ns *after);
 /* The namespace's id. */
 uint32_t nvmf_ns_nsid(const struct nvmf_ns *ns);
+/* Whether it is being removed: by nvmf_subsystem_remove_ns(), or because its bdev is going. */
+bool nvmf_ns_is_being_removed(const struct nvmf_ns *ns);
 /* The name of its bdev; the bdev's memory. */
 const char *nvmf_ns_bdev_name(const struct nvmf_ns *ns);
 /* Its options with all defaults filled in; its own memory. */

@@ -81,6 +81,13 @@ static void write_settings(json_t *methods, struct bdev *b)
 	write_watching(methods, b);
 }
 
+/* A bdev that is being deleted is left out, however long that takes: whoever asked for it does not want it back, and
+ * what it stands on may be gone before. */
+static bool bdev_is_saved(const struct bdev *b)
+{
+	return bdev_get_state(b) <= BDEV_READY;
+}
+
 static int by_name(const void *a, const void *b)
 {
 	return strcmp(bdev_name(*(struct bdev *const *)a), bdev_name(*(struct bdev *const *)b));
@@ -98,13 +105,17 @@ static void write_all_settings(json_t *methods)
 	all = malloc((n + 1) * sizeof(struct bdev *));
 	if (all == NULL) { /* all of them, in the order of registration */
 		for (b = NULL; (b = bdev_next(b)) != NULL;) {
-			write_settings(methods, b);
+			if (bdev_is_saved(b)) {
+				write_settings(methods, b);
+			}
 		}
 		return;
 	}
 	n = 0;
 	for (b = NULL; (b = bdev_next(b)) != NULL;) {
-		all[n++] = b;
+		if (bdev_is_saved(b)) {
+			all[n++] = b;
+		}
 	}
 	qsort(all, n, sizeof(all[0]), by_name);
 	for (size_t i = 0; i < n; i++) {
@@ -169,7 +180,9 @@ static void write_bdevs(json_t *methods)
 		}
 	}
 	for (const struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
-		write_bdev(methods, b);
+		if (bdev_is_saved(b)) {
+			write_bdev(methods, b);
+		}
 	}
 	write_all_settings(methods);
 	rpc_config_add(methods, "bdev_wait_for_examine", NULL);

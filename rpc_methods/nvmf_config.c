@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The saved configuration of nvmf: the calls that rebuild its state. */
+/* The saved configuration of nvmf: the calls that rebuild its state. What is being deleted is left out, however long
+ * that takes: whoever asked for it does not want it back, and what it needs may be gone before. */
 #include <string.h>
 
 #include "bdev/bdev.h"
@@ -115,6 +116,9 @@ static void config_write_ns_hosts(json_t *methods, struct nvmf_tgt *tgt, const s
 static void config_write_namespaces(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
 	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
+		if (nvmf_ns_is_being_removed(ns)) {
+			continue;
+		}
 		json_t *params = config_subsystem_params(tgt, s);
 		json_object_set_new(params, "namespace", rpc_nvmf_ns_config_json(ns));
 		rpc_config_add(methods, "nvmf_subsystem_add_ns", params);
@@ -177,6 +181,11 @@ static void config_write_referrals(json_t *methods, struct nvmf_tgt *tgt)
 
 static void config_write_tgt(json_t *methods, struct nvmf_tgt *tgt)
 {
+	char why[NVMF_ERROR_MAX];
+
+	if (nvmf_tgt_check_open(tgt, why) != 0) {
+		return;
+	}
 	if (strcmp(nvmf_tgt_name(tgt), NVMF_DEFAULT_TGT) != 0) {
 		json_t *params = json_pack("{s:o,s:i}", "name", rpc_string(nvmf_tgt_name(tgt)), "max_subsystems",
 					   (int)nvmf_tgt_max_subsystems(tgt));
@@ -188,6 +197,9 @@ static void config_write_tgt(json_t *methods, struct nvmf_tgt *tgt)
 		rpc_config_add(methods, "nvmf_create_transport", config_add_tgt_name(tgt, rpc_nvmf_transport_json(t)));
 	}
 	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
+		if (nvmf_subsystem_check_open(s, why) != 0) {
+			continue;
+		}
 		if (nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_NVME) {
 			config_write_subsystem(methods, tgt, s);
 		} else {

@@ -70,6 +70,19 @@ def test_a_stuck_removal_names_what_it_waits_for_and_holds_up_no_other_change():
         check([n["nsid"] for n in t.call("nvmf_get_subsystems", nqn=NQN)[0]["namespaces"]] == [1], "the others stay")
 
 
+def saved(t, name):
+    return [(e["method"], e.get("params") or {}) for e in t.call("framework_get_config", name=name)]
+
+
+def test_what_is_being_deleted_is_not_saved():
+    with stuck() as (t, _):
+        error_of(t, "nvmf_subsystem_remove_ns", nqn=NQN, nsid=2)
+        check([p["namespace"]["nsid"] for m, p in saved(t, "nvmf") if m == "nvmf_subsystem_add_ns"] == [1], saved(t, "nvmf"))
+        error_of(t, "bdev_malloc_delete", name="M1")
+        check([p["name"] for m, p in saved(t, "bdev") if m == "bdev_malloc_create"] == ["M0", "M2"], saved(t, "bdev"))
+        check(not [p for m, p in saved(t, "bdev") if m == "bdev_error_create"], "what stands on it goes with it")
+
+
 def test_a_subsystem_is_deleted_although_a_removal_is_stuck():
     with stuck() as (t, _):
         error_of(t, "nvmf_subsystem_remove_ns", nqn=NQN, nsid=2)
@@ -115,6 +128,8 @@ def test_changes_in_a_target_that_is_being_deleted_are_refused():
                                    ("nvmf_create_transport", {"trtype": "RDMA"})):
                 _, message = error_of(t, method, tgt_name=SECOND, **params)
                 check(f"target {SECOND} is in state STOP_SUBSYSTEMS: it is being deleted" in message, (method, message))
+            check("nvmf_create_target" not in [m for m, _ in saved(t, "nvmf")], "it is not saved")
+            check(not [p for _, p in saved(t, "nvmf") if p.get("tgt_name") == SECOND], "nor what it has")
             code, message = error_of(t, "nvmf_create_target", name=SECOND)
             check(code == -17 and "cannot be made yet" in message, message)
             check(c.receive()["result"] is True, "it is deleted")
