@@ -87,7 +87,8 @@ static void resv_lock_path(const char *path, char name[NVMF_RESV_PATH_MAX + size
 	snprintf(name, NVMF_RESV_PATH_MAX + sizeof(lock_suffix), "%s%s", path, lock_suffix);
 }
 
-/* The locked file, or a negative errno; -ESTALE: its last holder has just removed it. */
+/* The locked file, or a negative errno; -ESTALE: its last holder has just removed it; -EBUSY: somebody has locked it.
+ */
 static int resv_lock_open(const char *name)
 {
 	int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -98,6 +99,7 @@ static int resv_lock_open(const char *name)
 		return -errno;
 	}
 	int rc = fcntl(fd, F_OFD_SETLK, &whole) != 0 || fstat(fd, &st) != 0 ? -errno : st.st_nlink == 0 ? -ESTALE : 0;
+	rc = rc == -EAGAIN || rc == -EACCES ? -EBUSY : rc;
 	if (rc != 0) {
 		close(fd);
 	}
@@ -112,12 +114,12 @@ static int resv_lock_take(const char *path)
 	resv_lock_path(path, name);
 	while ((fd = resv_lock_open(name)) == -ESTALE) {
 	}
-	if (fd == -EAGAIN || fd == -EACCES) {
+	if (fd == -EBUSY) {
 		log_error("ptpl_file %s is in use by another process, which has locked %s", path, name);
-		return -EBUSY;
-	}
-	if (fd < 0) {
-		log_error("ptpl_file %s: %s cannot be locked: %s", path, name, strerror(-fd));
+	} else if (fd < 0) {
+		log_error("ptpl_file %s: %s cannot be locked: %s; if a process of another user has left it behind, "
+			  "remove it",
+			  path, name, strerror(-fd));
 	}
 	return fd;
 }
@@ -147,14 +149,24 @@ int nvmf_resv_lock(const char *path)
 	return 0;
 }
 
-static void resv_lock_put(struct resv_lock *l)
+/* Unless somebody has removed the name meanwhile, and another process has made it anew. */
+static void resv_lock_remove_file(const struct resv_lock *l)
 {
 	char name[NVMF_RESV_PATH_MAX + sizeof(lock_suffix)];
+	struct stat ours, there;
 
+	resv_lock_path(l->path, name);
+	if (fstat(l->fd, &ours) == 0 && lstat(name, &there) == 0 && ours.st_dev == there.st_dev &&
+	    ours.st_ino == there.st_ino) {
+		unlink(name);
+	}
+}
+
+static void resv_lock_put(struct resv_lock *l)
+{
 	if (l != NULL && --l->refs == 0) {
 		TAILQ_REMOVE(&locks, l, link);
-		resv_lock_path(l->path, name);
-		unlink(name);
+		resv_lock_remove_file(l);
 		close(l->fd);
 		free(l);
 	}

@@ -126,6 +126,8 @@ static bool strikes(const char *step, int error)
 	return disk.fails != 0 && (disk.broken ? disk.calls >= disk.fails : disk.calls == disk.fails);
 }
 
+static bool lock_may_not_be_opened;
+
 int __real_open64(const char *path, int flags, ...);
 int __wrap_open64(const char *path, int flags, ...);
 int __wrap_open64(const char *path, int flags, ...)
@@ -133,6 +135,10 @@ int __wrap_open64(const char *path, int flags, ...)
 	va_list rest;
 
 	if (is_in_folder(path) && strikes("open", EMFILE)) {
+		return -1;
+	}
+	if (lock_may_not_be_opened && strstr(path, ".lock") != NULL) {
+		errno = EACCES;
 		return -1;
 	}
 	va_start(rest, flags);
@@ -465,6 +471,36 @@ static void test_one_file_is_not_that_of_two_processes(void)
 	unlink(file);
 }
 
+/* A lock that another user's process has left behind is in nobody's use: that is another thing to mend. */
+static void test_lock_that_may_not_be_opened_is_not_said_to_be_in_use(void)
+{
+	make_malloc("m", 512, 100);
+	lock_may_not_be_opened = true;
+	CU_ASSERT_EQUAL(add_ns(file), -EACCES);
+	lock_may_not_be_opened = false;
+	CU_ASSERT_EQUAL(add_ns(file), 0);
+	loop_remove_malloc_ns(nsid, "m");
+	unlink(file);
+}
+
+/* Somebody has tidied up, and another process has made the lock anew. */
+static void test_lock_of_another_process_is_not_removed(void)
+{
+	char lock[96];
+
+	snprintf(lock, sizeof(lock), "%s.lock", file);
+	make_malloc("m", 512, 100);
+	CU_ASSERT_EQUAL_FATAL(add_ns(file), 0);
+	CU_ASSERT_EQUAL(unlink(lock), 0);
+	int fd = open(lock, O_RDWR | O_CREAT, 0600);
+	CU_ASSERT_FATAL(fd >= 0);
+	loop_remove_malloc_ns(nsid, "m");
+	CU_ASSERT_EQUAL(access(lock, F_OK), 0);
+	close(fd);
+	unlink(lock);
+	unlink(file);
+}
+
 static bool is_held(void *arg)
 {
 	return atomic_load(&held);
@@ -510,6 +546,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_files_that_cannot_be_are_refused),
 	UNIT(test_one_file_is_not_that_of_two_namespaces_by_whatever_name),
 	UNIT(test_one_file_is_not_that_of_two_processes),
+	UNIT(test_lock_that_may_not_be_opened_is_not_said_to_be_in_use),
+	UNIT(test_lock_of_another_process_is_not_removed),
 	UNIT(test_file_that_is_being_written_is_not_another_namespaces_yet),
 	UNIT_END,
 };
