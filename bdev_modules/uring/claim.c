@@ -127,13 +127,23 @@ static int claim_refuse_kernel_use(const char *filename, const struct stat *st, 
 
 /* --- Files --- */
 
+static int claim_say_replaced(const char *filename, char *error)
+{
+	return bdev_error(error, -EAGAIN, "filename '%.150s' has become another file just now", filename);
+}
+
 static int claim_file(struct uring_claim *c, const struct uring_claim_opts *o, char *error)
 {
+	int mode = o->readonly ? O_RDONLY : O_RDWR;
 	struct stat st;
 
-	c->fd = open(o->filename, (o->readonly ? O_RDONLY : O_RDWR) | O_CLOEXEC);
-	if (c->fd < 0 || fstat(c->fd, &st) != 0) {
+	/* O_NONBLOCK: it may have become a FIFO, at which open() would wait */
+	c->fd = open(o->filename, mode | O_NONBLOCK | O_CLOEXEC);
+	if (c->fd < 0 || fstat(c->fd, &st) != 0 || fcntl(c->fd, F_SETFL, mode) != 0) {
 		return bdev_error(error, -errno, "filename '%.150s': %s", o->filename, strerror(errno));
+	}
+	if (!S_ISREG(st.st_mode)) {
+		return claim_say_replaced(o->filename, error);
 	}
 	c->first = 0;
 	c->last = TO_END;
@@ -212,9 +222,26 @@ static int device_open(struct uring_claim *c, const struct uring_claim_opts *o, 
 		return bdev_error(error, rc, "filename '%.150s': %s", o->filename, strerror(-rc));
 	}
 	if (fstat(c->fd, &st) != 0 || !S_ISBLK(st.st_mode) || st.st_rdev != rdev) {
-		return bdev_error(error, -EAGAIN, "filename '%.150s' has become another file just now", o->filename);
+		return claim_say_replaced(o->filename, error);
 	}
 	return 0;
+}
+
+/* A file can be attached to a loop device although a bdev has locked it. The other order is refused by
+ * claim_refuse_kernel_use(). */
+static int device_refuse_loop_on_claimed(const struct uring_claim *c, dev_t disk, const char *filename, char *error)
+{
+	char command[16];
+	struct stat st;
+
+	if (!uring_holder_loop_file(disk, &st) || S_ISBLK(st.st_mode)) {
+		return 0;
+	}
+	const struct uring_claim behind = {
+		.fd = -1, .dev = st.st_dev, .ino = st.st_ino, .last = TO_END, .shared = c->shared};
+	return claim_find_conflict(&behind) != NULL || uring_holder_find_process(&behind, command) != 0
+		       ? claim_say_busy(&behind, filename, -1, error)
+		       : 0;
 }
 
 static int claim_device(struct uring_claim *c, const struct uring_claim_opts *o, const struct stat *st, char *error)
@@ -222,6 +249,7 @@ static int claim_device(struct uring_claim *c, const struct uring_claim_opts *o,
 	dev_t disk = uring_holder_disk(st->st_rdev, &c->first, &c->last);
 	int rc = claim_refuse_kernel_use(o->filename, st, error);
 
+	rc = rc != 0 ? rc : device_refuse_loop_on_claimed(c, disk, o->filename, error);
 	if (rc != 0) {
 		return rc;
 	}

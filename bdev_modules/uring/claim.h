@@ -49,6 +49,10 @@ bool uring_holder_in_kernel(const struct stat *st, char *use, size_t use_bytes);
 /* The whole disk of a block device (itself, if it is not a partition), and the bytes of the disk that it covers. */
 dev_t uring_holder_disk(dev_t rdev, uint64_t *first, uint64_t *last);
 
+/* What is behind the loop device `disk`: a file (st_dev and st_ino are set) or a block device (st_rdev is). False: it
+ * is no loop device, or has nothing behind it. */
+bool uring_holder_loop_file(dev_t disk, struct stat *file);
+
 /* Another process with an open-file-description lock on the file dev, ino that conflicts with c's: its pid, and in
  * command (16 bytes) its name; or 0. Processes of other users cannot be seen without privileges. */
 int uring_holder_find_process(const struct uring_claim *c, char *command);

@@ -8,9 +8,11 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/loop.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -63,16 +65,21 @@ static bool devices_overlap(dev_t a, dev_t b)
 	return a == b || uring_holder_disk(a, &first, &last) == b || uring_holder_disk(b, &first, &last) == a;
 }
 
-/* Whether the file at path is st, or, if both are block devices, overlaps it. */
+/* Whether one is the other, or, if both are block devices, they overlap. */
+static bool stats_overlap(const struct stat *a, const struct stat *b)
+{
+	if (S_ISBLK(a->st_mode) != S_ISBLK(b->st_mode)) {
+		return false;
+	}
+	return S_ISBLK(a->st_mode) ? devices_overlap(a->st_rdev, b->st_rdev)
+				   : a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 static bool path_overlaps(const char *path, const struct stat *st)
 {
 	struct stat other;
 
-	if (stat(path, &other) != 0 || S_ISBLK(other.st_mode) != S_ISBLK(st->st_mode)) {
-		return false;
-	}
-	return S_ISBLK(st->st_mode) ? devices_overlap(other.st_rdev, st->st_rdev)
-				    : other.st_dev == st->st_dev && other.st_ino == st->st_ino;
+	return stat(path, &other) == 0 && stats_overlap(&other, st);
 }
 
 /* --- Uses by the kernel --- */
@@ -188,19 +195,59 @@ static bool device_has_holder(dev_t rdev, char *use, size_t bytes)
 	return found;
 }
 
-static bool loop_has_file(const char *loop, const struct stat *st)
+/* The device and inode of the file behind the loop device, which may have no name any more. */
+static bool loop_ask_device(const char *loop, struct stat *file)
 {
-	char path[PATH_MAX], file[PATH_MAX];
+	struct loop_info64 info;
+	char node[PATH_MAX];
+
+	snprintf(node, sizeof(node), "/dev/%s", loop);
+	int fd = open(node, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	bool ok = fd >= 0 && ioctl(fd, LOOP_GET_STATUS64, &info) == 0;
+	if (fd >= 0) {
+		close(fd);
+	}
+	if (ok) {
+		*file = (struct stat){
+			.st_mode = S_IFREG, .st_dev = (dev_t)info.lo_device, .st_ino = (ino_t)info.lo_inode};
+	}
+	return ok;
+}
+
+/* The file or block device behind the loop device of that name; false: there is none. A file is told by its inode if
+ * the device can be asked, by its name otherwise; a block device by its name. */
+static bool loop_get_file(const char *loop, struct stat *file)
+{
+	char path[PATH_MAX], name[PATH_MAX];
 
 	snprintf(path, sizeof(path), "/sys/block/%s/loop/backing_file", loop);
 	FILE *f = fopen(path, "re");
 	if (f == NULL) {
 		return false;
 	}
-	bool ok = fgets(file, sizeof(file), f) != NULL;
+	bool ok = fgets(name, sizeof(name), f) != NULL;
 	fclose(f);
-	file[ok ? strcspn(file, "\n") : 0] = '\0';
-	return ok && path_overlaps(file, st);
+	name[ok ? strcspn(name, "\n") : 0] = '\0';
+	bool named = ok && stat(name, file) == 0;
+	return ok && ((named && S_ISBLK(file->st_mode)) || loop_ask_device(loop, file) || named);
+}
+
+static bool loop_has_file(const char *loop, const struct stat *st)
+{
+	struct stat file;
+
+	return loop_get_file(loop, &file) && stats_overlap(&file, st);
+}
+
+bool uring_holder_loop_file(dev_t disk, struct stat *file)
+{
+	char path[64], device[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(disk), minor(disk));
+	ssize_t n = readlink(path, device, sizeof(device) - 1);
+	device[n > 0 ? n : 0] = '\0';
+	const char *slash = strrchr(device, '/');
+	return slash != NULL && loop_get_file(slash + 1, file);
 }
 
 static bool file_is_behind_loop(const struct stat *st, char *use, size_t bytes)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One owner for a file or block device. */
+#include "bdev_modules/uring/claim.h"
 #include "bdev_modules/uring/uring.h"
 #include "unittest/bdev/fixture.h"
 
@@ -348,6 +349,51 @@ static void test_the_file_behind_a_loop_device_is_refused(void)
 	delete ("first");
 }
 
+/* The name under which it was attached is gone. */
+static void test_the_file_behind_a_loop_device_is_refused_by_another_name(void)
+{
+	NEED_LOOP();
+	CU_ASSERT_EQUAL(link(file, other), 0);
+	CU_ASSERT_EQUAL(unlink(file), 0);
+	check_refused_naming(other, loop.path);
+	CU_ASSERT_EQUAL(rename(other, file), 0);
+	loop_end();
+}
+
+/* The kernel attaches a file to a loop device whoever has locked it. */
+static void test_a_loop_device_over_a_file_in_use_is_refused(void)
+{
+	NEED_RING();
+	CU_ASSERT_EQUAL_FATAL(make("first", file), 0);
+	if (!loop_make()) {
+		delete ("first");
+		UNIT_SKIP("no loop devices here");
+	}
+	CU_ASSERT_TRUE(loop_make_nodes());
+	check_refused_naming(loop.path, "'first'");
+	check_refused_naming(loop.part, "'first'");
+	CU_ASSERT_EQUAL(make_shared("a", loop.path), -EBUSY);
+	delete ("first");
+	CU_ASSERT_EQUAL(make("first", loop.path), 0);
+	delete ("first");
+	loop_end();
+}
+
+/* The name led to a file when it was looked at, and to something else when it is opened. */
+static void test_what_is_no_file_any_more_is_refused(void)
+{
+	struct uring_claim c;
+
+	CU_ASSERT_EQUAL_FATAL(mkfifo(other, 0600), 0);
+	CU_ASSERT_EQUAL(uring_claim_open(&c, &(struct uring_claim_opts){"a", other, .readonly = true}, error), -EAGAIN);
+	CU_ASSERT_EQUAL(uring_claim_open(&c, &(struct uring_claim_opts){"a", other}, error), -EAGAIN);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "has become another file"));
+	unlink(other);
+	CU_ASSERT_EQUAL(uring_claim_open(&c, &(struct uring_claim_opts){"a", file}, error), 0);
+	CU_ASSERT_EQUAL(fcntl(c.fd, F_GETFL) & O_NONBLOCK, 0); /* it is for I/O */
+	uring_claim_close(&c);
+}
+
 static void test_what_another_program_has_open_exclusively_is_refused(void)
 {
 	NEED_LOOP();
@@ -399,6 +445,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_another_process_is_named_by_its_pid),
 	UNIT(test_nodes_and_partitions_of_a_device_exclude_each_other),
 	UNIT(test_the_file_behind_a_loop_device_is_refused),
+	UNIT(test_the_file_behind_a_loop_device_is_refused_by_another_name),
+	UNIT(test_a_loop_device_over_a_file_in_use_is_refused),
+	UNIT(test_what_is_no_file_any_more_is_refused),
 	UNIT(test_what_another_program_has_open_exclusively_is_refused),
 	UNIT(test_a_mounted_device_is_refused),
 	UNIT_END,
