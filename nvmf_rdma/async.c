@@ -111,7 +111,7 @@ static void handle_async_event(struct nvmf_rdma_watcher *w, const struct ibv_asy
 		/* the queue pair is in the error state: varve has put it there, or its connection broke */
 		qp = watcher_find_qpair(w, event->element.qp);
 		if (qp != NULL) {
-			nvmf_rdma_qpair_broken(qp, ibv_event_type_str(event->event_type));
+			nvmf_rdma_qpair_broken(qp, NULL);
 			nvmf_rdma_qpair_reached_last_wqe(qp);
 		}
 		break;

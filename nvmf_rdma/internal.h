@@ -155,7 +155,8 @@ struct nvmf_rdma_qpair {
 	struct nvmf_rdma_poller *device_poller; /* as poller, but set before the group knows the queue pair */
 	uint32_t completions;                   /* entries of the completion queue that are reserved for it */
 	bool broken;                            /* the connection is lost, or was never made */
-	bool leaving;                           /* the group has been told that it is broken */
+	bool leaving;                           /* the group has been told that it is broken, and */
+	const char *broken_why;                 /* why: the group reads it from leave_msg on; NULL: the usual end */
 	bool accepted;                          /* it has been connected: it may take shared receives */
 	bool last_wqe_told;                     /* the group has been told of last_wqe */
 	bool waits;                             /* it waits for its device to be ready */
@@ -376,7 +377,8 @@ void nvmf_rdma_qpair_queue_recv(struct nvmf_rdma_poller *p, struct nvmf_rdma_qpa
 
 /* qpair.c: connections. */
 void nvmf_rdma_qpair_accept(struct nvmf_rdma_transport *t, const struct rdma_cm_event *event); /* control thread */
-void nvmf_rdma_qpair_broken(struct nvmf_rdma_qpair *qp, const char *why);                      /* control thread */
+/* The connection has ended, or never was made. why: a string that lasts; NULL: the usual end. Control thread. */
+void nvmf_rdma_qpair_broken(struct nvmf_rdma_qpair *qp, const char *why);
 /* The device has said that the queue pair, which is in the error state, holds no receive of the shared receive queue
  * any more (IBV_EVENT_QP_LAST_WQE_REACHED): the completions of those that it had taken can be polled. Control thread.
  */

@@ -183,7 +183,7 @@ static void handle_cm_event(struct nvmf_rdma_transport *t, const struct rdma_cm_
 		break;
 	default: /* DISCONNECTED, CONNECT_ERROR, UNREACHABLE, REJECTED ... */
 		if (qp != NULL) {
-			nvmf_rdma_qpair_broken(qp, rdma_event_str(event->event));
+			nvmf_rdma_qpair_broken(qp, NULL);
 		}
 		break;
 	}

@@ -199,15 +199,20 @@ static void drop_received_capsule(struct nvmf_rdma_poller *p, struct nvmf_rdma_r
 	}
 }
 
-/* A flush error is the consequence of a connection's end, whatever its cause; any other error is the cause. */
-static void end_failed_qpair(struct nvmf_rdma_qpair *qp, const struct ibv_wc *wc)
+/* A flush error is the consequence of a connection's end, whatever its cause; any other error is the cause. One that
+ * comes while the connection is being ended for another reason is told in the log. */
+static void COLD end_failed_qpair(struct nvmf_rdma_qpair *qp, const struct ibv_wc *wc)
 {
 	const char *why = ibv_wc_status_str(wc->status);
 
 	if (wc->status == IBV_WC_WR_FLUSH_ERR) {
 		nvmf_qpair_disconnect(&qp->base, why);
-	} else {
+	} else if (qp->state == NVMF_RDMA_QPAIR_LIVE) {
 		nvmf_qpair_fail(&qp->base, why);
+	} else {
+		log_limited(LOG_LEVEL_NOTICE,
+			    "a work request of queue pair %u of %s, whose connection is being ended, failed: %s",
+			    qp->base.qid, qp->base.hostnqn[0] != '\0' ? qp->base.hostnqn : "an unknown host", why);
 	}
 }
 
@@ -220,7 +225,7 @@ static void handle_receive(struct nvmf_rdma_poller *p, struct nvmf_rdma_request 
 	}
 	if (qp == NULL || qp->state != NVMF_RDMA_QPAIR_LIVE || wc->status != IBV_WC_SUCCESS) {
 		drop_received_capsule(p, r);
-		if (qp != NULL && qp->state == NVMF_RDMA_QPAIR_LIVE) {
+		if (qp != NULL && wc->status != IBV_WC_SUCCESS) {
 			end_failed_qpair(qp, wc);
 		}
 		if (qp != NULL) {
@@ -249,9 +254,7 @@ static void handle_send(struct nvmf_rdma_request *r, const struct ibv_wc *wc)
 	if (unlikely(wc->status != IBV_WC_SUCCESS)) {
 		bool was_read = r->read_posted;
 
-		if (qp->state == NVMF_RDMA_QPAIR_LIVE) {
-			end_failed_qpair(qp, wc);
-		}
+		end_failed_qpair(qp, wc);
 		if (was_read) {
 			nvmf_rdma_request_read_failed(r);
 		} else {
@@ -274,7 +277,7 @@ static void COLD handle_unsignalled_failure(struct nvmf_rdma_poller *p, const st
 {
 	struct nvmf_rdma_qpair *qp = poller_find_qpair(p, wc->qp_num);
 
-	if (qp != NULL && qp->state == NVMF_RDMA_QPAIR_LIVE) {
+	if (qp != NULL) {
 		end_failed_qpair(qp, wc);
 	}
 }

@@ -99,8 +99,13 @@ static void leave_target(struct thread_msg *msg)
 {
 	struct nvmf_rdma_qpair *qp = container_of(msg, struct nvmf_rdma_qpair, leave_msg);
 
+	if (qp->state == NVMF_RDMA_QPAIR_LIVE) {
+		/* A work request that failed is the cause of the end. Its completion is older than the event that told
+		 * of the end, but may not have been polled yet; its reason is the one to be told. */
+		nvmf_rdma_poller_drain(qp->poller);
+	}
 	if (qp->state != NVMF_RDMA_QPAIR_CLOSED) {
-		nvmf_qpair_disconnect(&qp->base, "the connection ended");
+		nvmf_qpair_disconnect(&qp->base, qp->broken_why != NULL ? qp->broken_why : "the connection ended");
 	}
 }
 
@@ -109,6 +114,7 @@ void nvmf_rdma_qpair_broken(struct nvmf_rdma_qpair *qp, const char *why)
 	qp->broken = true;
 	if (!qp->leaving && qp->base.tgroup != NULL) {
 		qp->leaving = true;
+		qp->broken_why = why;
 		thread_post(qpair_thread(qp), &qp->leave_msg, leave_target);
 	}
 }
@@ -499,16 +505,16 @@ static void setup_connection(struct thread_msg *msg)
 	if (rc == -ECONNABORTED) {
 		log_limited(LOG_LEVEL_NOTICE, "a host at %s went before its connection was accepted",
 			    qp->base.peer_address.traddr);
-		nvmf_rdma_qpair_broken(qp, strerror(-rc));
+		nvmf_rdma_qpair_broken(qp, "the host went before its connection was accepted");
 	} else if (rc != 0) {
 		char why[NVMF_RDMA_CM_WHY_MAX];
 
 		snprintf(why, sizeof(why), "its queue %u could not be made: %s", qp->qid, strerror(-rc));
 		nvmf_connection_refused(qp->base.peer_address.traddr, why);
 		reject_connection(qp->id, NVMF_RDMA_CM_NO_RSC);
-		nvmf_rdma_qpair_broken(qp, strerror(-rc));
+		nvmf_rdma_qpair_broken(qp, "its queue could not be made");
 	} else if (qp->broken) { /* the connection was lost while it was made, when the group could not be told yet */
-		nvmf_rdma_qpair_broken(qp, "the connection was lost");
+		nvmf_rdma_qpair_broken(qp, NULL);
 	}
 }
 
