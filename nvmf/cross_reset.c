@@ -15,6 +15,8 @@
 
 /* The host gets an immediate success if the impacted controller ends within this time. */
 #define HOLD_US 100000
+/* How many may wait for the end of one controller: one that does not end may be asked for again and again. */
+#define WAITERS_MAX 64
 
 /* A Cross-Controller Reset that was begun, and its entry in the log page. */
 struct nvmf_cross_reset {
@@ -55,6 +57,20 @@ static struct nvmf_ctrlr *ctrlr_find_by_cirn(const struct nvmf_subsystem *s, uin
 	return NULL;
 }
 
+static void ctrlr_give_name(struct nvmf_ctrlr *ctrlr)
+{
+	struct nvmf_subsystem *s = ctrlr->subsystem;
+	uint8_t *ciu = &s->cius[ctrlr->cntlid - s->min_cntlid];
+	uint64_t cirn;
+
+	*ciu = (uint8_t)(*ciu % UINT8_MAX + 1);
+	do {
+		cirn = (uint64_t)s->instance_tag << 32 | cross_reset_random();
+	} while (ctrlr_find_by_cirn(s, cirn) != NULL);
+	ctrlr->ciu = *ciu;
+	ctrlr->cirn = cirn;
+}
+
 int nvmf_cross_reset_init(struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_subsystem *s = ctrlr->subsystem;
@@ -70,23 +86,25 @@ int nvmf_cross_reset_init(struct nvmf_ctrlr *ctrlr)
 	if (s->cius == NULL) {
 		return -ENOMEM;
 	}
-	uint8_t *ciu = &s->cius[ctrlr->cntlid - s->min_cntlid];
-	*ciu = (uint8_t)(*ciu % UINT8_MAX + 1);
 	if (s->instance_tag == 0) {
 		s->instance_tag = cross_reset_random();
 	}
-	ctrlr->ciu = *ciu;
-	uint64_t cirn;
-	do {
-		cirn = (uint64_t)s->instance_tag << 32 | cross_reset_random();
-	} while (ctrlr_find_by_cirn(s, cirn) != NULL);
-	ctrlr->cirn = cirn;
+	ctrlr_give_name(ctrlr);
 	return 0;
 }
 
+void nvmf_cross_reset_renew(struct nvmf_ctrlr *ctrlr)
+{
+	if (ctrlr->subsystem->subtype != NVMF_SUBTYPE_DISCOVERY && ctrlr->was_ready) {
+		ctrlr_give_name(ctrlr);
+	}
+	ctrlr->was_ready = true;
+}
+
 enum ctrlr_presence {
-	CTRLR_HERE,     /* it is one of this process's */
-	CTRLR_GONE,     /* it was one of this process's, and none of its commands is carried out any more */
+	CTRLR_HERE, /* it is one of this process's */
+	CTRLR_GONE, /* it was one of this process's, or one of them before it was disabled and enabled again, and none
+		       of its commands is carried out any more */
 	CTRLR_FOREIGN,  /* only another process can know it */
 	CTRLR_MISNAMED, /* a part of the name is that of a controller which has another name */
 };
@@ -115,11 +133,25 @@ static bool ctrlr_cirn_matches(const struct nvmf_ctrlr *ctrlr, const struct nvmf
 	return ctrlr->cirn == w->cirn;
 }
 
-/* Ends a controller, and calls done(arg, 0) when it is gone. -ENOMEM: nothing was done. */
+static bool ctrlr_has_room_for_waiter(const struct nvmf_ctrlr *ctrlr)
+{
+	const struct nvmf_ctrlr_waiter *w;
+	unsigned n = 0;
+
+	TAILQ_FOREACH (w, &ctrlr->subsystem->waiters, link) {
+		n += w->match == ctrlr_cirn_matches && w->cirn == ctrlr->cirn;
+	}
+	return n < WAITERS_MAX;
+}
+
+/* Ends a controller, and calls done(arg, 0) when it is gone. -ENOMEM, -EBUSY (too many wait for that): nothing was
+ * done. */
 static int ctrlr_end(struct nvmf_ctrlr *ctrlr, const char *why, nvmf_done_fn done, void *arg)
 {
+	if (!ctrlr_has_room_for_waiter(ctrlr)) {
+		return -EBUSY;
+	}
 	struct nvmf_ctrlr_waiter *w = calloc(1, sizeof(*w));
-
 	if (w == NULL) {
 		return -ENOMEM;
 	}
@@ -281,9 +313,16 @@ static struct nvmf_cross_reset *cross_reset_new(struct nvmf_request *req, const 
 	return r;
 }
 
-static void cross_reset_fail_without_memory(struct nvmf_cross_reset *r)
+/* The reset was not begun. */
+static void cross_reset_fail(struct nvmf_cross_reset *r, int error)
 {
-	cross_reset_answer(r, 0, NVME_ST(GENERIC, INTERNAL));
+	const struct nvmf_ctrlr *asker = r->asker;
+
+	log_limited(LOG_LEVEL_WARNING, "%s asked controller %u of %s to reset controller %u (CIU %u), which fails: %s",
+		    asker->hostnqn, asker->cntlid, asker->subsystem->nqn, r->name.cntlid, r->name.ciu,
+		    error == -EBUSY ? "its end is waited for by too many already" : strerror(-error));
+	cross_reset_answer(
+		r, 0, error == -EBUSY ? NVME_ST(CMD_SPECIFIC, CROSS_CTRL_RESET_LIMIT) : NVME_ST(GENERIC, INTERNAL));
 	cross_reset_free(r);
 }
 
@@ -295,9 +334,10 @@ static void cross_reset_begin_here(struct nvmf_cross_reset *r, struct nvmf_ctrlr
 	snprintf(why, sizeof(why), "its host had controller %u reset it (Cross-Controller Reset)", asker->cntlid);
 	nvmf_notice(NVMF_NOTICE_CROSS_RESET, NULL, "%s %s %u", asker->subsystem->nqn, asker->hostnqn, r->name.cntlid);
 	r->waits = true;
-	if (ctrlr_end(impacted, why, cross_reset_ctrlr_gone, r) != 0) {
+	int rc = ctrlr_end(impacted, why, cross_reset_ctrlr_gone, r);
+	if (rc != 0) {
 		r->waits = false;
-		cross_reset_fail_without_memory(r);
+		cross_reset_fail(r, rc);
 	}
 }
 

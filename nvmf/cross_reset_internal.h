@@ -24,6 +24,9 @@ struct nvmf_cross_resets {
 
 /* Gives a new controller its CIU and CIRN, and an empty list. 0 or -ENOMEM. */
 int nvmf_cross_reset_init(struct nvmf_ctrlr *ctrlr);
+/* To be called whenever CSTS.RDY is set: a controller that was ready before becomes another instance, with another CIU
+ * and CIRN (TP8028). By its old name it is gone, for a controller is enabled only when its I/O queues have ended. */
+void nvmf_cross_reset_renew(struct nvmf_ctrlr *ctrlr);
 /* The controller ends or is reset: commands that are held back are answered, its entries of the log page vanish, and
  * peers are not asked any further. Controllers that were to be reset are reset nevertheless. */
 void nvmf_cross_reset_forget(struct nvmf_ctrlr *ctrlr);

@@ -213,6 +213,7 @@ static void ctrlr_enable(struct nvmf_ctrlr *ctrlr)
 		return;
 	}
 	thread_timer_stop(&ctrlr->idle_timer);
+	nvmf_cross_reset_renew(ctrlr);
 	nvmf_ctrlr_set_state(ctrlr, NVMF_CTRLR_READY);
 }
 

@@ -75,6 +75,7 @@ struct nvmf_ctrlr {
 	uint32_t cc;
 	bool announced;    /* operators have been told that its host has connected */
 	bool shutdown_due; /* CC.SHN was set while the controller was RESETTING */
+	bool was_ready;
 	uint16_t trace_owner;
 	_Atomic uint32_t kato_ms; /* groups read it too */
 	struct thread_timer kato_timer;

@@ -531,7 +531,8 @@ bool nvmf_ctrlr_cross_reset_info(const struct nvmf_ctrlr *ctrlr, unsigned index,
 /* Ends a controller because a peer asks for it: its host has lost it and has told the peer so. Calls done(arg, 0), now
  * or later, when the controller is gone and none of its commands is carried out any more; at once if it is gone
  * already. 0; or done is not called: -ENOENT (it never was a controller of this process, or of a subsystem that was
- * made again since), -EACCES (it belongs to another host), -EINVAL (its CIRN is another one), -ENOMEM. */
+ * made again since), -EACCES (it belongs to another host), -EINVAL (a controller has a part of the name only), -EBUSY
+ * (too many wait for its end already), -ENOMEM. */
 int nvmf_subsystem_reset_ctrlr(struct nvmf_subsystem *s, const struct nvmf_ctrlr_name *name, const char *hostnqn,
 			       const uint8_t hostid[16], nvmf_done_fn done, void *arg);
 

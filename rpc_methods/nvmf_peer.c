@@ -156,6 +156,9 @@ static void rpc_reset_controller(struct rpc_request *req, void *params)
 		rpc_error(req, rc, "a controller has a part of the name %u, CIU %u, CIRN 0x%llx only", p->cntlid,
 			  p->ciu, (unsigned long long)p->cirn);
 		break;
+	case -EBUSY:
+		rpc_error(req, rc, "too many wait for the end of controller %u already", p->cntlid);
+		break;
 	default:
 		rpc_error(req, rc, "%s", strerror(-rc));
 	}

@@ -275,6 +275,38 @@ static void test_an_idle_controller_is_reset_at_once(void)
 	detach();
 }
 
+static bool can_be_enabled(void *arg)
+{
+	uint64_t csts = 0;
+
+	CU_ASSERT_EQUAL(loop_property_get(impacted, NVME_REG_CSTS, 4, &csts), 0);
+	return NVME_CSTS_RDY(csts) == 0;
+}
+
+/* By its old name it is gone; a late reset by that name must not end what the host uses now. */
+static void test_a_controller_that_is_enabled_again_is_another_instance(void)
+{
+	uint32_t dw0;
+
+	attach();
+	struct nvmf_ctrlr_name old = name_of(impacted);
+	CU_ASSERT_EQUAL(loop_property_set(impacted, NVME_REG_CC, 4, LOOP_CC_ENABLE & ~1u), 0);
+	CU_ASSERT_TRUE(fixture_poll(can_be_enabled, NULL));
+	CU_ASSERT_EQUAL(loop_property_set(impacted, NVME_REG_CC, 4, LOOP_CC_ENABLE), 0);
+	struct nvmf_ctrlr_name name = name_of(impacted);
+	CU_ASSERT_EQUAL(name.cntlid, old.cntlid);
+	CU_ASSERT_EQUAL(name.ciu, old.ciu + 1);
+	CU_ASSERT_NOT_EQUAL(name.cirn, old.cirn);
+	CU_ASSERT_EQUAL(name.cirn >> 32, old.cirn >> 32);
+	CU_ASSERT_EQUAL(reset(asker, &old, &dw0), 0);
+	CU_ASSERT_EQUAL(dw0, IMMEDIATE);
+	CU_ASSERT_EQUAL(loop_identify(impacted, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0); /* it lives */
+	CU_ASSERT_EQUAL(reset(asker, &name, &dw0), 0);
+	CU_ASSERT_EQUAL(dw0, IMMEDIATE);
+	CU_ASSERT_TRUE(loop_wait_closed(impacted));
+	detach();
+}
+
 static void test_who_may_reset_what(void)
 {
 	const struct loop_host other = {
@@ -636,6 +668,13 @@ static void test_peers_are_checked(void)
 
 /* ---- What a peer may ask ---- */
 
+static unsigned num_done;
+
+static void count_done(void *arg, int status)
+{
+	num_done++;
+}
+
 static void test_a_peer_resets_a_controller(void)
 {
 	struct nvmf_subsystem *s = loop_subsystem();
@@ -661,8 +700,17 @@ static void test_a_peer_resets_a_controller(void)
 	CU_ASSERT_EQUAL(nvmf_subsystem_reset_ctrlr(s, &name, LOOP_HOSTNQN, hostid, loop_done, &second), 0);
 	CU_ASSERT_EQUAL(loop_identify(asker, NVME_IDENTIFY_CNS_CTRL, 0, 0, data), 0);
 	CU_ASSERT(first.status == LOOP_PENDING && second.status == LOOP_PENDING);
+	unsigned more = 0; /* peers that give up and ask again do not pile up */
+	while (more < 1000 && nvmf_subsystem_reset_ctrlr(s, &name, LOOP_HOSTNQN, hostid, count_done, NULL) == 0) {
+		more++;
+	}
+	CU_ASSERT_EQUAL(more, 62);
+	uint32_t dw0;
+	CU_ASSERT_EQUAL(reset(asker, &name, &dw0), NVME_ST(CMD_SPECIFIC, CROSS_CTRL_RESET_LIMIT));
+	CU_ASSERT_EQUAL(read_page(asker, false), 0);
 	unstick();
 	CU_ASSERT_EQUAL(loop_wait_for(&first), 0);
+	CU_ASSERT_EQUAL(num_done, more);
 	CU_ASSERT_EQUAL(loop_wait_for(&second), 0);
 	CU_ASSERT_EQUAL(nvmf_subsystem_reset_ctrlr(s, &name, LOOP_HOSTNQN, hostid, loop_done, &again), 0);
 	CU_ASSERT_EQUAL(again.status, 0);
@@ -673,6 +721,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_controllers_have_names),
 	UNIT(test_an_id_that_is_used_again_has_another_ciu),
 	UNIT(test_an_idle_controller_is_reset_at_once),
+	UNIT(test_a_controller_that_is_enabled_again_is_another_instance),
 	UNIT(test_who_may_reset_what),
 	UNIT(test_a_stuck_controller_stays_in_progress_until_it_is_gone),
 	UNIT(test_the_asker_may_end_first),
