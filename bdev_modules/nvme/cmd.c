@@ -524,15 +524,17 @@ struct resets {
 	struct bdev_nvme_io *n;
 	unsigned left;
 	bool worked;
+	uint64_t newest_fence; /* of the connections that there were before the reset */
 	struct bdev_nvme_fence_wait wait;
 };
 
-/* A reset has not ended while commands from before it may still be carried out. */
+/* A reset has not ended while commands from before it may still be carried out. It does not wait for connections that
+ * were made and lost meanwhile: a target that comes and goes would keep it for ever. */
 static void cmd_reset_finish(void *resets)
 {
 	struct resets *r = resets;
 	const struct bdev_nvme_ns *d = (const struct bdev_nvme_ns *)bdev_channel_bdev(bdev_io_from_ctx(r->n)->ch);
-	struct bdev_nvme_fence *f = bdev_nvme_fence_find(d->subsystem);
+	struct bdev_nvme_fence *f = bdev_nvme_fence_find(d->subsystem, r->newest_fence);
 
 	if (f != NULL) {
 		bdev_nvme_fence_wait(f, &r->wait, cmd_reset_finish, r);
@@ -564,7 +566,7 @@ static void cmd_reset_message(struct thread_msg *msg)
 		cmd_post_end(n, NVME_ST(GENERIC, CMD_INTERRUPTED), 0);
 		return;
 	}
-	*r = (struct resets){.n = n, .left = 1};
+	*r = (struct resets){.n = n, .left = 1, .newest_fence = bdev_nvme_fence_newest()};
 	TAILQ_FOREACH (path, &d->paths, link) {
 		any_up |= path->c->state == BDEV_NVME_UP;
 	}

@@ -346,12 +346,18 @@ void bdev_nvme_fence_subsystem_gone(const struct bdev_nvme_subsystem *m)
 	}
 }
 
-struct bdev_nvme_fence *bdev_nvme_fence_find(const struct bdev_nvme_subsystem *m)
+uint64_t bdev_nvme_fence_newest(void)
+{
+	return serials;
+}
+
+struct bdev_nvme_fence *bdev_nvme_fence_find(const struct bdev_nvme_subsystem *m, uint64_t newest)
 {
 	struct bdev_nvme_fence *f;
 
 	TAILQ_FOREACH (f, &fences, link) {
-		if (f->subsystem == m && f->state != BDEV_NVME_FENCE_NONE && f->state != BDEV_NVME_FENCE_DONE) {
+		if (f->subsystem == m && f->serial <= newest && f->state != BDEV_NVME_FENCE_NONE &&
+		    f->state != BDEV_NVME_FENCE_DONE) {
 			break;
 		}
 	}

@@ -88,8 +88,11 @@ void bdev_nvme_fence_set_state(struct bdev_nvme_fence *f, enum bdev_nvme_fence_s
 void bdev_nvme_fence_detached(struct bdev_nvme *c);
 /* The subsystem is about to be freed. It has no bdevs. */
 void bdev_nvme_fence_subsystem_gone(const struct bdev_nvme_subsystem *m);
-/* A fence of a controller of that subsystem that has begun and is not done, or NULL. */
-struct bdev_nvme_fence *bdev_nvme_fence_find(const struct bdev_nvme_subsystem *m);
+/* The serial number of the newest fence, which is that of the newest connection. */
+uint64_t bdev_nvme_fence_newest(void);
+/* A fence of a controller of that subsystem that has begun and is not done, or NULL. newest: of connections that are
+ * not newer than the one with this serial number. */
+struct bdev_nvme_fence *bdev_nvme_fence_find(const struct bdev_nvme_subsystem *m, uint64_t newest);
 /* Calls w->fn(w->arg) when f is done. f is not done yet. */
 void bdev_nvme_fence_wait(struct bdev_nvme_fence *f, struct bdev_nvme_fence_wait *w, void (*fn)(void *arg), void *arg);
 /* Whether an admin command that was lost with c's connection, or is lost now, has to wait before it is answered: it

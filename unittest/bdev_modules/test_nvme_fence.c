@@ -531,6 +531,34 @@ static void test_two_fences_of_one_controller_hold_their_own(void)
 	end_paths(&u);
 }
 
+static void test_a_bdev_reset_does_not_wait_for_connections_that_came_later(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+
+	a.fence_timeout_ms = 3000;
+	begin_paths(2, a, &u);
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	wait_begun(1);
+	struct request *reset = request_new(&u);
+	reset->io->type = BDEV_IO_RESET;
+	request_submit(reset);
+	restore(t0);
+	wait_usable(2);
+	cut(t0);
+	wait_begun(2);
+	unsigned before = seen.ended; /* that of target 1, which the reset has disabled */
+	CU_ASSERT(request_wait(reset));
+	CU_ASSERT_EQUAL(reset->status, 0);
+	CU_ASSERT_EQUAL(seen.ended, before + 1);
+	request_free(reset);
+	CU_ASSERT(request_wait(old));
+	request_free(old);
+	restore(t0);
+	end_paths(&u);
+}
+
 static struct nvme_cqe raw_cqe;
 
 static void raw_ended(void *wait, int rc, const struct nvme_cqe *cqe)
@@ -892,6 +920,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_an_abort_does_not_end_what_is_held),
 	UNIT(test_a_bdev_reset_ends_after_the_fence),
 	UNIT(test_two_fences_of_one_controller_hold_their_own),
+	UNIT(test_a_bdev_reset_does_not_wait_for_connections_that_came_later),
 	UNIT(test_commands_that_are_not_repeated_fail_after_the_fence),
 	UNIT(test_a_reset_while_a_fence_waits_does_not_end_it),
 	UNIT(test_a_controller_that_answers_no_keep_alive_is_disabled_first),
