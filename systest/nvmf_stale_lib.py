@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Two targets (left and right) that have one file, each through a varve of its own, its store, which can be stopped: then writes have begun that
 the target cannot take back. Fronts reach the file through both targets, and hosts of the fronts verify what they read. Old writes must not land behind new ones, whatever happens to the targets and the connections."""
+import concurrent.futures
 import json
 import pathlib
 import random
@@ -18,11 +19,11 @@ from nvmf_lib import NQN, NUM_CPUS, PERF, PORT, Host, Target, preload, wait_io
 SHARED = "nqn.2026-11.io.varve:shared"
 UUID = "8d1f6c1e-55b1-4a5e-9f0e-0123456789ab"
 KATO_MS = 2000
-QUIESCE_MS = 2000           # what a front gives a target that does not say it
+QUIESCE_MS = 2500           # quiesce_limit_ms of the targets, whose CQT is that and a quarter of KATO_MS
 REGION_KB = 128             # of each host: small, so that each block is often written and read
 STORE = "EE_Slow"           # a bdev with faults over one with delays over the file
-# Writes that have begun and hang, in a process that is stopped meanwhile, end within the time of a fence (2 x KATO + QUIESCE_MS): later ones may
-# land behind newer ones (doc/host.md has that window).
+# Writes that have begun and hang, in a process that is stopped meanwhile, end within the time of a fence (2 x KATO + CQT): later ones may land
+# behind newer ones (doc/host.md has that window).
 HANG_MS = 1500
 STALL_MS = 2000
 PAUSE_MS = 4000
@@ -60,12 +61,15 @@ class Back(Target):
         self.area = Area() if faults else None
         self.program = PROGRAM if faults else VARVE
         try:
-            Daemon.__init__(self, "-m", "[0,1]" if NUM_CPUS > 1 else "[0]", "-s", "512",
+            Daemon.__init__(self, "-m", "[0,1]" if NUM_CPUS > 1 else "[0]", "-s", "512", "--wait-for-rpc", ready=False,
                             env={**preload(), **(self.area.env() if faults else {})})
         except BaseException:
             self.close_area()
             raise
         try:
+            wait_for(self.connect, "the RPC socket").close()
+            self.call("nvmf_set_config", quiesce_limit_ms=QUIESCE_MS)
+            self.call("framework_start_init")
             self.call("nvmf_create_transport", trtype="RDMA")
             self.call("nvmf_create_subsystem", nqn=SHARED, serial_number="SHARED", ana_reporting=True, max_namespaces=8,
                       min_cntlid=1 + 1000 * number, max_cntlid=1000 + 1000 * number)
@@ -83,6 +87,9 @@ class Back(Target):
 
     def add_shared_ns(self):
         self.call("nvmf_subsystem_add_ns", nqn=SHARED, namespace={"bdev_name": STORE, "uuid": UUID, "nsid": 1, "anagrpid": 1})
+
+    def add_peer(self, other):
+        self.call("nvmf_subsystem_add_peer", nqn=SHARED, path=str(other.path), timeout_ms=60000)
 
     def remove_listener(self):
         self.call("nvmf_subsystem_remove_listener", nqn=SHARED, listen_address=self.listen_address())
@@ -130,7 +137,7 @@ class Front(Target):
         super().__init__(cores=f"[{number % NUM_CPUS}]", port=PORT + number)
         self.hostnqn = front_nqn(number)
         try:
-            self.call("bdev_nvme_set_options", **{"keep_alive_timeout_ms": KATO_MS, "default_quiesce_time_ms": QUIESCE_MS, **options})
+            self.call("bdev_nvme_set_options", **{"keep_alive_timeout_ms": KATO_MS, **options})
         except BaseException:
             self.__exit__()
             raise
@@ -141,6 +148,9 @@ class Front(Target):
 
     def ctrlrs(self):
         return self.call("bdev_nvme_get_controllers", name="Nvme0")[0]["ctrlrs"]
+
+    def fences(self):
+        return self.call("bdev_nvme_get_controllers", name="Nvme0")[0]["fences"]
 
     def io_paths(self):
         return [p for g in self.call("bdev_nvme_get_io_paths", name="Nvme0n1")["poll_groups"] for p in g["io_paths"]]
@@ -175,7 +185,7 @@ class Scene:
         self.rate, self.depth, self.faults = rate, depth, faults
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-test-stale-"))
         self.disk = self.folder / "disk"
-        self.stores, self.backs, self.fronts, self.hosts, self.gone = [], [], [], [], []
+        self.stores, self.backs, self.fronts, self.hosts, self.gone = [None, None], [None, None], [], [], []
         self.begun = time.monotonic()
         self.events = []
         self.results = []
@@ -185,9 +195,9 @@ class Scene:
 
     def __enter__(self):
         try:
-            for i in range(2):
-                self.stores.append(Store(i, self.disk))
-                self.backs.append(self.make_back(i))
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                for side in [pool.submit(self.make_side, i) for i in range(2)]:
+                    side.result()
             for i in range(self.num_fronts):
                 f = Front(i, self.options)
                 self.fronts.append(f)
@@ -204,9 +214,13 @@ class Scene:
             raise
 
     def __exit__(self, *exc):
-        for part in (*self.hosts, *self.fronts, *self.backs, *self.stores, *self.gone):
+        for part in filter(None, (*self.hosts, *self.fronts, *self.backs, *self.stores, *self.gone)):
             part.__exit__(*exc)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def make_side(self, number):
+        self.stores[number] = Store(number, self.disk)
+        self.backs[number] = self.make_back(number)
 
     def make_back(self, number):
         return Back(number, self.stores[number], [front_nqn(i) for i in range(self.num_fronts)], self.faults)
@@ -266,6 +280,10 @@ class Scene:
             self.say(f"{what}, host {number}, when all had ended:\n{p.stderr}")
         self.results.append(result)
 
+    def is_seen(self):
+        """Whether a host has found old data already."""
+        return any("miscompare:" in h.errors.read_text() for h in self.hosts)
+
     def miscompares(self):
         return sum(r["miscompares"] for r in self.results)
 
@@ -311,7 +329,7 @@ class Actor(threading.Thread):
     def run(self):
         try:
             while not self.over.is_set():
-                self.rest(0.3, 2.5)
+                self.rest(0.2, 1.8)
                 if not self.over.is_set():
                     self.rng.choice(self.events)(self)
         except BaseException as e:  # pylint: disable=broad-except
@@ -334,7 +352,7 @@ class BackEvents:
         self.scene, self.number = scene, number
         self.one_absent = one_absent    # held while the back is without its namespace: a front needs one path to keep its bdev
         self.all = [self.listener, self.ana, self.namespace, self.host, self.terminate, self.kill, *[self.pause] * 3,
-                    *[self.kill_stalled] * 3]
+                    *[self.kill_stalled] * 6]
 
     def back(self):
         return self.scene.backs[self.number]
@@ -524,8 +542,8 @@ class FaultEvents:
                 self.scene.say(f"target {self.number}: a fault at {site.name}")
 
 
-def sweep(scene, seconds, seed):
-    """Everything at once for so long."""
+def sweep(scene, seconds, seed, until=lambda: False):
+    """Everything at once for so long, or until something is so."""
     rng = random.Random(seed)
     one_absent = threading.Lock()
     kinds = [BackEvents(scene, i, one_absent).all for i in range(2)] + [StoreEvents(scene, i).all for i in range(2)] + [FrontEvents(scene).all]
@@ -537,7 +555,7 @@ def sweep(scene, seconds, seed):
         a.start()
     end = time.monotonic() + seconds
     try:
-        while time.monotonic() < end and all(h.is_running() for h in scene.hosts) and not any(a.failure for a in actors):
+        while time.monotonic() < end and all(h.is_running() for h in scene.hosts) and not any(a.failure for a in actors) and not until():
             time.sleep(0.1)     # the time that the sweep takes
     finally:
         for a in actors:
