@@ -83,7 +83,7 @@ static void write_settings(json_t *methods, struct bdev *b)
 
 /* A bdev that is being deleted is left out, however long that takes: whoever asked for it does not want it back, and
  * what it stands on may be gone before. */
-static bool bdev_is_saved(const struct bdev *b)
+static bool rpc_bdev_is_saved(const struct bdev *b)
 {
 	return bdev_get_state(b) <= BDEV_READY;
 }
@@ -105,7 +105,7 @@ static void write_all_settings(json_t *methods)
 	all = malloc((n + 1) * sizeof(struct bdev *));
 	if (all == NULL) { /* all of them, in the order of registration */
 		for (b = NULL; (b = bdev_next(b)) != NULL;) {
-			if (bdev_is_saved(b)) {
+			if (rpc_bdev_is_saved(b)) {
 				write_settings(methods, b);
 			}
 		}
@@ -113,7 +113,7 @@ static void write_all_settings(json_t *methods)
 	}
 	n = 0;
 	for (b = NULL; (b = bdev_next(b)) != NULL;) {
-		if (bdev_is_saved(b)) {
+		if (rpc_bdev_is_saved(b)) {
 			all[n++] = b;
 		}
 	}
@@ -180,7 +180,7 @@ static void write_bdevs(json_t *methods)
 		}
 	}
 	for (const struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
-		if (bdev_is_saved(b)) {
+		if (rpc_bdev_is_saved(b)) {
 			write_bdev(methods, b);
 		}
 	}

@@ -2,6 +2,7 @@
 /* Every management operation in every state of its target and subsystem; creations that fail half-way; deletions that
  * overlap. */
 #include <errno.h>
+#include <unistd.h>
 
 #include "unittest/nvmf/loop.h"
 
@@ -670,6 +671,168 @@ static void test_target_that_cannot_be_made_leaves_nothing(void)
 	nvmf_tgt_destroy(created);
 }
 
+/* ---- Changes that fail half-way ---- */
+
+#define PTPL "/var/tmp/unit-nvmf-manage-resv"
+
+static int change_add_listener(struct loop_wait *w)
+{
+	return nvmf_subsystem_add_listener_ana(s, &loop_other_address, NVME_ANA_STATE_NONOPTIMIZED);
+}
+
+static int change_remove_listener(struct loop_wait *w)
+{
+	nvmf_subsystem_remove_listener(s, &loop_other_address, loop_done, w);
+	return LOOP_PENDING;
+}
+
+static int change_add_host(struct loop_wait *w)
+{
+	char why[NVMF_ERROR_MAX];
+
+	return nvmf_subsystem_add_host(s, HOST "2", NULL, NULL, why);
+}
+
+static int change_remove_host(struct loop_wait *w)
+{
+	nvmf_subsystem_remove_host(s, HOST "2", loop_done, w);
+	return LOOP_PENDING;
+}
+
+static int change_add_ns(struct loop_wait *w)
+{
+	const struct nvmf_ns_opts opts = {.nsid = 7, .no_auto_visible = true, .ptpl_file = PTPL};
+	uint32_t nsid;
+
+	return nvmf_subsystem_add_ns(s, "extra", &opts, &nsid);
+}
+
+static int change_remove_ns(struct loop_wait *w)
+{
+	nvmf_subsystem_remove_ns(s, 7, loop_done, w);
+	return LOOP_PENDING;
+}
+
+static int change_show_ns(struct loop_wait *w)
+{
+	return nvmf_ns_add_host(s, 7, HOST);
+}
+
+static int change_set_ana_group(struct loop_wait *w)
+{
+	return nvmf_subsystem_set_ns_ana_group(s, 7, 5);
+}
+
+static int change_set_ana_state(struct loop_wait *w)
+{
+	return nvmf_listener_set_ana_state(s, &loop_other_address, 5, NVME_ANA_STATE_INACCESSIBLE);
+}
+
+static int change_add_peer(struct loop_wait *w)
+{
+	return nvmf_subsystem_add_peer(s, "/var/tmp/unit-nvmf-manage.sock", 1000);
+}
+
+static int change_add_referral(struct loop_wait *w)
+{
+	const struct nvmf_referral r = {.address = {"LOOP", NVMF_ADDR_FAMILY_IP4, "10.0.0.1", "8009"}};
+
+	return nvmf_tgt_add_referral(tgt, &r);
+}
+
+static int change_allow_no_other_host(struct loop_wait *w)
+{
+	return nvmf_subsystem_set_allow_any_host(s, false);
+}
+
+static size_t put_hosts(char *text, size_t size, const struct nvmf_hosts *hosts)
+{
+	const char *h = NULL;
+	size_t n = 0;
+
+	while ((h = nvmf_hosts_next(hosts, h)) != NULL) {
+		n += (size_t)snprintf(text + n, size - n, "%s ", h);
+	}
+	return n;
+}
+
+/* All that the changes above change. */
+static void describe_all(char *text, size_t size)
+{
+	size_t n = (size_t)snprintf(text, size, "%lu %d ", (unsigned long)tgt->generation, s->allow_any_host);
+
+	n += put_hosts(text + n, size - n, &s->hosts);
+	for (struct nvmf_listener *l = nvmf_listener_next(s, NULL); l != NULL; l = nvmf_listener_next(s, l)) {
+		n += (size_t)snprintf(text + n, size - n, "%s:%d:%d ", l->listen->address.trsvcid,
+				      nvmf_listener_ana_state(l, 5), nvmf_listener_ana_state(l, 7));
+	}
+	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
+		n += (size_t)snprintf(text + n, size - n, "%u %s %u ", ns->nsid, bdev_name(ns->bdev),
+				      ns->opts.anagrpid);
+		n += put_hosts(text + n, size - n, &ns->hosts);
+	}
+	for (const struct nvmf_peer *p = NULL; (p = nvmf_peer_next(s, p)) != NULL;) {
+		n += (size_t)snprintf(text + n, size - n, "%s ", nvmf_peer_path(p));
+	}
+	for (const struct nvmf_referral *r = NULL; (r = nvmf_referral_next(tgt, r)) != NULL;) {
+		n += (size_t)snprintf(text + n, size - n, "%s ", r->address.traddr);
+	}
+	snprintf(text + n, size - n, "%s", access(PTPL ".lock", F_OK) == 0 ? "locked" : "");
+}
+
+static void change_with_little_memory(const char *name, int (*change)(struct loop_wait *w))
+{
+	char before[4096], after[4096];
+	int rc = -ENOMEM, n;
+
+	describe_all(before, sizeof(before));
+	for (n = 0; rc != 0 && n < 100; n++) {
+		struct loop_wait w = LOOP_WAIT;
+		allocations_left = n;
+		rc = change(&w);
+		allocations_left = -1;
+		rc = rc == LOOP_PENDING ? loop_wait_for(&w) : rc;
+		describe_all(after, sizeof(after));
+		if (rc != 0 && (rc != -ENOMEM || strcmp(before, after) != 0)) {
+			printf("%s without memory from allocation %d on: %d\n%s\n%s\n", name, n, rc, before, after);
+			CU_FAIL("a change that fails has changed something");
+		}
+	}
+	CU_ASSERT_EQUAL(rc, 0);
+	CU_ASSERT_STRING_NOT_EQUAL(before, after);
+}
+
+static void test_change_that_fails_changes_nothing(void)
+{
+	static const struct {
+		const char *name;
+		int (*change)(struct loop_wait *w);
+	} changes[] = {
+		{"add_listener", change_add_listener},
+		{"add_host", change_add_host},
+		{"add_ns", change_add_ns},
+		{"show_ns", change_show_ns},
+		{"set_ana_group", change_set_ana_group},
+		{"set_ana_state", change_set_ana_state},
+		{"add_peer", change_add_peer},
+		{"add_referral", change_add_referral},
+		{"remove_ns", change_remove_ns},
+		{"remove_host", change_remove_host},
+		{"remove_listener", change_remove_listener},
+		{"allow_no_other_host", change_allow_no_other_host},
+	};
+
+	unlink(PTPL);
+	make_malloc("extra", 512, 100);
+	state_reach(ACTIVE, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
+		change_with_little_memory(changes[i].name, changes[i].change);
+	}
+	state_leave(ACTIVE);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "extra"), 0);
+	unlink(PTPL);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_every_operation_in_every_state),
 	UNIT(test_every_two_operations_at_once),
@@ -680,6 +843,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_time_until_an_event_is_not_latency),
 	UNIT(test_subsystem_that_cannot_be_made_leaves_nothing),
 	UNIT(test_target_that_cannot_be_made_leaves_nothing),
+	UNIT(test_change_that_fails_changes_nothing),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_manage", tests, loop_start, loop_stop)
