@@ -150,10 +150,11 @@ enum nvmf_next nvmf_io_start(struct nvmf_request *req)
 
 /* ---- Carrying out ---- */
 
+/* In units of 512 bytes, without metadata. */
 static void io_count(const struct nvmf_request *req)
 {
 	struct nvmf_ns_view *nsv = req->ns_view;
-	uint64_t units = req->length >> 9;
+	uint64_t units = req->bdev_io.num_blocks << (nsv->geo.block_shift - 9);
 
 	if (req->bdev_io.type == BDEV_IO_READ) {
 		nsv->read_ops++;

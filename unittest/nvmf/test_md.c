@@ -302,6 +302,25 @@ static void test_metadata_come_on_top_of_the_largest_transfer(void)
 	}
 }
 
+/* The data units of the SMART log do not include metadata (Base 5.16.1.3). */
+static void test_data_units_do_not_count_metadata(void)
+{
+	struct nvmf_io_counters before = {0}, after = {0};
+
+	for (unsigned hide = 0; hide < 2; hide++) {
+		attach(4096, (struct bdev_md){.size = 64}, hide != 0);
+		nvmf_views_sum(loop_subsystem(), &before);
+		uint32_t bytes = 16 * (4096 + (hide ? 0 : 64));
+		CU_ASSERT_EQUAL(run(nvme_cmd_write, 0, 16, 0, 0, 0, out, bytes), 0);
+		CU_ASSERT_EQUAL(run(nvme_cmd_read, 0, 16, 0, 0, 0, in, bytes), 0);
+		nvmf_views_sum(loop_subsystem(), &after);
+		CU_ASSERT_EQUAL(after.read_blocks - before.read_blocks, 16 * 4096 / 512);
+		CU_ASSERT_EQUAL(after.written_blocks - before.written_blocks, 16 * 4096 / 512);
+		detach();
+		before = after = (struct nvmf_io_counters){0};
+	}
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_the_format_is_told),
 	UNIT(test_metadata_come_on_top_of_the_largest_transfer),
@@ -313,6 +332,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_corruption_below_hidden_metadata_is_a_guard_error),
 	UNIT(test_fused_compare_and_write_with_protection),
 	UNIT(test_blocks_of_64_kib),
+	UNIT(test_data_units_do_not_count_metadata),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_md", tests, loop_start, loop_stop)
