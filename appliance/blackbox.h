@@ -58,9 +58,11 @@ void blackbox_get_stats(struct blackbox_stats *stats);
  * filled in. */
 void blackbox_fire(enum blackbox_type type, uint64_t measured_us, struct trace_file_cause *cause);
 /* Starts, changes or stops watching. To be called after a change of the triggers. */
-void blackbox_watch_update(const struct blackbox_triggers *list);
+void blackbox_watch_update(struct blackbox_triggers *list);
 /* Stops watching. */
 void blackbox_watch_stop(void);
+/* For how many microseconds the trace rings cover at the present rate; UINT64_MAX: not known yet. */
+uint64_t blackbox_ring_us(void);
 /* CLOCK_MONOTONIC in microseconds. */
 uint64_t blackbox_now_us(void);
 

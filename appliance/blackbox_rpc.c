@@ -247,6 +247,10 @@ static void rpc_trace_get_triggers(struct rpc_request *req, void *params)
 	struct blackbox_stats s;
 
 	blackbox_get_stats(&s);
+	uint64_t ring_us = blackbox_ring_us();
+	if (ring_us != UINT64_MAX) {
+		json_object_set_new(o, "ring_us", rpc_uint(ring_us));
+	}
 	json_object_set_new(o, "copies", rpc_uint(s.copies));
 	json_object_set_new(o, "copies_failed", rpc_uint(s.copies_failed));
 	json_object_set_new(o, "copies_missed", rpc_uint(s.copies_missed));
@@ -261,7 +265,7 @@ static void rpc_trace_get_triggers(struct rpc_request *req, void *params)
 RPC_METHOD("trace_get_triggers", rpc_trace_get_triggers, struct rpc_no_params, NULL, ALWAYS,
 	   "List the triggers, how often each has fired, why it last did, and the file that it made",
 	   .result = "{directory: string, max_files: int, max_bytes: int, copies: int, copies_failed: int, "
-		     "copies_missed: int, copying: bool, frozen: bool, triggers: [{name: string, type: "
+		     "copies_missed: int, copying: bool, frozen: bool, ring_us?: int, triggers: [{name: string, type: "
 		     "string, limit_us?: int, state?: string, action: string, holdoff_us: int, fired: int, "
 		     "held_off: int, last_time?: string|null, last_cause?: string, last_file?: string|null}]}")
 

@@ -8,7 +8,6 @@
 
 #define MIN_LIMIT_US  1000
 #define MAX_LIMIT_US  UINT64_C(86400000000)
-#define MIN_PERIOD_US 10000
 #define MAX_PERIOD_US 1000000
 
 static const struct {
@@ -162,11 +161,33 @@ uint64_t blackbox_min_limit_us(const struct blackbox_triggers *list, unsigned ma
 	return min;
 }
 
+uint64_t blackbox_max_copy_limit_us(const struct blackbox_triggers *list, unsigned types)
+{
+	const struct blackbox_trigger *t;
+	uint64_t max = 0;
+
+	TAILQ_FOREACH (t, list, link) {
+		if ((types & 1u << t->opts.type) != 0 && t->opts.action != BLACKBOX_NOTIFY && t->opts.limit_us > max) {
+			max = t->opts.limit_us;
+		}
+	}
+	return max;
+}
+
 uint64_t blackbox_period_us(uint64_t limit_us)
 {
 	uint64_t period = limit_us / 4;
 
-	return period < MIN_PERIOD_US ? MIN_PERIOD_US : period > MAX_PERIOD_US ? MAX_PERIOD_US : period;
+	return period < BLACKBOX_PERIOD_MIN_US ? BLACKBOX_PERIOD_MIN_US
+	       : period > MAX_PERIOD_US        ? MAX_PERIOD_US
+					       : period;
+}
+
+/* At a quarter of what the rings cover there is time for some more looks before the events are overwritten, also if
+ * more is recorded meanwhile. */
+uint64_t blackbox_keep_us(uint64_t limit_us, uint64_t ring_us)
+{
+	return ring_us / 2 >= limit_us ? UINT64_MAX : ring_us / 4;
 }
 
 uint64_t blackbox_stall_us(struct blackbox_seen *seen, uint64_t round_ticks, bool sleeping, uint64_t now_us)

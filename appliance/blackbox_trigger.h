@@ -51,6 +51,7 @@ struct blackbox_trigger {
 	uint64_t held_off; /* how often it did not fire because of holdoff_us */
 	uint64_t last_us;  /* CLOCK_MONOTONIC, when it last fired */
 	uint64_t last_realtime_ns;
+	bool short_ring; /* it was said that the rings do not reach back to the limit */
 	char last_text[512], last_file[BLACKBOX_FILE_MAX];
 	TAILQ_ENTRY(blackbox_trigger) link;
 };
@@ -77,8 +78,16 @@ bool blackbox_trigger_ready(const struct blackbox_trigger *t, uint64_t now_us);
 bool blackbox_trigger_is_news(const struct blackbox_trigger *t, uint64_t now_us, uint64_t measured_us);
 /* The smallest limit of any trigger of these types (a mask of 1 << type), or UINT64_MAX if there is none. */
 uint64_t blackbox_min_limit_us(const struct blackbox_triggers *list, unsigned types);
+/* The largest limit of the triggers of these types that make a copy; 0: there is none. */
+uint64_t blackbox_max_copy_limit_us(const struct blackbox_triggers *list, unsigned types);
+#define BLACKBOX_PERIOD_MIN_US 10000
 /* The period for looking at ages with that limit: a quarter of it, but 10 ms at least and 1 s at most. */
 uint64_t blackbox_period_us(uint64_t limit_us);
+
+/* From which age, in microseconds, the events of a request are kept aside, because the rings, which cover ring_us, may
+ * not have its first events any more when the trigger fires at limit_us. UINT64_MAX: the rings reach back far enough.
+ */
+uint64_t blackbox_keep_us(uint64_t limit_us, uint64_t ring_us);
 
 /* What blackbox_stall_us() remembers of a reactor. Zero-initialised. */
 struct blackbox_seen {

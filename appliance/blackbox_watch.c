@@ -10,13 +10,15 @@
 #include "env_dpdk/env.h"
 #include "nvmf/nvmf.h"
 #include "thread/thread.h"
-#include "trace/record.h"
+#include "trace/trace.h"
+#include "util/log.h"
 
 #define AGES         (1u << BLACKBOX_REQUEST_AGE | 1u << BLACKBOX_STATE_AGE)
 #define MAX_LATE     64 /* checked at a time; the next check sees the rest */
+#define MAX_AGING    256
 #define MAX_REACTORS CPU_SETSIZE
 
-static const struct blackbox_triggers *triggers;
+static struct blackbox_triggers *triggers;
 static struct thread_timer ages_timer, stalls_timer, errors_timer;
 static uint64_t ages_limit_us, ages_period_us, stalls_limit_us, stalls_period_us;
 static struct blackbox_seen seen[MAX_REACTORS];
@@ -64,6 +66,27 @@ static void watch_check_request(const struct nvmf_inflight *f)
 	blackbox_fire(BLACKBOX_STATE_AGE, state_us, &cause);
 }
 
+/* ---- Requests that get older than the rings are long ---- */
+
+static void watch_warn_of_short_rings(uint64_t ring_us)
+{
+	struct blackbox_trigger *t;
+
+	TAILQ_FOREACH (t, triggers, link) {
+		if ((AGES & 1u << t->opts.type) == 0 || t->opts.action == BLACKBOX_NOTIFY || t->short_ring ||
+		    ring_us >= t->opts.limit_us) {
+			continue;
+		}
+		t->short_ring = true;
+		log_warning(
+			"black box: trigger %s: the trace rings cover about %llu ms at the present rate, less than the "
+			"limit of %llu ms. Only what was done for the %d oldest requests is kept for longer; for the "
+			"rest raise --num-trace-entries or enable fewer tracepoints",
+			t->opts.name, (unsigned long long)(ring_us / 1000),
+			(unsigned long long)(t->opts.limit_us / 1000), TRACE_KEEP_OBJECTS);
+	}
+}
+
 static int watch_compare_ages(const void *a, const void *b)
 {
 	const struct nvmf_inflight *x = a, *y = b;
@@ -71,9 +94,42 @@ static int watch_compare_ages(const void *a, const void *b)
 	return x->age_ticks > y->age_ticks ? -1 : x->age_ticks < y->age_ticks;
 }
 
+static size_t watch_list_oldest(uint64_t min_age_us, struct trace_keep_object *objects)
+{
+	struct nvmf_inflight *late = calloc(MAX_AGING, sizeof(*late));
+	size_t n = 0;
+
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); late != NULL && tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
+		n += nvmf_tgt_get_late(tgt, env_us_to_ticks(min_age_us), MAX_AGING - n, &late[n]);
+	}
+	if (n > 0) {
+		qsort(late, n, sizeof(*late), watch_compare_ages);
+	}
+	n = n < TRACE_KEEP_OBJECTS ? n : TRACE_KEEP_OBJECTS;
+	for (size_t i = 0; i < n; i++) {
+		objects[i] = (struct trace_keep_object){(uintptr_t)late[i].object, late[i].start_ticks};
+	}
+	free(late);
+	return n;
+}
+
+/* Keeps the events of the oldest requests if the rings are shorter than the limit. Returns after how many microseconds
+ * that has to be repeated, or UINT64_MAX. */
+static uint64_t watch_keep_aside(void)
+{
+	struct trace_keep_object objects[TRACE_KEEP_OBJECTS];
+	uint64_t ring_us = blackbox_ring_us();
+	uint64_t keep_us = blackbox_keep_us(blackbox_max_copy_limit_us(triggers, AGES), ring_us);
+
+	watch_warn_of_short_rings(ring_us);
+	trace_keep(objects, keep_us != UINT64_MAX ? watch_list_oldest(keep_us, objects) : 0);
+	return keep_us;
+}
+
 static void watch_check_ages(void *arg)
 {
 	struct nvmf_inflight *late = calloc(MAX_LATE, sizeof(*late));
+	uint64_t keep_us = watch_keep_aside();
 
 	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); late != NULL && tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
 		size_t n = nvmf_tgt_get_late(tgt, env_us_to_ticks(ages_limit_us), MAX_LATE, late);
@@ -85,7 +141,8 @@ static void watch_check_ages(void *arg)
 		}
 	}
 	free(late);
-	thread_timer_start(&ages_timer, ages_period_us);
+	keep_us = keep_us > BLACKBOX_PERIOD_MIN_US ? keep_us : BLACKBOX_PERIOD_MIN_US;
+	thread_timer_start(&ages_timer, keep_us < ages_period_us ? keep_us : ages_period_us);
 }
 
 /* ---- Reactors that do not poll ---- */
@@ -220,7 +277,14 @@ static void watch_timer_update(struct thread_timer *timer, thread_fn fn, uint64_
 	}
 }
 
-void blackbox_watch_update(const struct blackbox_triggers *list)
+uint64_t blackbox_ring_us(void)
+{
+	uint64_t ticks = trace_ring_ticks();
+
+	return ticks != UINT64_MAX ? watch_ticks_to_us(ticks) : UINT64_MAX;
+}
+
+void blackbox_watch_update(struct blackbox_triggers *list)
 {
 	const struct blackbox_trigger *t;
 	bool faults = false;
@@ -230,6 +294,13 @@ void blackbox_watch_update(const struct blackbox_triggers *list)
 			   &ages_period_us);
 	watch_timer_update(&stalls_timer, watch_check_stalls, blackbox_min_limit_us(list, 1u << BLACKBOX_REACTOR_STALL),
 			   &stalls_limit_us, &stalls_period_us);
+	if (ages_limit_us == UINT64_MAX) {
+		trace_keep_stop();
+	} else {
+		/* soon, since only a check finds out how often checks are needed */
+		thread_timer_start(&ages_timer, BLACKBOX_PERIOD_MIN_US);
+		watch_warn_of_short_rings(blackbox_ring_us());
+	}
 	memset(seen, 0, sizeof(seen));
 	thread_set_wait_hook(stalls_limit_us != UINT64_MAX ? watch_check_while_waiting : NULL, stalls_period_us);
 	errors_timer.fn = watch_arm_errors;
@@ -243,6 +314,7 @@ void blackbox_watch_update(const struct blackbox_triggers *list)
 void blackbox_watch_stop(void)
 {
 	thread_timer_stop(&ages_timer);
+	trace_keep_stop();
 	thread_timer_stop(&stalls_timer);
 	thread_timer_stop(&errors_timer);
 	thread_set_wait_hook(NULL, 0);

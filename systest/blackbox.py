@@ -84,6 +84,32 @@ def check_marked(path, word):
     check(len([e for e in json.loads(read(path, "-j"))["entries"] if e.get("culprit")]) == len(marked), "other marks in JSON")
 
 
+def test_the_beginning_of_a_request_that_is_older_than_the_rings_are_long_is_kept():
+    with BlackBox() as t:
+        t.add_malloc("M0")
+        t.call("bdev_delay_create", base_bdev_name="M0", name="D0", avg_read_latency=4000000, p99_read_latency=4000000,
+               avg_write_latency=0, p99_write_latency=0)
+        t.add_ns("D0", nsid=1)
+        t.add_malloc("M1")
+        t.add_ns("M1", nsid=2)
+        with busy_host(t, "-q", "4", "--rate", "4000", nsid=2):
+            wait_for(lambda: t.call("trace_get_triggers").get("ring_us", 1 << 62) < 1000000, "the rings to be short")
+            t.call("trace_set_trigger", name="slow", type="request_age", limit_us=2000000)
+            wait_for(lambda: re.search(r"trigger slow: the trace rings cover about \d+ ms at the present rate, less than the limit of 2000 ms", t.log()),
+                     "a warning")
+            with busy_host(t, "-q", "1", until=lambda: reads_in_flight(t)):
+                path = t.wait_fired("slow")["last_file"]
+        text = read(path)
+        culprit = text.split("Culprit: ")[1].split(";")[0]
+        life = read(path, "--life", culprit)
+        check("RDMA_REQ_NEW" in life and "RDMA_REQ_EXECUTING" in life and "BDEV_IO_START" in life and "kept" in text, f"{text[:1500]}\n{life}")
+        marked = [x for x in text.splitlines() if x.endswith("<== culprit")]
+        check(len(marked) == len(set(marked)), marked)
+        page = page_of(path, t.folder / "page.html")
+        check(page["lives"][page["cause_life"]][1] == int(culprit[1:]), culprit)
+        t.stop_clean("black box")
+
+
 def test_a_request_that_is_too_old_is_kept_with_its_history():
     with BlackBox() as t:
         t.add_malloc("M0")

@@ -26,6 +26,11 @@ addEventListener("load", () => {
   const over = () => document.querySelector("#timeline .u-over");
   const at = (x, y) => { const b = over().getBoundingClientRect(); return {clientX: b.left + x, clientY: b.top + y, bubbles: true, cancelable: true}; };
   const steps = [
+    () => {
+      seen.notices = $("notices").hidden ? "" : text("notices");
+      const culprit = $("notices").querySelector("button");
+      if (culprit) { culprit.click(); seen.notice_detail = text("detail-title"); $("reset").click(); }
+    },
     () => { seen.window = text("window"); over().dispatchEvent(new WheelEvent("wheel", {deltaY: -100, ...at(20, 8)})); },
     () => {
       seen.zoomed = text("window");
@@ -130,10 +135,17 @@ def test_a_large_trace_is_thinned_but_keeps_its_slowest():
         check(max(s["count"] for s in data["states"]) == 6000, "the tables count all")
 
 
+# What a black box's copy, and one whose writer crashed, have more.
+NOTICES = ('"crash":"SIGSEGV sent by process 4711 (bash), uid 0, in thread varve (1)","cause":{"trigger":"slow","type":"request_age","text":"it was <b>slow</b>",'
+           '"object":{"value":1,"type":1,"start_tsc":1}},"cause_when":"2026-11-24 01:02:03.000000","cause_ns":2000000,"cause_life":1,')
+
+
 def test_it_zooms_hovers_and_filters_in_a_browser():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        dom = browse(folder, page_make(folder) + DRIVER)
+        page = page_make(folder)
+        check('"crash"' not in page.split('<script id="data"')[1].split("</script>")[0], "no notice")
+        dom = browse(folder, page.replace('"num_roots"', NOTICES + '"num_roots"', 1) + DRIVER)
     if dom is None:
         print("SKIP trace_html.test_it_zooms_hovers_and_filters_in_a_browser: no chromium that starts")
         return
@@ -142,6 +154,9 @@ def test_it_zooms_hovers_and_filters_in_a_browser():
     found = re.search(r'<pre id="seen">(.*?)</pre>', dom, re.S)
     check(found, "the page did not get through it")
     seen = json.loads(html.unescape(found[1]))
+    check(all(x in seen["notices"] for x in ("Crashed: SIGSEGV sent by process 4711", "trigger slow (request_age) fired at 2026", "2.00 ms after",
+                                             "it was <b>slow</b>", "Culprit: ")), seen["notices"])
+    check(re.match(r"r\d+: ", seen["notice_detail"]), seen["notice_detail"])
     check(f"{REQUESTS * LCORES} of {REQUESTS * LCORES} requests" in seen["window"], seen["window"])
     check(seen["zoomed"] != seen["window"] and seen["reset"] == seen["window"], seen)
     check(re.match(r"r\d+ (took|not finished after) [\d.]+ (µs|ms)nqn\..*: ", seen["tip"]) and seen["tip_gone"], seen["tip"])

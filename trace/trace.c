@@ -322,6 +322,7 @@ void trace_stop(void)
 	struct trace_state *s = &trace_state;
 
 	trace_thread_detach();
+	trace_keep_stop();
 	pthread_mutex_lock(&trace_lock);
 	if (s->on) {
 		struct trace_file_info *info = s->info;

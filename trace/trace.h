@@ -164,6 +164,25 @@ struct trace_crash {
 	uint32_t sender, sender_uid;
 	const char *sender_name; /* "": not known */
 };
+/* ---- Events of objects that may become older than the rings are long ---- */
+
+/* For how many ticks the shortest of the rings in use keeps an event, at its present rate; UINT64_MAX: it is not known,
+ * because hardly anything was recorded yet. */
+uint64_t trace_ring_ticks(void);
+
+enum { TRACE_KEEP_OBJECTS = 16 };
+struct trace_keep_object {
+	uint64_t id, start_tsc; /* as object_id and object_start_tsc of a cause */
+};
+/* Keeps the events that the rings have of these objects, TRACE_KEEP_OBJECTS at most, and of the objects that were
+ * created for them; what was kept of all other objects is forgotten. To be called again and again, more often than the
+ * rings are overwritten, with those that are still of interest. A copy whose cause names one of the objects has the
+ * events that the rings do not have any more in a ring of their own, "kept". Reads what was recorded since the last
+ * call, and whole rings if there is a new object. On the thread that calls trace_copy_begin(). */
+void trace_keep(const struct trace_keep_object *objects, size_t n);
+/* Forgets everything, and frees the memory. */
+void trace_keep_stop(void);
+
 /* Writes which thread crashed, by which signal, and the fault's address or the signal's sender into the file. For crash
  * handlers: takes no lock and is async-signal-safe. */
 void trace_note_crash(const struct trace_crash *crash);

@@ -321,6 +321,10 @@ struct trace_file_slot_loss {
 };
 _Static_assert(sizeof(struct trace_file_slot_loss) == 64, "slot loss");
 
+/* A copy that a trigger made may have one ring more than the live file, "kept", as the last line of sections 6 and 7,
+ * which then lie behind section 10: it has those events of the culprit that the other rings have overwritten, from all
+ * of them, in the order of time. It is no user slot, and section 9 has no line for it. */
+
 /* Section 10, at the end of a copy that a trigger made: why it was made, and which object or reactor (the culprit) was
  * the cause. Texts end with a NUL within their size; an empty text means not known. */
 enum { TRACE_CAUSE_VERSION = 1 };

@@ -63,6 +63,17 @@ struct trace_state {
 extern struct trace_state trace_state;
 extern pthread_mutex_t trace_lock;
 
+/* A slot of an event that trace_keep() has kept. */
+struct trace_kept_slot {
+	uint32_t ring;         /* slot n of section 6 */
+	bool whole;            /* it was not overwritten while it was read */
+	uint64_t index, event; /* its number in the ring, and that of the event's first slot */
+	struct trace_file_entry entry;
+};
+enum { TRACE_KEEP_SLOTS = 128 };
+/* Copies what was kept of the object to `to` (TRACE_KEEP_SLOTS), in no order. Returns the number of slots. */
+unsigned trace_kept_take(uint64_t id, uint64_t start_tsc, struct trace_kept_slot *to);
+
 void trace_info_init(struct trace_file_info *info, const struct trace_opts *opts);
 /* Reads the three clocks as close together as it can. Async-signal-safe. */
 struct trace_file_clock trace_clock_read(void);

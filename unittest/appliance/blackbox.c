@@ -87,10 +87,24 @@ static void test_how_often_to_look_follows_the_smallest_limit(void)
 	set("b", BLACKBOX_STATE_AGE, 4000);
 	set("c", BLACKBOX_REACTOR_STALL, 1000);
 	CU_ASSERT_EQUAL(blackbox_min_limit_us(&list, ages), 4000);
+	CU_ASSERT_EQUAL(blackbox_max_copy_limit_us(&list, ages), 9000);
+	TAILQ_FIRST(&list)->opts.action = BLACKBOX_NOTIFY;
+	CU_ASSERT_EQUAL(blackbox_max_copy_limit_us(&list, ages), 4000);
+	CU_ASSERT_EQUAL(blackbox_max_copy_limit_us(&list, 1u << BLACKBOX_IO_ERROR), 0);
 	CU_ASSERT_EQUAL(blackbox_period_us(4000), 10000);
 	CU_ASSERT_EQUAL(blackbox_period_us(400000), 100000);
 	CU_ASSERT_EQUAL(blackbox_period_us(UINT64_MAX), 1000000);
 	blackbox_triggers_clear(&list);
+}
+
+static void test_events_are_kept_aside_if_the_rings_are_too_short_for_the_limit(void)
+{
+	CU_ASSERT_EQUAL(blackbox_keep_us(0, 1000), UINT64_MAX); /* no trigger */
+	CU_ASSERT_EQUAL(blackbox_keep_us(2000000, UINT64_MAX), UINT64_MAX);
+	CU_ASSERT_EQUAL(blackbox_keep_us(2000000, 4000000), UINT64_MAX);
+	CU_ASSERT_EQUAL(blackbox_keep_us(2000000, 3999996), 999999);
+	CU_ASSERT_EQUAL(blackbox_keep_us(2000000, 20000), 5000);
+	CU_ASSERT_EQUAL(blackbox_keep_us(UINT64_MAX, 20000), 5000);
 }
 
 static void test_a_reactor_stalls_while_awake_in_one_round(void)
@@ -244,6 +258,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_wrong_triggers_are_refused_with_the_reason),
 	UNIT(test_what_is_stuck_for_ever_fires_once),
 	UNIT(test_how_often_to_look_follows_the_smallest_limit),
+	UNIT(test_events_are_kept_aside_if_the_rings_are_too_short_for_the_limit),
 	UNIT(test_a_reactor_stalls_while_awake_in_one_round),
 	UNIT(test_names_tell_time_and_cause_and_sort_by_time),
 	UNIT(test_the_oldest_make_room),

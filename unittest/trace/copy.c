@@ -214,7 +214,191 @@ static void test_what_cannot_be_written_says_why(void)
 	fixture_stop();
 }
 
+enum { KEPT_RING = 64, CULPRIT = 0x1000, CHILD = 0x2000, OTHER = 0x3000 };
+
+static void fill_ring(unsigned rings)
+{
+	for (unsigned i = 0; i < rings * KEPT_RING; i++) {
+		TRACE(RDMA_REQ_EXECUTED, 0, 0, OTHER, 1);
+	}
+}
+
+/* The culprit, its child and another request, as they begin; returns the culprit's start. */
+static uint64_t record_culprit(void)
+{
+	TRACE(RDMA_REQ_NEW, 0, 0, CULPRIT, 7, 1); /* an older life */
+	TRACE(RDMA_REQ_COMPLETED, 0, 0, CULPRIT, 7, 1);
+	uint64_t start = ticks_now();
+	TRACE(RDMA_REQ_NEW, 0, 0, CULPRIT, 7, 1);
+	TRACE(RDMA_REQ_NEW, 0, 0, OTHER, 7, 2);
+	TRACE(RDMA_REQ_EXECUTING, 0, 0, CULPRIT, 7);
+	TRACE(BDEV_IO_START, 0, 8, CHILD, 1, CULPRIT, 100, 1);
+	return start;
+}
+
+static struct trace_snapshot *copy_and_read(uint64_t start, struct trace_reader **r)
+{
+	struct trace_file_cause cause = a_cause(CULPRIT, start);
+	struct trace_copy *copy;
+	struct trace_error err;
+	struct trace_snapshot *s;
+	int rc;
+
+	cause.object_type = TRACE_OBJECT_NVMF_RDMA_IO;
+	begin(&cause, &copy);
+	while ((rc = trace_copy_step(copy, 100000, error)) == 1) {
+	}
+	CU_ASSERT_EQUAL_FATAL(rc, 0);
+	CU_ASSERT_EQUAL_FATAL(trace_reader_open(path, r, &err), 0);
+	CU_ASSERT_EQUAL(trace_reader_num_problems(*r), 0);
+	CU_ASSERT_EQUAL_FATAL(trace_snapshot_take(*r, TRACE_ALL_LCORES, &s, &err), 0);
+	unlink(path);
+	return s;
+}
+
+static unsigned count_events(const struct trace_snapshot *s, unsigned tpoint, uint64_t object)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < s->batch.num_events; i++) {
+		const struct trace_event *e = &s->batch.events[i];
+		n += e->tpoint_id == tpoint && e->object_id == object;
+		CU_ASSERT(i == 0 || e->tsc >= e[-1].tsc);
+	}
+	return n;
+}
+
+static void check_culprit(uint64_t start, unsigned lcores)
+{
+	struct trace_reader *r;
+	struct trace_snapshot *s = copy_and_read(start, &r);
+
+	CU_ASSERT_EQUAL(count_events(s, TRACE_TPOINT_RDMA_REQ_NEW, CULPRIT), 1);
+	CU_ASSERT_EQUAL(count_events(s, TRACE_TPOINT_RDMA_REQ_NEW, OTHER), 0);
+	CU_ASSERT_EQUAL(count_events(s, TRACE_TPOINT_RDMA_REQ_EXECUTING, CULPRIT), 1);
+	CU_ASSERT_EQUAL(count_events(s, TRACE_TPOINT_BDEV_IO_START, CHILD), 1);
+	CU_ASSERT_EQUAL(count_events(s, TRACE_TPOINT_BDEV_IO_DONE, CHILD), 1);
+	for (size_t i = 0; i < s->batch.num_events; i++) {
+		const struct trace_event *e = &s->batch.events[i];
+		if (e->tpoint_id == TRACE_TPOINT_BDEV_IO_START && e->object_id == CHILD) {
+			const struct trace_tpoint *t = trace_reader_tpoint(r, e->tpoint_id);
+			CU_ASSERT_EQUAL(trace_event_arg(&s->batch, e, t, 2).number, 100);
+			CU_ASSERT_EQUAL(e->related_type, TRACE_OBJECT_NVMF_RDMA_IO);
+		}
+	}
+	CU_ASSERT_EQUAL(s->num_lcores, lcores);
+	trace_snapshot_free(s);
+	trace_reader_close(r);
+}
+
+static void test_events_that_were_kept_are_in_the_copy_though_the_ring_has_lost_them(void)
+{
+	fixture_start(KEPT_RING);
+	uint64_t start = record_culprit();
+	struct trace_keep_object culprit = {CULPRIT, start};
+	trace_keep(&culprit, 1);
+	fill_ring(3);
+	trace_keep(&culprit, 1);
+	TRACE(BDEV_IO_DONE, 0, 8, CHILD, CULPRIT, 0, 0);
+	trace_keep(&culprit, 1);
+	fill_ring(2);
+	check_culprit(start, 5);
+	trace_keep(NULL, 0);
+	struct trace_reader *r;
+	struct trace_snapshot *s = copy_and_read(start, &r);
+	CU_ASSERT_EQUAL(count_events(s, TRACE_TPOINT_RDMA_REQ_NEW, CULPRIT), 0);
+	CU_ASSERT_EQUAL(s->num_lcores, 4);
+	trace_snapshot_free(s);
+	trace_reader_close(r);
+	fixture_stop();
+}
+
+/* What is in the copied ring is not there twice. */
+static void test_the_kept_ring_has_only_what_the_others_have_not(void)
+{
+	struct trace_reader *r;
+
+	fixture_start(KEPT_RING);
+	uint64_t start = record_culprit();
+	struct trace_keep_object culprit = {CULPRIT, start};
+	trace_keep(&culprit, 1);
+	TRACE(BDEV_IO_DONE, 0, 8, CHILD, CULPRIT, 0, 0);
+	trace_keep(&culprit, 1);
+	struct trace_snapshot *s = copy_and_read(start, &r);
+	CU_ASSERT_EQUAL(count_events(s, TRACE_TPOINT_BDEV_IO_START, CHILD), 1);
+	CU_ASSERT_EQUAL(count_events(s, TRACE_TPOINT_BDEV_IO_DONE, CHILD), 1);
+	CU_ASSERT_EQUAL(s->num_lcores, 4);
+	trace_snapshot_free(s);
+	trace_reader_close(r);
+	fill_ring(2);
+	check_culprit(start, 5);
+	fixture_stop();
+}
+
+/* An address is used again: what happens to the new object is not the culprit's doing. */
+static void test_a_child_whose_address_is_used_again_is_no_child_any_more(void)
+{
+	struct trace_reader *r;
+
+	fixture_start(KEPT_RING);
+	struct trace_keep_object culprit = {CULPRIT, record_culprit()};
+	TRACE(BDEV_IO_DONE, 0, 8, CHILD, CULPRIT, 0, 0);
+	TRACE(BDEV_IO_START, 0, 8, CHILD, 1, OTHER, 200, 1);
+	trace_keep(&culprit, 1);
+	fill_ring(2);
+	struct trace_snapshot *s = copy_and_read(culprit.start_tsc, &r);
+	CU_ASSERT_EQUAL(count_events(s, TRACE_TPOINT_BDEV_IO_START, CHILD), 1);
+	trace_snapshot_free(s);
+	trace_reader_close(r);
+	fixture_stop();
+}
+
+/* More objects than there is room for, and one with more events: the first ones are kept. */
+static void test_what_is_kept_is_bounded(void)
+{
+	struct trace_keep_object many[TRACE_KEEP_OBJECTS + 4];
+	struct trace_reader *r;
+
+	fixture_start(1024);
+	uint64_t start = record_culprit();
+	for (size_t i = 0; i < TRACE_KEEP_OBJECTS + 4; i++) {
+		many[i] = (struct trace_keep_object){CULPRIT + i, start};
+	}
+	for (unsigned i = 0; i < 400; i++) {
+		TRACE(RDMA_REQ_EXECUTED, 0, 0, CULPRIT, 1);
+	}
+	trace_keep(many, TRACE_KEEP_OBJECTS + 4);
+	for (unsigned i = 0; i < 2048; i++) {
+		TRACE(RDMA_REQ_EXECUTED, 0, 0, OTHER, 1);
+	}
+	struct trace_snapshot *s = copy_and_read(start, &r);
+	CU_ASSERT_EQUAL(count_events(s, TRACE_TPOINT_RDMA_REQ_NEW, CULPRIT), 1);
+	unsigned n = count_events(s, TRACE_TPOINT_RDMA_REQ_EXECUTED, CULPRIT);
+	CU_ASSERT(n > 50 && n < 128);
+	trace_snapshot_free(s);
+	trace_reader_close(r);
+	fixture_stop();
+}
+
+static void test_the_time_that_rings_cover_is_known_once_something_is_recorded(void)
+{
+	CU_ASSERT_EQUAL(trace_ring_ticks(), UINT64_MAX);
+	fixture_start(1024);
+	CU_ASSERT_EQUAL(trace_ring_ticks(), UINT64_MAX);
+	uint64_t before = ticks_now();
+	for (unsigned i = 0; i < 4096; i++) {
+		TRACE(RDMA_REQ_EXECUTED, 0, 0, OTHER, 1);
+	}
+	CU_ASSERT(trace_ring_ticks() < ticks_now() - before);
+	fixture_stop();
+}
+
 static const struct unit_test tests[] = {
+	UNIT(test_events_that_were_kept_are_in_the_copy_though_the_ring_has_lost_them),
+	UNIT(test_the_kept_ring_has_only_what_the_others_have_not),
+	UNIT(test_a_child_whose_address_is_used_again_is_no_child_any_more),
+	UNIT(test_what_is_kept_is_bounded),
+	UNIT(test_the_time_that_rings_cover_is_known_once_something_is_recorded),
 	UNIT(test_a_copy_has_the_events_and_the_cause),
 	UNIT(test_who_may_read_the_file_may_read_its_copy),
 	UNIT(test_the_live_file_has_no_cause),
