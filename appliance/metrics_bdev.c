@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Metrics of block devices. */
+#include <string.h>
+
 #include "appliance/metrics_collect.h"
 #include "bdev/bdev.h"
+#include "bdev/module.h"
 
 struct one_bdev {
 	struct bdev *b;
@@ -69,6 +72,25 @@ static void collect_bdev_waits(struct metrics_text *m, const struct one_bdev *li
 	}
 }
 
+static void collect_figure(void *arg, const struct bdev_module_figure *f)
+{
+	struct metrics_text *m = arg;
+
+	if (strcmp(m->family, f->name) != 0) {
+		metrics_family(m, f->name, f->grows ? METRICS_COUNTER : METRICS_GAUGE, f->help);
+	}
+	metrics_uint(m, f->value, f->label, f->what, NULL);
+}
+
+static void collect_module_figures(struct metrics_text *m)
+{
+	for (const struct bdev_module *module = NULL; (module = bdev_module_next(module)) != NULL;) {
+		if (module->figures != NULL) {
+			module->figures(collect_figure, m);
+		}
+	}
+}
+
 void metrics_collect_bdevs(struct metrics_text *m)
 {
 	size_t room = 0, n = 0;
@@ -93,5 +115,6 @@ void metrics_collect_bdevs(struct metrics_text *m)
 	collect_bdev_ops(m, list, n);
 	collect_bdev_errors(m, list, n);
 	collect_bdev_waits(m, list, n);
+	collect_module_figures(m);
 	free(list);
 }

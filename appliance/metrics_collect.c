@@ -116,7 +116,6 @@ void metrics_collect(struct metrics_text *m)
 	metrics_collect_reactors(m);
 	metrics_collect_threads(m);
 	metrics_collect_bdevs(m);
-	metrics_collect_fences(m);
 	metrics_collect_nvmf(m);
 	collect_buffers(m);
 	collect_trace(m);

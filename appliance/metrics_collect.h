@@ -32,10 +32,8 @@ static inline void *collect_array(size_t n, size_t size)
 void metrics_collect_reactors(struct metrics_text *m);
 /* Each thread and its pollers. */
 void metrics_collect_threads(struct metrics_text *m);
-/* Each block device. */
+/* Each block device, and the figures of their modules. */
 void metrics_collect_bdevs(struct metrics_text *m);
-/* Fences of lost controllers of remote targets. */
-void metrics_collect_fences(struct metrics_text *m);
 /* The targets: subsystems, hosts, poll groups, outstanding commands. */
 void metrics_collect_nvmf(struct metrics_text *m);
 /* Each subsystem and queue pair of a target, of which list has the n outstanding commands. */

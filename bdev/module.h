@@ -24,6 +24,16 @@ struct json_t;
 #define BDEV_STATUS(sct_, sc_) ((uint16_t)(((sct_) << NVME_SCT_SHIFT) | (sc_)))
 #define BDEV_STATUS_MASK       ((uint16_t)0x7ff) /* SCT and SC */
 
+/* A number that a module has of its own, for metrics. */
+struct bdev_module_figure {
+	const char *name;         /* of the metric, as "varve_..."; stays */
+	const char *help;         /* a sentence */
+	bool grows;               /* it only grows */
+	const char *label, *what; /* a label and its value; NULL: none */
+	uint64_t value;
+};
+typedef void (*bdev_module_figure_fn)(void *arg, const struct bdev_module_figure *figure);
+
 /* A kind of bdev. */
 struct bdev_module {
 	const char *name;
@@ -41,6 +51,9 @@ struct bdev_module {
 	/* Whether the module has closed them. The layer waits until it has; when that becomes true later, the module
 	 * calls bdev_module_is_idle(). NULL: nothing to wait for. Control thread. */
 	bool (*is_idle)(void);
+	/* Calls fn(arg, ...) for each of the module's figures; those of one name follow each other. Or NULL. Control
+	 * thread. */
+	void (*figures)(bdev_module_figure_fn fn, void *arg);
 	/* Frees what the module still holds when all bdevs are gone; or NULL. Control thread. */
 	void (*fini)(void);
 	SLIST_ENTRY(bdev_module) link;

@@ -99,6 +99,8 @@ def test_the_format_is_what_prometheus_reads():
         check(value(families, "varve_state", state="RUNNING") == 1, "state")
         check(value(families, "varve_bdev_size_bytes", bdev='odd"name\\') == 16 << 20, "an odd name")
         check(value(families, "varve_nvmf_subsystem_namespaces", subsystem=NQN) == 1, "namespaces")
+        check({labels["result"] for labels, _ in families["varve_nvme_fences_ended_total"]} >= {"disabled", "cross_reset", "time", "not_waited"} and
+              value(families, "varve_nvme_fences") == 0, "fences")
         machines = {m["name"]: m["violations"] for m in t.call("framework_get_state_machines")}
         told = {labels["machine"]: v for labels, v in families["varve_state_violations_total"]}
         check("appliance" in machines and told == machines and not any(told.values()), f"{told} against {machines}")

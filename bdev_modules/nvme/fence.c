@@ -409,6 +409,34 @@ void bdev_nvme_get_fence_stat(struct bdev_nvme_fence_stat *stat)
 	stat->commands_total += stat->held;
 }
 
+void bdev_nvme_fence_figures(bdev_module_figure_fn fn, void *arg)
+{
+	struct bdev_nvme_fence_stat stat;
+
+	bdev_nvme_get_fence_stat(&stat);
+	const struct bdev_module_figure figures[] = {
+		{"varve_nvme_fences", "Lost controllers of remote targets that may still carry out commands.",
+		 .value = stat.fences},
+		{"varve_nvme_fence_held_commands",
+		 "Commands that change data, and wait until the controller that they were lost with has ended.",
+		 .value = stat.held},
+		{"varve_nvme_fence_held_commands_total", "Commands that have waited so, or wait now.", .grows = true,
+		 .value = stat.commands_total},
+	};
+	for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
+		fn(arg, &figures[i]);
+	}
+	for (unsigned i = 0; i < BDEV_NVME_FENCE_ENDS; i++) {
+		fn(arg, &(struct bdev_module_figure){
+				.name = "varve_nvme_fences_ended_total",
+				.help = "Fences that have ended, by how: not_waited is less safe than the others.",
+				.grows = true,
+				.label = "result",
+				.what = bdev_nvme_fence_end_name(i),
+				.value = stat.ends[i]});
+	}
+}
+
 /* --- Commands --- */
 
 bool bdev_nvme_opcode_changes(uint8_t opcode, bool admin)

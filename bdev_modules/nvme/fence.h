@@ -12,6 +12,7 @@
 #ifndef BDEV_NVME_FENCE_H
 #define BDEV_NVME_FENCE_H
 
+#include "bdev/module.h"
 #include "bdev_modules/nvme/bdev_nvme.h"
 #include "thread/thread.h"
 
@@ -102,6 +103,8 @@ bool bdev_nvme_fence_holds_admin(const struct bdev_nvme *c, uint8_t opcode);
 /* The using thread of n's queue pair: n was lost with it. True: n is held, and is submitted again or answered when the
  * fence is done. */
 bool bdev_nvme_fence_hold(struct bdev_nvme_io *n);
+/* The module's figures: fences since the process began, and what they hold. Control thread. */
+void bdev_nvme_fence_figures(bdev_module_figure_fn fn, void *arg);
 /* Writes what a held I/O waits for. The thread of its channel, while the control thread waits for it. */
 void bdev_nvme_fence_describe(const struct bdev_nvme_io *n, char *text, size_t size);
 /* Whether a command may change data or other state of the controller, as far as its opcode says. Pure. */

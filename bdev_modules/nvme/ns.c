@@ -16,8 +16,11 @@ static size_t ns_io_ctx_room(void)
 	return offsetof(struct bdev_nvme_io, req) + nvme_request_size();
 }
 
-static struct bdev_module bdev_nvme_module = {
-	.name = "nvme", .io_ctx_room = ns_io_ctx_room, .stop = bdev_nvme_stop, .is_idle = bdev_nvme_is_idle};
+static struct bdev_module bdev_nvme_module = {.name = "nvme",
+					      .io_ctx_room = ns_io_ctx_room,
+					      .stop = bdev_nvme_stop,
+					      .is_idle = bdev_nvme_is_idle,
+					      .figures = bdev_nvme_fence_figures};
 BDEV_MODULE_REGISTER(bdev_nvme_module)
 
 bool bdev_nvme_is(const struct bdev *b)
