@@ -22,7 +22,7 @@ KATO_MS = 2000
 QUIESCE_MS = 2500           # quiesce_limit_ms of the targets, whose CQT is that and a quarter of KATO_MS
 REGION_KB = 128             # of each host: small, so that each block is often written and read
 STORE = "EE_Slow"           # a bdev with faults over one with delays over the file
-# Writes that have begun and hang, in a process that is stopped meanwhile, end within the time of a fence (2 x KATO + CQT): later ones may land
+# Writes that have begun and hang, in a process that is stopped meanwhile, end within the time of a fence (3 x KATO + CQT): later ones may land
 # behind newer ones (doc/host.md has that window).
 HANG_MS = 1500
 STALL_MS = 2000
