@@ -98,13 +98,14 @@ struct bdev_io {
 	uint32_t cdw0;   /* completion dword 0; ABORT: 0 aborted, 1 not (as the NVMe Abort command has it) */
 	uint8_t flags;   /* private from here on */
 	uint8_t stage;
-	uint16_t reserved;
+	bool sampled; /* with IO_EXACT: its exact time counts for the statistics */
+	uint8_t reserved;
 
 	/* Second line. */
-	uint64_t submit_ticks __attribute__((aligned(64)));
-	TAILQ_ENTRY(bdev_io) link;   /* the channel's I/Os in flight */
-	STAILQ_ENTRY(bdev_io) queue; /* the one list an I/O waits in */
-	struct bdev_desc *desc;      /* filled in by the submitter */
+	uint64_t submit_ticks __attribute__((aligned(64))); /* the start of the round in which it was submitted */
+	TAILQ_ENTRY(bdev_io) link;                          /* the channel's I/Os in flight */
+	STAILQ_ENTRY(bdev_io) queue;                        /* the one list an I/O waits in */
+	struct bdev_desc *desc;                             /* filled in by the submitter */
 	union {
 		struct {
 			struct iovec *iovs; /* COMPARE_AND_WRITE: what must be there; iovs is what is then
@@ -139,6 +140,7 @@ struct bdev_io {
 	/* The submitter's, for bdevs with metadata only (others do not look): see bdev_io_set_dif(). */
 	uint8_t dif_flags; /* enum bdev_dif_flag */
 	uint32_t dif_ref;
+	uint32_t exact_ticks; /* private, with IO_EXACT: from submit_ticks to the submission itself */
 	void *lock;           /* COMPARE_AND_WRITE: its range lock */
 	uint64_t nomem_ticks; /* the time spent in WAIT_NOMEM; in that state: the present minus that time */
 	uint16_t dif_app, dif_app_mask;
@@ -407,8 +409,12 @@ uint32_t bdev_channel_qd(const struct bdev_channel *ch);
 
 /* --- Watching and limiting. Control thread. --- */
 
-/* Per kind of I/O. Times are in ticks and as precise as a round of the reactor (reading the clock for every
- * I/O would cost as much as the rest of it); with a histogram on, they are exact. */
+/* Statistics per kind of I/O. Times are in ticks. Reading the clock twice for every I/O would cost as much as the rest
+ * of the I/O. So the layer reads it for samples only: for each I/O that is neither READ nor WRITE; for the first 64
+ * READs and the first 64 WRITEs of a channel and for every 127th of them after those; and for the first I/O in each
+ * 2^22 ticks (one or two milliseconds), so that the times of a bdev with little to do are exact. For all others the
+ * layer knows in which rounds of the reactor they began and ended, and adds the mean difference that the samples had
+ * between this and the exact time. Whether a histogram is on, or a tracer attached, makes no difference. */
 enum bdev_stat_class {
 	BDEV_STAT_OTHER = 0,
 	BDEV_STAT_READ,
@@ -419,7 +425,13 @@ enum bdev_stat_class {
 };
 struct bdev_stat_ops {
 	uint64_t ops, bytes;
-	uint64_t ticks, max_ticks, min_ticks; /* min_ticks: UINT64_MAX when there was none */
+	/* ticks: the sum of all times, whose mean is right; it never decreases. max_ticks: right to within a round.
+	 * min_ticks: the shortest of the exact times; UINT64_MAX when there was none. */
+	uint64_t ticks, max_ticks, min_ticks;
+	/* Private: the mean of what the samples' exact times had more than their times in whole rounds, in ticks /
+	 * 2^BDEV_CORRECTION_SHIFT. [0]: of I/Os that ended in the round in which they began; [1]: of the others. */
+	int64_t correction[2];
+	uint64_t reserved; /* an I/O changes one cache line */
 };
 #define BDEV_STAT_ERRORS 8
 struct bdev_stat {

@@ -61,6 +61,7 @@ enum {
 	IO_NOMEM = 16,    /* waits or has waited for the module's resources: nomem_ticks is valid */
 	IO_DIF = 32,      /* what it reads is to be checked */
 	IO_CHILDREN = 64, /* with a module that has made children for it (vbdev/child.c) */
+	IO_EXACT = 128,   /* exact_ticks is valid, so the exact time is known at its end */
 };
 
 /* bdev_io.stage: what an I/O goes through on its way to the module, in this order. Each stage may hold the I/O back, or
@@ -80,9 +81,14 @@ enum {
 	SLOW_QOS = 4,     /* there are rate limits */
 	SLOW_LOCKED = 8,  /* some range is locked */
 	SLOW_NOMEM = 16,  /* some I/O waits for the module's resources */
-	SLOW_EXACT = 32,  /* times are to be exact: a histogram is on */
+	SLOW_EXACT = 32,  /* a histogram is on, which has the exact time of each I/O */
 	SLOW_DIF = 64,    /* blocks have metadata */
 };
+
+#define BDEV_FIRST_SAMPLES       64  /* of READ, and of WRITE */
+#define BDEV_SAMPLE_INTERVAL     127 /* then; a prime number, so that it keeps step with no pattern of a user */
+#define BDEV_SAMPLE_PERIOD_SHIFT 22  /* ticks; a sample is taken in each such period in which there is I/O */
+#define BDEV_CORRECTION_SHIFT    4
 
 /* I/Os that wait for a rate limit, by kind: some limits are for one kind only, and must not hold up the other. */
 enum bdev_qos_kind {
@@ -158,6 +164,10 @@ struct bdev_channel {
 	TAILQ_HEAD(bdev_inflight_list, bdev_io) inflight; /* oldest first */
 	struct bdev_histogram *histogram;
 	bool plugged;
+	/* Which I/Os are samples (io_is_sample()). until_sample: by type, READ and WRITE; how many are left up to the
+	 * next one. sample_period: the period of time in which there was a sample last. */
+	uint8_t until_sample[BDEV_IO_WRITE + 1];
+	uint32_t sample_period;
 	/* Statistics. */
 	struct bdev_stat stat __attribute__((aligned(64)));
 	/* Rare. */
@@ -165,7 +175,8 @@ struct bdev_channel {
 	struct bdev_io_queue qos_wait[QOS_KINDS];
 	struct bdev_io_queue locks_wait, resets_wait; /* for a free bdev_lock; for the channel's bdev_reset */
 	struct bdev_split_pool *split_pool;
-	uint8_t qos_turn; /* the kind that goes first next time */
+	uint8_t qos_turn;                              /* the kind that goes first next time */
+	uint8_t first_samples_left[BDEV_IO_WRITE + 1]; /* of the I/Os that are all samples */
 	struct thread_timer qos_timer, nomem_timer;
 	struct bdev_lock locks[BDEV_LOCKS_PER_CHANNEL];
 	struct bdev_locked locked[BDEV_LOCKS_ACTIVE];
@@ -178,6 +189,7 @@ struct bdev_channel {
 	uint8_t module[] __attribute__((aligned(64)));
 };
 _Static_assert(offsetof(struct bdev_channel, stat) == 64, "the hot part is one cache line");
+_Static_assert(sizeof(struct bdev_stat_ops) == 64, "and so are the statistics of a class");
 
 struct bdev_alias {
 	char *name;

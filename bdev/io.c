@@ -71,25 +71,69 @@ static inline uint16_t io_check(const struct bdev *b, const struct bdev_io *io)
 	return 0;
 }
 
-/* The time of the reactor's round is exact enough, unless there is a histogram, or a tracer at the probe. */
-static inline uint64_t channel_now(const struct bdev_channel *ch)
+/* --- Times (enum bdev_stat_class says which are exact) --- */
+
+static inline uint32_t sample_period_of(uint64_t now)
 {
-	return unlikely((ch->slow & SLOW_EXACT) || USDT_ENABLED(bdev_io_done)) ? env_ticks() : thread_now();
+	return (uint32_t)(now >> BDEV_SAMPLE_PERIOD_SHIFT);
 }
 
-/* Never negative: the exact time of a submission may be later than the start of the round in which it ends. */
-static inline uint64_t io_elapsed_ticks(const struct bdev_channel *ch, const struct bdev_io *io)
+/* Whether io's exact time counts for the statistics. Counts io. now: of the round. */
+static ALWAYS_INLINE bool io_is_sample(struct bdev_channel *ch, const struct bdev_io *io, uint64_t now)
 {
-	int64_t ticks = (int64_t)(channel_now(ch) - io->submit_ticks);
+	return unlikely(io->type > BDEV_IO_WRITE) || unlikely(--ch->until_sample[io->type] == 0) ||
+	       unlikely(sample_period_of(now) != ch->sample_period);
+}
+
+static void io_next_sample(struct bdev_channel *ch, const struct bdev_io *io)
+{
+	ch->sample_period = sample_period_of(io->submit_ticks);
+	if (io->type <= BDEV_IO_WRITE && ch->until_sample[io->type] == 0) {
+		uint8_t *left = &ch->first_samples_left[io->type];
+		*left -= *left != 0;
+		ch->until_sample[io->type] = *left != 0 ? 1 : BDEV_SAMPLE_INTERVAL;
+	}
+}
+
+/* Reads the clock for io at its submission. */
+static NOINLINE void io_begin_exact(struct bdev_channel *ch, struct bdev_io *io, bool sampled)
+{
+	uint64_t ticks = env_ticks() - io->submit_ticks;
+
+	io->flags |= IO_EXACT;
+	io->sampled = sampled;
+	io->exact_ticks = ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
+	if (sampled) {
+		io_next_sample(ch, io);
+	}
+}
+
+/* At the end of an I/O with IO_EXACT. */
+static uint64_t io_exact_time(const struct bdev_io *io)
+{
+	int64_t ticks = (int64_t)(env_ticks() - io->submit_ticks - io->exact_ticks);
+	return ticks > 0 ? (uint64_t)ticks : 0; /* the clocks of two CPUs may differ, and a thread may move */
+}
+
+/* The time in whole rounds: 0 if io ends in the round in which it began. */
+static inline uint64_t io_round_time(const struct bdev_io *io)
+{
+	int64_t ticks = (int64_t)(thread_now() - io->submit_ticks);
 	return ticks > 0 ? (uint64_t)ticks : 0;
 }
 
 static inline void io_begin(struct bdev_channel *ch, struct bdev_io *io)
 {
-	io->submit_ticks = channel_now(ch);
+	uint64_t now = thread_now();
+	io->submit_ticks = now;
 	io->stage = STAGE_FREEZE;
 	ch->qd++;
 	TAILQ_INSERT_TAIL(&ch->inflight, io, link);
+	if (unlikely(io_is_sample(ch, io, now))) {
+		io_begin_exact(ch, io, true);
+	} else if (USDT_ENABLED(bdev_io_done)) {
+		io_begin_exact(ch, io, false);
+	}
 }
 
 static inline void io_trace_start(const struct bdev_channel *ch, const struct bdev_io *io)
@@ -97,6 +141,19 @@ static inline void io_trace_start(const struct bdev_channel *ch, const struct bd
 	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)io->num_blocks, (uintptr_t)io, io->type, io->cb_arg,
 	      io->offset_blocks, ch->qd);
 	USDT(bdev_io_submit, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
+}
+
+/* With any SLOW_* set. */
+static void io_submit_slow(struct bdev_channel *ch, struct bdev_io *io)
+{
+	if ((ch->slow & SLOW_EXACT) && !(io->flags & IO_EXACT)) {
+		io_begin_exact(ch, io, false);
+	}
+	if ((ch->slow & ~SLOW_EXACT) == 0) {
+		bdev_io_dispatch(io);
+	} else {
+		bdev_io_run_stages(io);
+	}
 }
 
 void bdev_submit(struct bdev_io *io)
@@ -113,10 +170,10 @@ void bdev_submit(struct bdev_io *io)
 	uint16_t error = io_check(ch->bdev, io);
 	if (unlikely(error != 0)) {
 		bdev_io_complete(io, error);
-	} else if (likely((ch->slow & ~SLOW_EXACT) == 0)) {
+	} else if (likely(ch->slow == 0)) {
 		bdev_io_dispatch(io);
 	} else {
-		bdev_io_run_stages(io);
+		io_submit_slow(ch, io);
 	}
 	bdev_leave(t);
 }
@@ -257,7 +314,33 @@ void bdev_io_dispatch(struct bdev_io *io)
 
 /* --- Completion --- */
 
-static inline void io_account(struct bdev_channel *ch, const struct bdev_io *io, uint64_t ticks)
+/* What the statistics take for the time of an I/O that is no sample. */
+static inline uint64_t stat_estimate(const struct bdev_stat_ops *s, uint64_t round_ticks)
+{
+	int64_t ticks = (int64_t)round_ticks + (s->correction[round_ticks != 0] >> BDEV_CORRECTION_SHIFT);
+	return ticks > 0 ? (uint64_t)ticks : 0;
+}
+
+/* Learns from a sample. The correction follows the error of the estimate itself, so the mean of the estimates becomes
+ * right although none of them is less than 0. One round that was far longer than the others (another process had the
+ * CPU) must not make many estimates 0, so the correction is not less than what makes this one 0. */
+static NOINLINE void stat_learn(struct bdev_stat_ops *s, uint64_t round_ticks, uint64_t exact_ticks)
+{
+	int64_t *correction = &s->correction[round_ticks != 0],
+		least = -(int64_t)(round_ticks << BDEV_CORRECTION_SHIFT);
+	int64_t error = (int64_t)((exact_ticks - stat_estimate(s, round_ticks)) << BDEV_CORRECTION_SHIFT);
+
+	if (*correction == 0) { /* as it is before the first sample */
+		*correction = error;
+	} else {
+		*correction = (*correction > least ? *correction : least) + error / 16;
+	}
+	s->min_ticks = exact_ticks < s->min_ticks ? exact_ticks : s->min_ticks;
+}
+
+/* sampled: exact_ticks is io's exact time, and counts. */
+static inline void io_account(struct bdev_channel *ch, const struct bdev_io *io, uint64_t round_ticks, bool sampled,
+			      uint64_t exact_ticks)
 {
 	if (unlikely(io->status != 0)) {
 		bdev_stat_error(&ch->stat, io->status);
@@ -265,11 +348,16 @@ static inline void io_account(struct bdev_channel *ch, const struct bdev_io *io,
 		return;
 	}
 	struct bdev_stat_ops *s = &ch->stat.class[bdev_io_type_infos[io->type].stat_class];
+	uint64_t ticks = exact_ticks;
+	if (likely(!sampled)) {
+		ticks = stat_estimate(s, round_ticks);
+	} else {
+		stat_learn(s, round_ticks, exact_ticks);
+	}
 	s->ops++;
 	s->bytes += io->num_blocks * ch->bdev->block_size;
 	s->ticks += ticks;
 	s->max_ticks = ticks > s->max_ticks ? ticks : s->max_ticks;
-	s->min_ticks = ticks < s->min_ticks ? ticks : s->min_ticks;
 }
 
 /* An ABORT that waits until the module takes it has nothing to abort any more: io, which its owner may use for another
@@ -301,7 +389,7 @@ static void io_finish_slow(struct bdev_channel *ch, const struct bdev_io *io, ui
 	}
 }
 
-/* Ends I/O of the layer's own. True: nothing more is to be done. */
+/* Ends I/O of the layer's own, and checks what an I/O has read. True: nothing more is to be done. */
 NOINLINE static bool io_finish_internal(struct bdev_io *io)
 {
 	if (io->flags & IO_CHILD) {
@@ -312,7 +400,9 @@ NOINLINE static bool io_finish_internal(struct bdev_io *io)
 		bdev_reset_module_done(io);
 		return true;
 	}
-	io->status = io->status != 0 ? io->status : bdev_dif_check_read(io);
+	if ((io->flags & IO_DIF) && io->status == 0) {
+		io->status = bdev_dif_check_read(io);
+	}
 	return false;
 }
 
@@ -320,20 +410,28 @@ NOINLINE static bool io_finish_internal(struct bdev_io *io)
 static ALWAYS_INLINE void io_finish(struct bdev_io *io)
 {
 	struct bdev_channel *ch = io->ch;
+	uint64_t exact_ticks = 0;
+	bool exact = false;
 
-	if (unlikely(io->flags & (IO_CHILD | IO_RESET | IO_DIF)) && io_finish_internal(io)) {
-		return;
+	if (unlikely(io->flags & (IO_CHILD | IO_RESET | IO_DIF | IO_EXACT))) {
+		if (io_finish_internal(io)) {
+			return;
+		}
+		exact = io->flags & IO_EXACT;
+		exact_ticks = io_exact_time(io);
 	}
-	uint64_t ticks = io_elapsed_ticks(ch, io);
+	uint64_t round_ticks = io_round_time(io);
 	ch->qd--;
 	TAILQ_REMOVE(&ch->inflight, io, link);
 	TRACE(BDEV_IO_DONE, ch->bdev->trace_owner, 0, (uintptr_t)io, io->cb_arg, ch->qd, io->status);
-	USDT(bdev_io_done, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks, usdt_result(io->status, ticks));
-	io_account(ch, io, ticks); /* after the trace event: reporting an error may have the trace copied */
+	USDT(bdev_io_done, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks,
+	     usdt_result(io->status, exact ? exact_ticks : round_ticks));
+	/* After the trace event: reporting an error may have the trace copied. */
+	io_account(ch, io, round_ticks, exact && io->sampled, exact_ticks);
 	io->flags = 0;
 	bdev_io_set_state(io, BDEV_IO_IDLE);
 	if (unlikely(ch->slow != 0)) {
-		io_finish_slow(ch, io, ticks);
+		io_finish_slow(ch, io, exact ? exact_ticks : round_ticks);
 	}
 	io->cb(io, io->cb_arg);
 }

@@ -72,13 +72,24 @@ void bdev_get_stat(struct bdev *b, struct bdev_stat *stat)
 	pthread_mutex_unlock(&b->core->mutex);
 }
 
+/* What the layer has learned about the times of I/O is no statistic. */
+static void stat_reset_all(struct bdev_stat *s)
+{
+	struct bdev_stat old = *s;
+
+	bdev_stat_init(s);
+	for (unsigned i = 0; i < BDEV_STAT_CLASSES; i++) {
+		memcpy(s->class[i].correction, old.class[i].correction, sizeof(old.class[i].correction));
+	}
+}
+
 static void stat_reset(struct bdev_stat *s, enum bdev_stat_reset what)
 {
 	switch (what) {
 	case BDEV_STAT_RESET_NONE:
 		break;
 	case BDEV_STAT_RESET_ALL:
-		bdev_stat_init(s);
+		stat_reset_all(s);
 		break;
 	case BDEV_STAT_RESET_MAXMIN:
 		for (unsigned i = 0; i < BDEV_STAT_CLASSES; i++) {
@@ -95,6 +106,7 @@ static void stat_reset(struct bdev_stat *s, enum bdev_stat_reset what)
 static void visit_reset(struct bdev_channel *ch, void *arg)
 {
 	stat_reset(&ch->stat, *(const enum bdev_stat_reset *)arg);
+	memset(ch->until_sample, 1, sizeof(ch->until_sample)); /* the next ones: there is no shortest time before */
 }
 
 void bdev_reset_stat(struct bdev *b, enum bdev_stat_reset what)
