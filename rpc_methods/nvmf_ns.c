@@ -114,6 +114,14 @@ static bool ns_decode_options(struct rpc_request *req, const struct ns_params *p
 	       (p->eui64 == NULL || ns_decode_hex(req, "eui64", p->eui64, opts->eui64, sizeof(opts->eui64)));
 }
 
+static void ns_answer_in_use(struct rpc_request *req, const struct nvmf_subsystem *s, uint32_t nsid)
+{
+	const struct nvmf_ns *other = nvmf_ns_find(s, nsid);
+
+	rpc_error(req, -EEXIST, "parameter \"namespace.nsid\" is %u: %s", nsid,
+		  other != NULL && nvmf_ns_is_being_removed(other) ? "its namespace is being removed" : "in use");
+}
+
 static void ns_answer_add_error(struct rpc_request *req, const struct nvmf_subsystem *s, const struct ns_params *p,
 				int rc)
 {
@@ -127,7 +135,7 @@ static void ns_answer_add_error(struct rpc_request *req, const struct nvmf_subsy
 			  "who",
 			  p->bdev_name);
 	} else if (rc == -EEXIST) {
-		rpc_error(req, rc, "parameter \"namespace.nsid\" is %u: in use", p->nsid);
+		ns_answer_in_use(req, s, p->nsid);
 	} else if (rc == -EINVAL && p->nsid > max) {
 		rpc_error(req, rc, "parameter \"namespace.nsid\" is %u: allowed are 1 to %u (max_namespaces)", p->nsid,
 			  max);

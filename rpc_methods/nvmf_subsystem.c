@@ -66,6 +66,19 @@ static void subsystem_answer_started(void *arg, int status)
 	nvmf_subsystem_destroy(p->subsystem, subsystem_answer_not_started, p);
 }
 
+static void subsystem_answer_not_made(struct rpc_request *req, struct nvmf_tgt *tgt, const char *nqn, int rc)
+{
+	const struct nvmf_subsystem *other = rc == -EEXIST ? nvmf_subsystem_find(tgt, nqn) : NULL;
+	char why[NVMF_ERROR_MAX];
+
+	if (other != NULL && nvmf_subsystem_check_open(other, why) != 0) {
+		rpc_error(req, rc, "subsystem %s cannot be made yet: %s", nqn, why);
+	} else {
+		rpc_error(req, rc, "subsystem %s cannot be made: %s", nqn,
+			  rc == -EEXIST ? "there is one of that name" : strerror(-rc));
+	}
+}
+
 static void rpc_create_subsystem(struct rpc_request *req, void *params)
 {
 	struct create_subsystem *p = params;
@@ -91,8 +104,7 @@ static void rpc_create_subsystem(struct rpc_request *req, void *params)
 	}
 	int rc = nvmf_subsystem_create(tgt, p->where.nqn, &opts, &s);
 	if (rc != 0) {
-		rpc_error(req, rc, "subsystem %s cannot be made: %s", p->where.nqn,
-			  rc == -EEXIST ? "there is one of that name" : strerror(-rc));
+		subsystem_answer_not_made(req, tgt, p->where.nqn, rc);
 		return;
 	}
 	p->req = req;

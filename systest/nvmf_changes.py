@@ -60,6 +60,8 @@ def test_a_stuck_removal_names_what_it_waits_for_and_holds_up_no_other_change():
         check(change["change"] == "removal of namespace 2" and change["begun"] and "bdev EE_M1" in change["waits_for"], change)
         said = doctor(t)
         check("removal of namespace 2" in said and "bdev EE_M1" in said, said)
+        _, message = error_of(t, "nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "M2", "nsid": 2})
+        check("nsid\" is 2: its namespace is being removed" in message, message)
         for _ in range(3):      # changes of others go on
             t.add_ns("M2", nsid=3)
             t.remove_ns(3)
@@ -136,6 +138,22 @@ def test_changes_in_a_target_that_is_being_deleted_are_refused():
             c.close()
         check(t.call("bdev_malloc_delete", name="late") is True, "nobody has it")
         check(t.stop() == 0, t.log())
+
+
+def test_a_name_of_what_is_being_deleted_is_not_free_yet():
+    with Target() as t:
+        add_slow(t)
+        t.add_ns("slow")
+        with Host(t, "-q", "1", "-w", "randread", "-t", "3600"):
+            wait_for(lambda: any(x["command"] == "read" for x in t.call("nvmf_get_inflight")), "a slow read")
+            c = t.client()
+            c.send({"jsonrpc": "2.0", "id": 1, "method": "nvmf_delete_subsystem", "params": {"nqn": NQN}})
+            wait_for(lambda: t.call("rpc_get_calls"), "the deletion to begin")
+            code, message = error_of(t, "nvmf_create_subsystem", nqn=NQN)
+            check(code == -17 and f"subsystem {NQN} is in state ACTIVE: it is being deleted" in message, message)
+            check(c.receive()["result"] is True, "it is deleted")
+            c.close()
+        check(t.call("nvmf_create_subsystem", nqn=NQN) is True, "now it is")
 
 
 def churn(t, number, stop):
