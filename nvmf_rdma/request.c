@@ -548,6 +548,9 @@ bool nvmf_rdma_op_request_abort(struct nvmf_request *req, uint16_t status)
 	}
 	nvmf_rdma_data_release(r);
 	nvmf_request_fail(req, status);
+	/* Answers wait behind commands that wait for RDMA READ credits, and so does this command's own answer. Without
+	 * this call they would wait for the next completion, which a host that sends no data delays at will. */
+	nvmf_rdma_qpair_run_pending(r->qp);
 	return true;
 }
 

@@ -78,6 +78,13 @@ struct fake_device {
 };
 
 struct fake_live fake_live;
+bool fake_delay_reads;
+unsigned fake_delayed_reads;
+int fake_max_qp_wr = 8192;
+static struct {
+	struct fake_qp *qp;
+	struct ibv_wc wc;
+} delayed[64]; /* the first fake_delayed_reads; of the group's thread, or while it waits */
 static struct fake_device *devices[FAKE_DEVICES];
 static struct rdma_cm_id *ids[256]; /* those there are */
 static struct fake_qp *qps;         /* the same */
@@ -128,6 +135,27 @@ static void give_back_taken(struct fake_qp *qp)
 	qp->num_taken = 0;
 }
 
+/* Completes those of one queue pair, or of all that there are (NULL). */
+static void finish_reads(const struct fake_qp *only)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < fake_delayed_reads; i++) {
+		if (only != NULL && delayed[i].qp != only) {
+			delayed[kept++] = delayed[i];
+			continue;
+		}
+		delayed[i].wc.status = delayed[i].qp->error ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS;
+		complete(delayed[i].qp->cq, &delayed[i].wc);
+	}
+	fake_delayed_reads = kept;
+}
+
+void fake_finish_reads(void)
+{
+	finish_reads(NULL);
+}
+
 /* On the thread that polls, so that the ring is its alone. */
 static void flush_failed(struct fake_cq *cq)
 {
@@ -135,6 +163,7 @@ static void flush_failed(struct fake_cq *cq)
 	for (struct fake_qp *qp = qps; qp != NULL; qp = qp->next) {
 		if (qp->cq == cq && qp->error) {
 			flush_receives(qp);
+			finish_reads(qp);
 		}
 		if (qp->cq == cq && atomic_exchange(&qp->gives_back, false)) {
 			give_back_taken(qp);
@@ -249,6 +278,11 @@ static void do_send(struct fake_qp *qp, const struct ibv_send_wr *wr)
 		wc.status = IBV_WC_REM_ACCESS_ERR;
 		ibv_modify_qp(&qp->ibv, &attr, IBV_QP_STATE);
 	}
+	if (fake_delay_reads && wr->opcode == IBV_WR_RDMA_READ && !qp->error) {
+		delayed[fake_delayed_reads].qp = qp;
+		delayed[fake_delayed_reads++].wc = wc;
+		return;
+	}
 	if (wr->send_flags & IBV_SEND_SIGNALED || qp->error) {
 		complete(qp->cq, &wc);
 	}
@@ -324,7 +358,7 @@ const char *ibv_get_device_name(struct ibv_device *d)
 
 int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)
 {
-	*attr = (struct ibv_device_attr){.max_qp_wr = 8192,
+	*attr = (struct ibv_device_attr){.max_qp_wr = fake_max_qp_wr,
 					 .max_sge = 16,
 					 .max_cqe = QUEUE,
 					 .max_srq = fake_has_srq ? 16 : 0,

@@ -51,6 +51,13 @@ extern atomic_uint fake_held, fake_held_there; /* calls that wait; calls that di
 extern int fake_fail_post_send;                /* errno that the next ibv_post_send() gives, once; 0: none */
 extern unsigned fake_fail_behind;              /* so many of its work requests are posted before it does */
 
+/* RDMA READs that are posted while this is set complete in fake_finish_reads() or when their queue pair is in the error
+ * state. Both are the group's thread's. */
+extern bool fake_delay_reads;
+void fake_finish_reads(void);
+extern unsigned fake_delayed_reads;
+extern int fake_max_qp_wr; /* entries of a send queue; before the device is used */
+
 /* How many receives of the shared queue a queue pair takes in advance when it is accepted, at most 64. In the error
  * state they complete as flushed, and LAST_WQE_REACHED follows. */
 extern unsigned fake_take_receives;
