@@ -33,6 +33,7 @@ struct fabric_target {
 	bool keeps;   /* I/O commands are neither answered nor carried out */
 	bool busy;    /* does not become disabled: CSTS.RDY stays 1 */
 	bool broken;  /* every connection of it is lost at its next poll */
+	bool hasty;   /* its I/O connections are lost as soon as it is disabled */
 	uint16_t cqt; /* ms */
 	bool cache;   /* a volatile write cache */
 	bool has_ccr;

@@ -304,6 +304,26 @@ static void test_a_reset_with_one_path_disables_first(void)
 	end_paths(&u);
 }
 
+/* So its commands are lost while the fence ends on another thread. */
+static void test_commands_that_are_lost_while_the_controller_is_disabled_are_not_forgotten(void)
+{
+	struct user u;
+	struct wait w;
+
+	begin_paths(2, target_opts(0), &u);
+	t0->hasty = true;
+	for (unsigned i = 0; i < 20; i++) {
+		struct request *old = kept_write(&u, t0, 5);
+		reset_first(&w);
+		CU_ASSERT_FATAL(request_wait(old));
+		CU_ASSERT_EQUAL(old->status, 0);
+		request_free(old);
+		CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+		wait_usable(2);
+	}
+	end_paths(&u);
+}
+
 static void test_a_controller_that_does_not_become_disabled_is_outwaited(void)
 {
 	struct bdev_nvme_attach a = target_opts(0);
@@ -911,6 +931,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_options_that_make_no_sense_are_refused),
 	UNIT(test_a_reset_disables_first),
 	UNIT(test_a_reset_with_one_path_disables_first),
+	UNIT(test_commands_that_are_lost_while_the_controller_is_disabled_are_not_forgotten),
 	UNIT(test_a_controller_that_does_not_become_disabled_is_outwaited),
 	UNIT(test_a_controller_that_does_not_answer_is_outwaited),
 	UNIT(test_a_detach_disables_what_has_commands),
