@@ -231,6 +231,11 @@ static void control_do_sub(const struct ov_op *op)
 		call_rpc(op, "nvmf_subsystem_listener_set_ana_state", "{" SUB_FMT "," ADDRESS_FMT ",'ana_state':'%s'}",
 			 SUB_ARGS, ADDRESS_ARGS, ana_names[op->a[3] % 4]);
 		break;
+	case OV_peer_add:
+	case OV_peer_remove:
+		call_rpc(op, op->kind == OV_peer_add ? "nvmf_subsystem_add_peer" : "nvmf_subsystem_remove_peer",
+			 "{" SUB_FMT ",'path':'%s'}", SUB_ARGS, ov_peer_path(op->a[2]));
+		break;
 	case OV_any_host:
 		call_rpc(op, "nvmf_subsystem_allow_any_host", "{" SUB_FMT ",'allow_any_host':%s}", SUB_ARGS,
 			 (op->a[2] & 1) != 0 ? "true" : "false");
@@ -487,6 +492,14 @@ static void compare_sub(const struct nvmf_subsystem *s, const struct model_sub *
 		if ((nvmf_hosts_find(&s->hosts, ov_host_nqn(h)) != NULL) != ((m->hosts >> h & 1) != 0)) {
 			ov_fail("%s: host %u is not what the answers say", s->nqn, h);
 		}
+	}
+	unsigned peers = 0;
+	for (const struct nvmf_peer *p = nvmf_peer_next(s, NULL); p != NULL; p = nvmf_peer_next(s, p)) {
+		peers |= 1u << (strcmp(nvmf_peer_path(p), ov_peer_path(0)) != 0);
+	}
+	if (peers != m->peers || s->peer_requests != 0) {
+		ov_fail("%s: peers 0x%x instead of 0x%x, %u requests to them", s->nqn, peers, m->peers,
+			s->peer_requests);
 	}
 	if (s->allow_any_host != m->any || !STAILQ_EMPTY(&s->ops) || !TAILQ_EMPTY(&s->waiters)) {
 		ov_fail("%s: allow_any_host %d instead of %d; %s", s->nqn, s->allow_any_host, m->any,

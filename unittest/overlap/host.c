@@ -9,6 +9,7 @@
 #define QUEUES        (1 + IO_QUEUES)
 #define OUTSTANDING   24 /* of a queue */
 #define AERS          3
+#define CROSS_RESETS  8
 #define DATA_BYTES    4096
 #define COMMANDS      65536 /* ids of commands whose fate is known */
 #define KATO_MS       15000
@@ -21,6 +22,8 @@ enum command_kind {
 	CMD_AER,
 	CMD_READ,
 	CMD_WRITE,
+	CMD_CROSS_RESET,
+	CMD_CROSS_RESET_LOG,
 	CMD_OTHER,
 };
 
@@ -31,7 +34,8 @@ struct command {
 	enum command_kind kind;
 	uint32_t id;
 	uint8_t *data;
-	struct loop_cmd *cmd; /* without most of its in-capsule data */
+	struct nvmf_ctrlr_name name; /* CMD_CROSS_RESET */
+	struct loop_cmd *cmd;        /* without most of its in-capsule data */
 };
 
 enum queue_phase {
@@ -49,6 +53,7 @@ struct queue {
 	struct loop_conn *conn;
 	enum queue_phase phase;
 	uint16_t qid;
+	uint64_t cirn; /* of its controller */
 	bool hung_up;
 	unsigned outstanding;
 	TAILQ_HEAD(, command) commands;
@@ -63,6 +68,8 @@ struct assoc {
 	uint32_t kato_ms;
 	bool silent;
 	uint64_t heard_us; /* when the last keep-alive was sent */
+	struct nvmf_ctrlr_name name;
+	struct nvmf_ctrlr_name asked[CROSS_RESETS]; /* whose resets are under way; cirn 0: none */
 };
 
 static struct assoc assocs[OV_ASSOCS];
@@ -220,6 +227,18 @@ static void queue_close(struct queue *q)
 	q->phase = QUEUE_CLOSING;
 }
 
+/* What the host reads in Identify Controller. */
+static void assoc_read_name(struct assoc *a)
+{
+	struct nvmf_tgt *tgt = ov_tgt(a->tgt);
+	const struct nvmf_subsystem *s = tgt != NULL ? nvmf_subsystem_find(tgt, ov_sub_nqn(a->sub)) : NULL;
+	const struct nvmf_ctrlr *ctrlr = s != NULL ? nvmf_ctrlr_find(s, a->cntlid) : NULL;
+
+	if (ctrlr != NULL) {
+		a->name = (struct nvmf_ctrlr_name){.cntlid = ctrlr->cntlid, .ciu = ctrlr->ciu, .cirn = ctrlr->cirn};
+	}
+}
+
 static void queue_went_well(struct queue *q, const struct command *c)
 {
 	struct assoc *a = q->assoc;
@@ -230,12 +249,74 @@ static void queue_went_well(struct queue *q, const struct command *c)
 		send_cc(q, LOOP_CC_ENABLE, CMD_ENABLE);
 	} else if (c->kind == CMD_CONNECT) {
 		q->phase = QUEUE_READY;
+		assoc_read_name(a);
+		q->cirn = a->name.cirn;
 	} else {
 		q->phase = QUEUE_READY;
+		assoc_read_name(a);
 		for (unsigned i = 1; i <= a->io_queues; i++) {
 			if (a->queues[i].phase == QUEUE_NONE) {
 				queue_open(&a->queues[i]);
 			}
+		}
+	}
+}
+
+/* A reset is told to have succeeded: the controller is gone by that name, and nothing that was sent to it is carried
+ * out from now on. */
+static void cross_reset_succeeded(const struct nvmf_ctrlr_name *name)
+{
+	const struct command *c;
+
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
+		for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL;
+		     s = nvmf_subsystem_next(tgt, s)) {
+			const struct nvmf_ctrlr *ctrlr = nvmf_ctrlr_find(s, name->cntlid);
+			if (ctrlr != NULL && ctrlr->cirn == name->cirn) {
+				ov_fail("controller %u of %s was reset, and is there", name->cntlid, s->nqn);
+			}
+		}
+	}
+	for (unsigned i = 0; i < OV_ASSOCS * IO_QUEUES; i++) {
+		const struct queue *q = &assocs[i / IO_QUEUES].queues[1 + i % IO_QUEUES];
+		TAILQ_FOREACH (c, &q->commands, link) {
+			if (q->cirn == name->cirn) {
+				live[c->id % COMMANDS] = false;
+			}
+		}
+	}
+}
+
+static void cross_reset_ended(struct assoc *a, const struct command *c, uint16_t status)
+{
+	if (status == 0 && (le32toh(c->cmd->cqe.dw0) & NVME_CROSS_CTRL_RESET_IMMEDIATE) != 0) {
+		cross_reset_succeeded(&c->name);
+	} else if (status == 0) {
+		for (unsigned i = 0; i < CROSS_RESETS; i++) {
+			if (a->asked[i].cirn == 0) {
+				a->asked[i] = c->name;
+				break;
+			}
+		}
+	}
+}
+
+static void cross_reset_log_read(struct assoc *a, const struct command *c)
+{
+	const struct nvme_cross_ctrl_reset_log *page = (const void *)c->data;
+
+	for (unsigned e = 0; e < le16toh(page->ne); e++) {
+		for (unsigned i = 0; i < CROSS_RESETS; i++) {
+			struct nvmf_ctrlr_name *n = &a->asked[i];
+			if (n->cirn == 0 || n->cntlid != le16toh(page->entries[e].icid) ||
+			    n->ciu != page->entries[e].ciu ||
+			    page->entries[e].ccrs == NVME_CROSS_CTRL_RESET_CCRS_IN_PROGRESS) {
+				continue;
+			}
+			if (page->entries[e].ccrs == NVME_CROSS_CTRL_RESET_CCRS_SUCCESS) {
+				cross_reset_succeeded(n);
+			}
+			n->cirn = 0;
 		}
 	}
 }
@@ -252,6 +333,12 @@ static void command_ended(struct command *c)
 	}
 	if (c->kind == CMD_READ && status == 0) {
 		data_check(c->data, DATA_BYTES);
+	}
+	if (c->kind == CMD_CROSS_RESET) {
+		cross_reset_ended(q->assoc, c, status);
+	}
+	if (c->kind == CMD_CROSS_RESET_LOG && status == 0) {
+		cross_reset_log_read(q->assoc, c);
 	}
 	if ((c->kind == CMD_CONNECT || c->kind == CMD_ENABLE) && q->phase != QUEUE_CLOSING &&
 	    !atomic_load(&q->conn->closed)) {
@@ -430,6 +517,8 @@ static void host_connect(struct assoc *a, const struct ov_op *op)
 	a->io_queues += a->io_queues == 0 && a->sub != OV_SUBS;
 	a->kato_ms = (op->a[4] & 64) != 0 ? SHORT_KATO_MS : KATO_MS;
 	a->silent = false;
+	a->name.cirn = 0;
+	memset(a->asked, 0, sizeof(a->asked));
 	a->heard_us = sim_now_us();
 	queue_open(&a->queues[0]);
 }
@@ -565,6 +654,46 @@ static void host_admin(struct assoc *a, const struct ov_op *op)
 	command_send(c);
 }
 
+/* Of a controller that is or was another one's, by its name or by one that is wrong. */
+static void host_cross_reset(struct assoc *a, const struct ov_op *op)
+{
+	struct nvmf_ctrlr_name name = assocs[op->a[1] % OV_ASSOCS].name;
+	struct command *c;
+
+	if (name.cirn == 0) {
+		return;
+	}
+	switch (op->a[2] % 16) {
+	case 0:
+		name.cirn ^= 1;
+		break;
+	case 1:
+		name.ciu = (uint8_t)(name.ciu % UINT8_MAX + 1);
+		break;
+	case 2: /* nobody knows it */
+		name.cirn ^= UINT64_C(1) << 63;
+		break;
+	default:
+		break;
+	}
+	c = command_new(&a->queues[0], CMD_CROSS_RESET, NVME_ADMIN_CROSS_CTRL_RESET, 0, 0);
+	c->name = name;
+	c->cmd->sqe.cdw10 = htole32(name.cntlid | (uint32_t)name.ciu << 16);
+	c->cmd->sqe.cdw12 = htole32((uint32_t)name.cirn);
+	c->cmd->sqe.cdw13 = htole32((uint32_t)(name.cirn >> 32));
+	command_send(c);
+}
+
+static void host_read_cross_reset_log(struct assoc *a)
+{
+	struct command *c = command_new(&a->queues[0], CMD_CROSS_RESET_LOG, nvme_admin_get_log_page, NVME_NSID_ALL,
+					sizeof(struct nvme_cross_ctrl_reset_log));
+
+	c->cmd->sqe.cdw10 = htole32(NVME_LOG_LID_CROSS_CTRL_RESET | NVME_CROSS_CTRL_RESET_LSP_RMC << 8 |
+				    (sizeof(struct nvme_cross_ctrl_reset_log) / 4 - 1) << 16);
+	command_send(c);
+}
+
 static void host_resv(struct assoc *a, const struct ov_op *op)
 {
 	static const struct {
@@ -634,6 +763,12 @@ static void host_do_admin(struct assoc *a, const struct ov_op *op)
 	case OV_admin:
 		host_admin(a, op);
 		break;
+	case OV_ccr:
+		host_cross_reset(a, op);
+		break;
+	case OV_ccr_log:
+		host_read_cross_reset_log(a);
+		break;
 	case OV_reset: /* and enable it again: what is asked for meanwhile is carried out then */
 		send_cc(admin, LOOP_CC_ENABLE & ~1u, CMD_OTHER);
 		if (op->a[0] / OV_ASSOCS % 2 == 0) {
@@ -689,6 +824,9 @@ bool ov_host_do(const struct ov_op *op)
 	case OV_resv:
 		host_resv(a, op);
 		break;
+	case OV_peer_answer:
+		ov_peer_answer(op->a[0], op->a[1]);
+		break;
 	case OV_data_hold:
 		atomic_store(&loop_hold_data, true);
 		break;
@@ -698,6 +836,8 @@ bool ov_host_do(const struct ov_op *op)
 	case OV_abort:
 	case OV_aer:
 	case OV_admin:
+	case OV_ccr:
+	case OV_ccr_log:
 	case OV_reset:
 	case OV_shutdown:
 	case OV_queue:

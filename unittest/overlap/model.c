@@ -120,6 +120,7 @@ static enum model_answer model_begin_ns(const struct model_call *c)
 static enum model_answer model_begin_host_or_listener(const struct model_call *c)
 {
 	bool host = (c->sub->hosts >> (c->op->a[2] % OV_HOSTS) & 1) != 0;
+	bool peer = (c->sub->peers >> (c->op->a[2] % OV_TGTS) & 1) != 0;
 	bool listener = (c->sub->listeners >> (c->op->a[2] % OV_ADDRS) & 1) != 0;
 
 	switch (c->op->kind) {
@@ -133,6 +134,10 @@ static enum model_answer model_begin_host_or_listener(const struct model_call *c
 		return model_ok_if(!host);
 	case OV_host_remove:
 		return model_ok_if(host);
+	case OV_peer_add:
+		return model_ok_if(!peer);
+	case OV_peer_remove:
+		return model_ok_if(peer);
 	default:
 		return MODEL_OK;
 	}
@@ -322,6 +327,10 @@ static void model_end_sub(struct model_call *c)
 		break;
 	case OV_host_add:
 		model_set(&c->sub->hosts, c->op->a[2] % OV_HOSTS, true);
+		break;
+	case OV_peer_add:
+	case OV_peer_remove:
+		model_set(&c->sub->peers, c->op->a[2] % OV_TGTS, c->op->kind == OV_peer_add);
 		break;
 	case OV_any_host:
 		c->sub->any = (c->op->a[2] & 1) != 0;

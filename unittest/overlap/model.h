@@ -16,7 +16,7 @@ struct model_ns {
 
 struct model_sub {
 	bool exists, deleting, any, ana;
-	uint8_t hosts, listeners; /* sets */
+	uint8_t hosts, listeners, peers; /* sets */
 	struct model_ns ns[OV_NSIDS];
 	unsigned disturbed; /* how often something began that may change what other operations find */
 };

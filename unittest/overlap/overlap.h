@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Operations that overlap: clients that change the configuration and hosts that do I/O, at once, in an order that a
  * seed decides. overlap.c runs interleavings and shortens those that fail; run.c carries one out; control.c has the
- * clients' operations and their model; host.c the hosts; slowdev.c bdevs that answer late or not at all. */
+ * clients' operations and their model; host.c the hosts; peer.c other processes that export the same; slowdev.c bdevs
+ * that answer late or not at all. */
 #ifndef UNITTEST_OVERLAP_OVERLAP_H
 #define UNITTEST_OVERLAP_OVERLAP_H
 
@@ -42,6 +43,8 @@
 	X(host_add, 3, 3)                                                                                              \
 	X(host_remove, 3, 3)                                                                                           \
 	X(any_host, 2, 3)                                                                                              \
+	X(peer_add, 3, 3) /* target, subsystem, peer */                                                                \
+	X(peer_remove, 2, 3)                                                                                           \
 	X(referral_add, 1, 2)                                                                                          \
 	X(referral_remove, 1, 2)                                                                                       \
 	X(look, 5, 3)        /* target, subsystem, method */                                                           \
@@ -62,6 +65,9 @@
 	X(abort, 16, 2)                                                                                                \
 	X(aer, 4, 1)                                                                                                   \
 	X(admin, 8, 3) /* association, command, nsid */                                                                \
+	X(ccr, 14, 3)  /* association, whose controller, by which name */                                              \
+	X(ccr_log, 4, 1)                                                                                               \
+	X(peer_answer, 10, 2)                                                                                          \
 	X(reset, 3, 1)                                                                                                 \
 	X(shutdown, 2, 1)                                                                                              \
 	X(queue, 3, 1)                                                                                                 \
@@ -142,6 +148,16 @@ void ov_hosts_leave(void);
 bool ov_hosts_gone(void);
 /* A write arrives at its bdev: it must be of a command whose host still waits for it. */
 void ov_write_carried_out(const uint64_t *block);
+
+/* ---- peer.c ---- */
+
+void ov_peers_start(void);
+const char *ov_peer_path(unsigned p); /* of the target of that number */
+/* A question that is under way reaches its peer, or gets no answer in time. */
+void ov_peer_answer(unsigned number, unsigned how);
+/* All questions reach their peers. */
+void ov_peers_end(void);
+bool ov_peers_are_asked(void);
 
 /* ---- slowdev.c ---- */
 

@@ -62,12 +62,16 @@ enum theme {
 	THEME_MANAGEMENT,
 	THEME_RESERVATIONS,
 	THEME_PREEMPTION,
+	THEME_CROSS_RESETS,
 	THEMES,
 };
 
 static unsigned kind_weight(enum theme theme, unsigned k)
 {
 	unsigned w = kind_weights[k];
+	bool of_cross_reset = k == OV_ccr || k == OV_ccr_log || k == OV_peer_answer || k == OV_connect || k == OV_io ||
+			      k == OV_bdev_stick || k == OV_bdev_unstick || k == OV_silence || k == OV_die ||
+			      k == OV_reset;
 	bool of_ns = k == OV_ns_add || k == OV_ns_remove || k == OV_bdev_stick || k == OV_bdev_unstick || k == OV_io;
 
 	switch (theme) {
@@ -75,6 +79,8 @@ static unsigned kind_weight(enum theme theme, unsigned k)
 		return k < OV_bdev_create ? w * 3 : w;
 	case THEME_RESERVATIONS:
 		return k == OV_resv || of_ns ? w * 3 : k <= OV_sub_delete ? 0 : (w + 2) / 4;
+	case THEME_CROSS_RESETS:
+		return of_cross_reset ? w * 3 : (w + 2) / 4;
 	default:
 		return w;
 	}
@@ -145,6 +151,44 @@ static unsigned generate_registrations(uint64_t *state, struct ov_op *ops, unsig
 			.kind = OV_resv, .a = {i % 2, 0, i / 2}, .steps = i == 0 ? 400 : 8, .seed = ov_random(state)};
 	}
 	return n;
+}
+
+/* One host with controllers of both targets, which are each other's peers. */
+#define CROSS_HOST 4
+static unsigned generate_peers(uint64_t *state, struct ov_op *ops, unsigned n)
+{
+	static const struct ov_op setup[] = {
+		{OV_peer_add, {0, 0, 1}},
+		{OV_peer_add, {1, 0, 0}},
+		{OV_connect, {4, 0, 0, 0, CROSS_HOST}},
+		{OV_connect, {5, 0, 0, 0, CROSS_HOST}},
+	};
+
+	for (unsigned i = 0; i < sizeof(setup) / sizeof(setup[0]); i++) {
+		ops[n] = setup[i];
+		ops[n].steps = 8;
+		ops[n++].seed = ov_random(state);
+	}
+	return n;
+}
+
+static void op_concentrate_on_host(struct ov_op *op)
+{
+	static const uint8_t of_host[] = {0, 4, 5, 3}; /* its associations */
+
+	if (op->kind == OV_connect) {
+		op->a[1] %= OV_TGTS;
+		op->a[2] = op->a[3] = 0;
+		op->a[4] = CROSS_HOST;
+		return;
+	}
+	op->a[0] = op->kind >= OV_leave ? of_host[op->a[0] % 4] : op->a[0];
+	if (op->kind == OV_ccr) {
+		op->a[1] = of_host[op->a[1] % 4];
+	} else if (op->kind == OV_io) {
+		op->a[1] = 1; /* writes */
+		op->a[2] %= 2;
+	}
 }
 
 /* Three namespaces with I/O that does not end, of two hosts that have registered; and then what may happen to them. */
@@ -269,12 +313,18 @@ unsigned ov_generate(uint64_t seed, unsigned wanted, struct ov_op *ops)
 	if (theme == THEME_RESERVATIONS) {
 		n = generate_registrations(&state, ops, n);
 	}
+	if (theme == THEME_CROSS_RESETS) {
+		n = generate_peers(&state, ops, n);
+	}
 	if (theme == THEME_PREEMPTION) {
 		n = generate_preemptions(&state, ops, n, wanted);
 	}
 	for (; n + 1 < wanted && n < OV_OPS_MAX - 1; n++) {
 		ops[n].kind = pick_kind(theme, &state);
 		op_fill(&ops[n], &state);
+		if (theme == THEME_CROSS_RESETS && ov_random(&state) % 8 != 0) {
+			op_concentrate_on_host(&ops[n]);
+		}
 		if ((theme == THEME_CONCENTRATED || theme == THEME_RESERVATIONS) && ov_random(&state) % 8 != 0) {
 			op_concentrate(&ops[n], theme == THEME_RESERVATIONS ? 1 : 2,
 				       theme == THEME_RESERVATIONS ? 3 : OV_NSIDS);
@@ -304,6 +354,7 @@ void ov_start(void)
 		ov_fail("the fixture does not start");
 	}
 	state_machine_abort = true;
+	ov_peers_start();
 	base_threads = count_threads();
 }
 
@@ -385,6 +436,7 @@ static bool resume_is_queued(const struct nvmf_subsystem *s)
 static void let_all_end(void)
 {
 	ov_slowdevs_unstick();
+	ov_peers_end();
 	if (atomic_load(&loop_hold_data)) {
 		ov_host_do(&(struct ov_op){.kind = OV_data_release});
 	}
@@ -419,7 +471,7 @@ static bool a_controller_is_going(void)
 static bool all_has_ended(void)
 {
 	return ov_control_outstanding() == 0 && ov_hosts_outstanding() == 0 && sim_pending() == 0 &&
-	       !a_controller_is_going();
+	       !a_controller_is_going() && !ov_peers_are_asked();
 }
 
 static bool all_is_gone(void)
