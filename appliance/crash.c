@@ -188,9 +188,23 @@ static void report_frame(struct report *r, void *frame)
 	report_flush(r);
 }
 
+/* If another thread is reporting its own crash, waits for the end of the process. */
+static void crash_let_only_one_report(void)
+{
+	int none = 0, self = (int)syscall(SYS_gettid);
+
+	if (!__atomic_compare_exchange_n(&crashing, &none, self, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+	    none != self) {
+		for (;;) {
+			pause();
+		}
+	}
+}
+
 /* Where the stack cannot be read: back to the handler, which goes on with the report. */
 static void crash_leave_stack(int number)
 {
+	crash_let_only_one_report(); /* another thread may fault meanwhile */
 	siglongjmp(stack_unreadable, 1);
 }
 
@@ -272,19 +286,6 @@ static void report_trace_file(struct report *r)
 	report_text(r, "\n            read it with: varve-trace -f ");
 	report_text(r, trace_file);
 	report_text(r, "\n");
-}
-
-/* If another thread is reporting its own crash, waits for the end of the process. */
-static void crash_let_only_one_report(void)
-{
-	int none = 0, self = (int)syscall(SYS_gettid);
-
-	if (!__atomic_compare_exchange_n(&crashing, &none, self, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
-	    none != self) {
-		for (;;) {
-			pause();
-		}
-	}
 }
 
 static void crash_handler(int number, siginfo_t *info, void *context)

@@ -107,6 +107,10 @@ def test_the_beginning_of_a_request_that_is_older_than_the_rings_are_long_is_kep
         check(len(marked) == len(set(marked)), marked)
         page = page_of(path, t.folder / "page.html")
         check(page["lives"][page["cause_life"]][1] == int(culprit[1:]), culprit)
+        for export in ("--perfetto", "--ctf"):
+            read(path, export, t.folder / export.strip("-"))
+        slowest = read(path, "--slowest", "1", "--unfinished")
+        check("RDMA_REQ_NEW" in slowest and read(path, "--summary"), slowest)
         t.stop_clean("black box")
 
 
