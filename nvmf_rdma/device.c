@@ -42,7 +42,7 @@ void nvmf_rdma_device_release(struct nvmf_rdma_device *d)
 
 	for (p = TAILQ_FIRST(&d->pollers); p != NULL; p = next) {
 		next = TAILQ_NEXT(p, device_link);
-		if ((p->failed || d->removed) && p->qps == 0) {
+		if ((p->failed || p->lossy || d->removed) && p->qps == 0) {
 			nvmf_rdma_poller_release(p);
 		}
 	}

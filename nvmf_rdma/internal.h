@@ -198,6 +198,7 @@ struct nvmf_rdma_poller {
 	uint32_t cq_size, cq_reserved; /* entries, and how many of them are reserved */
 	uint32_t qps;                  /* connections that use it */
 	bool failed;                   /* a queue of it failed: it is destroyed after its last connection */
+	bool lossy;                    /* shared receives may be lost: the same, but it takes connections until then */
 	TAILQ_ENTRY(nvmf_rdma_poller) device_link;
 	SLIST_HEAD(, nvmf_rdma_qpair) by_number[NVMF_RDMA_QPAIR_BUCKETS];
 	TAILQ_ENTRY(nvmf_rdma_poller) link;
@@ -224,8 +225,8 @@ struct nvmf_rdma_device {
 	bool removed;                  /* the device is gone or dead: it is closed after its last connection */
 	bool ready;                    /* all memory is registered with it; until then connections wait */
 	struct verbs_pd_waiter waiter; /* for that */
-	bool no_last_wqe;              /* it did not say in time that a queue pair held no shared receive any more */
-	uint32_t qps;                  /* connections */
+	bool no_last_wqe; /* the last time it did not say that a queue pair held no shared receive any more */
+	uint32_t qps;     /* connections */
 	TAILQ_HEAD(, nvmf_rdma_poller) pollers;
 	TAILQ_ENTRY(nvmf_rdma_device) link;         /* of its transport */
 	TAILQ_ENTRY(nvmf_rdma_device) watcher_link; /* of the transports' devices with this ibv_context */

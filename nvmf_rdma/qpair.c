@@ -133,7 +133,7 @@ static void qpair_has_reached_last_wqe(struct thread_msg *msg)
 	}
 }
 
-void nvmf_rdma_qpair_reached_last_wqe(struct nvmf_rdma_qpair *qp)
+static void tell_last_wqe(struct nvmf_rdma_qpair *qp)
 {
 	thread_timer_stop(&qp->last_wqe_timer);
 	if (!qp->last_wqe_told && qp->base.tgroup != NULL) {
@@ -142,8 +142,23 @@ void nvmf_rdma_qpair_reached_last_wqe(struct nvmf_rdma_qpair *qp)
 	}
 }
 
-/* How long a device may take to send the event. A working device needs milliseconds. One that failed to do so once may
- * be of the kind that never does: then it is not worth keeping connections for. */
+void nvmf_rdma_qpair_reached_last_wqe(struct nvmf_rdma_qpair *qp)
+{
+	qp->device->no_last_wqe = false;
+	tell_last_wqe(qp);
+}
+
+/* Its queue pair is destroyed though the device has not said that it holds no shared receive any more. No other sign
+ * says so: the number of receives in a shared queue cannot be asked for, and flushed sends are not ordered with flushed
+ * receives. A receive is used again after its completion only, so one that is lost is never used too early; but it
+ * never comes back. The shared queue is therefore replaced when no connection uses it. */
+static void expect_lost_receives(struct nvmf_rdma_qpair *qp)
+{
+	qp->device_poller->lossy = qp->device_poller->srq != NULL;
+}
+
+/* How long a device may take to send the event. A working device needs milliseconds. One that failed to do so may be of
+ * the kind that never does: then it is not worth keeping connections for, until it does. */
 #define LAST_WQE_WAIT_US    1000000
 #define NO_LAST_WQE_WAIT_US 20000
 
@@ -152,31 +167,42 @@ static bool device_may_tell(const struct nvmf_rdma_qpair *qp)
 	return !qp->device->removed && !qp->device_poller->failed;
 }
 
+static uint64_t last_wqe_wait_us(const struct nvmf_rdma_qpair *qp)
+{
+	return qp->device->no_last_wqe ? NO_LAST_WQE_WAIT_US : LAST_WQE_WAIT_US;
+}
+
 static void last_wqe_timer_expired(void *arg)
 {
 	struct nvmf_rdma_qpair *qp = arg;
+	uint64_t wait_us = last_wqe_wait_us(qp);
 
+	if (thread_timer_was_absent(&qp->last_wqe_timer, wait_us)) { /* the event may be there, not read yet */
+		thread_timer_start(&qp->last_wqe_timer, wait_us);
+		return;
+	}
 	if (device_may_tell(qp) && !qp->device->no_last_wqe) {
 		log_warning(
 			"%s: the device did not say within %u ms that a queue pair holds no receive of the shared "
-			"receive queue any more (LAST_WQE_REACHED); receives that it held are lost; for this device "
-			"varve waits no longer than %u ms from now on (no_srq of nvmf_create_transport avoids the "
+			"receive queue any more (LAST_WQE_REACHED); receives that it held are lost until no connection "
+			"uses the queue; for this device varve waits no longer than %u ms from now on (no_srq of "
+			"nvmf_create_transport avoids the "
 			"shared queue)",
 			nvmf_rdma_device_name(qp->device), LAST_WQE_WAIT_US / 1000, NO_LAST_WQE_WAIT_US / 1000);
 		qp->device->no_last_wqe = true;
 	}
-	nvmf_rdma_qpair_reached_last_wqe(qp);
+	expect_lost_receives(qp);
+	tell_last_wqe(qp);
 }
 
 /* A queue pair that was never connected has taken nothing, and a device that is gone tells nothing any more. */
 static void await_last_wqe(struct nvmf_rdma_qpair *qp)
 {
 	if (!qp->accepted || qp->device_poller->srq == NULL || !device_may_tell(qp)) {
-		nvmf_rdma_qpair_reached_last_wqe(qp);
+		tell_last_wqe(qp);
 	} else if (!qp->last_wqe_told) {
 		qp->last_wqe_timer = (struct thread_timer){.fn = last_wqe_timer_expired, .arg = qp};
-		thread_timer_start(&qp->last_wqe_timer,
-				   qp->device->no_last_wqe ? NO_LAST_WQE_WAIT_US : LAST_WQE_WAIT_US);
+		thread_timer_start(&qp->last_wqe_timer, last_wqe_wait_us(qp));
 	}
 }
 
@@ -267,7 +293,10 @@ static void flush_timer_expired(void *arg)
 		    "their buffers are taken back",
 		    nvmf_rdma_device_name(qp->device), f.owed, qp->base.peer_address.traddr);
 	rdma_destroy_qp(qp->id);
-	nvmf_rdma_qpair_reached_last_wqe(qp); /* it holds nothing any more */
+	if (!qp->last_wqe_told) {
+		expect_lost_receives(qp);
+		tell_last_wqe(qp); /* it holds nothing any more */
+	}
 	thread_call(qpair_thread(qp), reclaim_owed, qp);
 }
 

@@ -11,9 +11,10 @@
 #include "unittest/nvmf_rdma/hosts.h"
 #include "util/log.h"
 
-#define LBAS    64
-#define BUFFERS 36 /* of the transport, the fewest; what is lost of them is soon missed */
-#define EACH    4  /* writes and reads under way when something happens */
+#define LBAS            64
+#define BUFFERS         36 /* of the transport, the fewest; what is lost of them is soon missed */
+#define SHARED_RECEIVES 128
+#define EACH            4 /* writes and reads under way when something happens */
 
 static struct nvmf_tgt *tgt;
 static struct nvmf_subsystem *subsystem;
@@ -400,7 +401,7 @@ static void count_last_wqe_line(enum log_level level, const char *file, int line
 	atomic_fetch_add(&lines_of_last_wqe, strstr(text, "LAST_WQE_REACHED") != NULL);
 }
 
-/* Connections end nevertheless, and it is said once. */
+/* Connections end nevertheless, it is said once, and receives are missing until nobody uses the queue. */
 static void test_a_device_that_never_says_that_it_holds_no_receives_keeps_no_connection(void)
 {
 	pull();
@@ -409,13 +410,29 @@ static void test_a_device_that_never_says_that_it_holds_no_receives_keeps_no_con
 	log_set_print_level(LOG_LEVEL_WARNING);
 	for (unsigned i = 0; i < 3; i++) {
 		end_with_taken_receives();
-		CU_ASSERT(wait_left(2, 2, 2));
+		CU_ASSERT(wait_left(2, 1, 2));
 		fake_last_wqe = FAKE_LAST_WQE_AT_ONCE;
 		fake_take_receives = 0;
+		host_connect(&near[0], 0);
+		posted_wanted.conn = &near[0].io;
+		posted_wanted.receives = SHARED_RECEIVES;
+		CU_ASSERT(fixture_poll(are_posted, NULL));
+		fake_last_wqe = FAKE_LAST_WQE_LATER;
+		disconnect(&near[0]);
+		CU_ASSERT(wait_left(2, 1, 2));
+		fake_last_wqe = FAKE_LAST_WQE_AT_ONCE;
 	}
+	CU_ASSERT_EQUAL(atomic_load(&lines_of_last_wqe), 1);
+	host_connect(&near[0], 0); /* now it says so, and is believed again */
+	disconnect(&near[0]);
+	CU_ASSERT(wait_left(2, 2, 2));
+	end_with_taken_receives();
+	CU_ASSERT(wait_left(2, 1, 2));
+	fake_last_wqe = FAKE_LAST_WQE_AT_ONCE;
+	fake_take_receives = 0;
+	CU_ASSERT_EQUAL(atomic_load(&lines_of_last_wqe), 2);
 	log_set_print_level(LOG_LEVEL_DISABLED);
 	log_set_tap(NULL);
-	CU_ASSERT_EQUAL(atomic_load(&lines_of_last_wqe), 1);
 	pull();
 	put_back();
 }
@@ -861,7 +878,7 @@ static int setup(void)
 	}
 	nvmf_transport_opts_init("RDMA", &topts);
 	topts.num_shared_buffers = BUFFERS;
-	set_option(&topts, "max_srq_depth", 128);
+	set_option(&topts, "max_srq_depth", SHARED_RECEIVES);
 	set_option(&topts, "num_event_requests", 16);
 	set_option(&topts, "data_wr_pool_size", 16);
 	topts.ack_timeout = 2000;
