@@ -236,8 +236,10 @@ void bdev_submit(struct bdev_io *io);
  * begun, io ends with Command Abort Requested, its callback runs before this returns (if the caller is in no callback
  * of an I/O), and nothing of it is carried out. If a part has begun, that part ends as usual, nothing more begins, and
  * io ends with Command Abort Requested; if all has begun, io goes on. An I/O that is carried out by a module may be
- * held back again later, so the caller repeats this until io has ended. io has been submitted; one that has ended and
- * was not submitted again is left alone. Sends nothing to the device and does not wait. On the thread of io->ch. */
+ * held back again later, so the caller repeats this until io has ended. An emulated
+ * COMPARE_AND_WRITE whose range lock others hold or wait for ends when it gets the lock, without doing anything. io has
+ * been submitted; one that has ended and was not submitted again is left alone. Sends nothing to the device and does
+ * not wait. On the thread of io->ch. */
 void bdev_io_take_back(struct bdev_io *io);
 
 /* Zero copy: the blocks of some bdevs (malloc) are memory that a transport may send from and receive into.
