@@ -31,7 +31,8 @@ struct error_bdev {
 
 struct error_channel {
 	struct bdev_child_pool *pool;
-	TAILQ_HEAD(, error_ctx) pending;
+	TAILQ_HEAD(error_ctx_list, error_ctx) pending;
+	struct error_ctx_list changed; /* writes that have a byte of their user's memory changed */
 };
 
 struct error_ctx {
@@ -53,6 +54,35 @@ static void error_corrupt(struct bdev_io *io, const struct error_ctx *ctx)
 	}
 }
 
+static void error_change(struct error_channel *c, struct bdev_io *io)
+{
+	struct error_ctx *ctx = bdev_io_ctx(io);
+
+	error_corrupt(io, ctx);
+	TAILQ_INSERT_TAIL(&c->changed, ctx, link);
+}
+
+static void error_change_back(struct error_channel *c, struct error_ctx *ctx)
+{
+	TAILQ_REMOVE(&c->changed, ctx, link);
+	error_corrupt(bdev_io_from_ctx(ctx), ctx);
+	ctx->corrupt_value = 0;
+}
+
+/* The pool may have ended writes that waited for a child, which error_child_done() does not see. Inside a frame: their
+ * callbacks have not run. */
+static void error_check_changed(struct error_channel *c)
+{
+	struct error_ctx *ctx = TAILQ_FIRST(&c->changed), *next;
+
+	for (; ctx != NULL; ctx = next) {
+		next = TAILQ_NEXT(ctx, link);
+		if (bdev_io_from_ctx(ctx)->state == BDEV_IO_DONE) {
+			error_change_back(c, ctx);
+		}
+	}
+}
+
 /* A READ's data is changed here. A WRITE's was changed before it went to the base; here the user's buffer gets its byte
  * back. */
 static void error_child_done(struct bdev_io *child, void *arg)
@@ -60,8 +90,10 @@ static void error_child_done(struct bdev_io *child, void *arg)
 	struct bdev_io *io = arg;
 	struct error_ctx *ctx = bdev_io_ctx(io);
 
-	if (ctx->corrupt_value != 0) {
+	if (ctx->corrupt_value != 0 && io->type == BDEV_IO_READ) {
 		error_corrupt(io, ctx);
+	} else if (ctx->corrupt_value != 0) {
+		error_change_back(bdev_channel_ctx(io->ch), ctx);
 	}
 	bdev_io_complete_cdw0(io, child->status, child->cdw0);
 }
@@ -108,9 +140,10 @@ static void injection_apply(struct error_channel *c, struct bdev_io *io, const s
 		ctx->corrupt_offset = in->corrupt_offset;
 		ctx->corrupt_value = in->corrupt_value;
 		if (io->type != BDEV_IO_READ) {
-			error_corrupt(io, ctx);
+			error_change(c, io);
 		}
 		bdev_child_submit(c->pool, io);
+		error_check_changed(c);
 		break;
 	}
 }
@@ -136,6 +169,7 @@ static void error_abort(struct error_channel *c, struct bdev_io *io)
 		bdev_io_complete_cdw0(io, 0, 0);
 	} else {
 		bdev_child_abort(c->pool, io);
+		error_check_changed(c);
 	}
 }
 
@@ -146,6 +180,7 @@ static void error_take_back(void *channel, struct bdev_io *io)
 
 	if (!error_end_pending(c, io)) {
 		bdev_child_take_back(c->pool, io);
+		error_check_changed(c);
 	}
 }
 
@@ -170,6 +205,7 @@ static void error_reset_channel(struct bdev *b, void *channel)
 	struct error_ctx *ctx;
 
 	bdev_child_fail_waiting(c->pool, NVME_SC_ABORT_REQ);
+	error_check_changed(c);
 	while ((ctx = TAILQ_FIRST(&c->pending)) != NULL) {
 		TAILQ_REMOVE(&c->pending, ctx, link);
 		bdev_io_complete(bdev_io_from_ctx(ctx), NVME_SC_ABORT_REQ);
@@ -181,6 +217,7 @@ static int error_channel_create(struct bdev *b, void *channel)
 	struct error_channel *c = channel;
 
 	TAILQ_INIT(&c->pending);
+	TAILQ_INIT(&c->changed);
 	c->pool = bdev_child_pool_create(((struct vbdev *)b)->base, CHILDREN, error_child_done);
 	return c->pool != NULL ? 0 : -errno;
 }

@@ -280,6 +280,60 @@ static void test_pending_io_of_an_error_bdev(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
 }
 
+/* The byte is changed in the writer's own memory until the write has ended. */
+static void test_write_that_was_to_be_corrupted_gets_its_byte_back(void)
+{
+	enum { MANY = 128 };
+	const struct bdev_error_injection in = {.type = BDEV_IO_WRITE,
+						.kind = BDEV_ERROR_CORRUPT_DATA,
+						.num = 3,
+						.corrupt_offset = 7,
+						.corrupt_value = 0xff};
+	struct testdev *t = testdev_new("t0", BLOCK, BLOCKS);
+	struct request *r[MANY], *wait[3];
+	static uint8_t mine[3][BLOCK];
+	struct iovec iov[3];
+	struct user u, below;
+
+	t->hold = true;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&below, "t0", false, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("t0", NULL, NULL, error), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "EE_t0", true, fixture_thread(0)), 0);
+	for (unsigned i = 0; i < MANY; i++) {
+		r[i] = submit_to(&u, BDEV_IO_WRITE, &one, i % BLOCKS);
+	}
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, MANY));
+	CU_ASSERT_EQUAL(bdev_error_inject("EE_t0", &in, error), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		mine[i][7] = 0;
+		iov[i] = (struct iovec){mine[i], BLOCK};
+		wait[i] = submit_to(&u, BDEV_IO_WRITE, &iov[i], 1);
+	}
+	expect_taken(wait[0]);
+	struct request *abort = request_new(&u);
+	abort->io->type = BDEV_IO_ABORT;
+	abort->io->abort.target = wait[1]->io;
+	CU_ASSERT_EQUAL(request_run(abort), 0);
+	request_free(abort);
+	CU_ASSERT_EQUAL(request_finish(wait[1]), NVME_SC_ABORT_REQ);
+	struct request *reset = request_new(&u);
+	reset->io->type = BDEV_IO_RESET;
+	request_submit(reset);
+	CU_ASSERT_EQUAL(request_finish(wait[2]), NVME_SC_ABORT_REQ);
+	for (unsigned i = 0; i < 3; i++) {
+		CU_ASSERT_EQUAL(mine[i][7], 0);
+	}
+	for (unsigned i = 0; i < MANY; i++) {
+		request_finish(r[i]);
+	}
+	CU_ASSERT_EQUAL(request_finish(reset), 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_t0"), 0);
+	user_close(&below);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
 static void test_io_that_has_ended_is_left_alone(void)
 {
 	struct user u;
@@ -293,10 +347,16 @@ static void test_io_that_has_ended_is_left_alone(void)
 }
 
 static const struct unit_test tests[] = {
-	UNIT(test_io_that_waits_for_a_rate_limit),     UNIT(test_io_for_which_the_module_has_no_room),
-	UNIT(test_io_that_waits_for_a_reset),          UNIT(test_io_that_waits_for_a_range_lock),
-	UNIT(test_split_io_of_which_a_part_has_begun), UNIT(test_io_below_a_stack_of_bdevs),
-	UNIT(test_io_that_waits_for_a_child_io),       UNIT(test_pending_io_of_an_error_bdev),
-	UNIT(test_io_that_has_ended_is_left_alone),    UNIT_END,
+	UNIT(test_io_that_waits_for_a_rate_limit),
+	UNIT(test_io_for_which_the_module_has_no_room),
+	UNIT(test_io_that_waits_for_a_reset),
+	UNIT(test_io_that_waits_for_a_range_lock),
+	UNIT(test_split_io_of_which_a_part_has_begun),
+	UNIT(test_io_below_a_stack_of_bdevs),
+	UNIT(test_io_that_waits_for_a_child_io),
+	UNIT(test_pending_io_of_an_error_bdev),
+	UNIT(test_write_that_was_to_be_corrupted_gets_its_byte_back),
+	UNIT(test_io_that_has_ended_is_left_alone),
+	UNIT_END,
 };
 UNIT_MAIN("bdev_take_back", tests, fixture_start, fixture_stop)
