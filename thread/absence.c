@@ -25,24 +25,39 @@ void thread_absence_unwatch(struct thread_absence *w)
 	SLIST_REMOVE(&thread_self->absences, w, thread_absence, link);
 }
 
+static void thread_tell_absence(struct thread *t, uint64_t ticks)
+{
+	struct thread *self = thread_self;
+	struct thread_absence *w, *next;
+
+	thread_self = t;
+	for (w = SLIST_FIRST(&t->absences); w != NULL; w = next) {
+		next = SLIST_NEXT(w, link);
+		w->fn(w->arg, env_ticks_to_ns(ticks) / 1000);
+	}
+	thread_self = self;
+}
+
 void reactor_tell_absence(struct reactor *r, uint64_t ticks)
 {
-	struct thread *self = thread_self, *t;
 	bool in_round = r->in_round;
-	uint64_t us = env_ticks_to_ns(ticks) / 1000;
+	struct thread *t;
 
 	r->in_round = true;
 	TAILQ_FOREACH (t, &r->threads, reactor_link) {
-		struct thread_absence *w, *next;
-
-		thread_self = t;
-		for (w = SLIST_FIRST(&t->absences); w != NULL; w = next) {
-			next = SLIST_NEXT(w, link);
-			w->fn(w->arg, us);
-		}
+		thread_tell_absence(t, ticks);
 	}
 	r->in_round = in_round;
-	thread_self = self;
+}
+
+void thread_tell_absence_of_move(struct thread *t)
+{
+	uint64_t ticks = env_ticks() - t->left_ticks;
+
+	if (t->left_ticks != 0 && ticks > absence_min_ticks) {
+		thread_tell_absence(t, ticks);
+	}
+	t->left_ticks = 0;
 }
 
 void thread_absence_check(void)

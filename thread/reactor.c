@@ -300,6 +300,7 @@ void reactor_attach(struct reactor *r, struct thread *t)
 	r->thread_count++;
 	fd_sources_attach(t, r);
 	r->awake_since = env_ticks();
+	thread_tell_absence_of_move(t);
 }
 
 void reactor_detach(struct reactor *r, struct thread *t, struct reactor *next)
@@ -307,6 +308,7 @@ void reactor_detach(struct reactor *r, struct thread *t, struct reactor *next)
 	TAILQ_REMOVE(&r->threads, t, reactor_link);
 	r->thread_count--;
 	fd_sources_detach(t, r);
+	t->left_ticks = r->now;
 	/* Release: pairs with the acquire in reactor_notify_thread. */
 	__atomic_store_n(&t->reactor, next, __ATOMIC_RELEASE);
 }

@@ -88,6 +88,7 @@ struct thread {
 	struct io_channel_list channels;
 	struct fd_source_list sources;
 	SLIST_HEAD(, thread_absence) absences;
+	uint64_t left_ticks; /* while it moves: when its old reactor last read the clock */
 	uint64_t last_poller_id;
 	uint64_t messages;
 	uint64_t load_busy_ticks, load_idle_ticks; /* of load.c: busy_ticks and idle_ticks when it looked last */
@@ -164,6 +165,9 @@ extern uint64_t absence_min_ticks; /* THREAD_ABSENCE_MIN_US */
 void absence_init(void);
 /* The reactor did not run for so many ticks, up to r->now: tells those who watch. */
 COLD void reactor_tell_absence(struct reactor *r, uint64_t ticks);
+/* The thread was moved to the current reactor: tells those who watch on it if it belonged to no reactor, or to one that
+ * was absent, for so long that they must know. Its old reactor can tell only the threads that it still has. */
+void thread_tell_absence_of_move(struct thread *t);
 /* Whether a thread of the reactor watches. */
 bool reactor_watches_absence(const struct reactor *r);
 /* How long a reactor that was asleep was absent at most, if it woke late; otherwise 0. Times in ticks; deadline: when

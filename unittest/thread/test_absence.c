@@ -141,6 +141,31 @@ static void test_sleep_is_an_absence_if_the_reactor_wakes_late(void)
 	CU_ASSERT_EQUAL(absence_of_sleep(1000, 5000, 5000 + late), 4000 + late);
 }
 
+/* A move of worker 0, in the middle of which the process is stopped. */
+static void move_out_when_absent(void *arg)
+{
+	be_absent();
+	reactor_detach(reactor_self, workers[0], arg);
+}
+
+static void move_in(void *arg)
+{
+	reactor_attach(arg, workers[0]);
+}
+
+static void test_a_thread_that_is_being_moved_is_told_where_it_arrives(void)
+{
+	struct reactor *home = workers[0]->reactor, *other = reactor_by_index(home->index == 2 ? 3 : 2);
+
+	watch_both();
+	reactor_call(home, move_out_when_absent, other);
+	reactor_call(other, move_in, other);
+	thread_call(workers[0], note_what_was_told, NULL);
+	CU_ASSERT_EQUAL(told_when_next_ran[0], 1);
+	CU_ASSERT(told_us >= ABSENT_US);
+	unwatch_both();
+}
+
 static struct poller *idle;
 static int idle_fd;
 static _Atomic unsigned times_asleep;
@@ -194,6 +219,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_who_asks_in_the_middle_of_a_round_has_them_told),
 	UNIT(test_a_thread_that_does_not_watch_is_not_told),
 	UNIT(test_sleep_is_an_absence_if_the_reactor_wakes_late),
+	UNIT(test_a_thread_that_is_being_moved_is_told_where_it_arrives),
 	UNIT(test_reactor_of_who_watches_wakes_by_itself),
 	UNIT_END,
 };
