@@ -4,6 +4,7 @@
 #include "unittest/overlap/model.h"
 
 #include <stdarg.h>
+#include <unistd.h>
 #include "rpc/rpc.h"
 #include "unittest/overlap/overlap.h"
 
@@ -186,6 +187,33 @@ static void control_do_tgt(const struct ov_op *op)
 	}
 }
 
+/* ---- Files of reservations ---- */
+
+#define PTPL_FMT "/dev/shm/varve-overlap-%d-%u-%u-%u"
+
+void ov_ptpl_remove(int pid)
+{
+	static const char *const suffixes[] = {"", ".new", ".lock"};
+	char path[128];
+
+	for (unsigned i = 0; i < OV_TGTS * OV_SUBS * OV_NSIDS * 3; i++) {
+		unsigned n = i / 3;
+		snprintf(path, sizeof(path), PTPL_FMT "%s", pid, n / OV_NSIDS / OV_SUBS, n / OV_NSIDS % OV_SUBS,
+			 n % OV_NSIDS + 1, suffixes[i % 3]);
+		unlink(path);
+	}
+}
+
+static const char *ptpl_params(const struct ov_op *op)
+{
+	static char text[256];
+	unsigned t = op->a[0] % OV_TGTS, s = op->a[1] % OV_SUBS, nsid = op->a[2] % OV_NSIDS + 1;
+
+	snprintf(text, sizeof(text), ",'ptpl_file':'" PTPL_FMT "','uuid':'5e5e5e5e-0000-4000-8000-000000000%u%u%u'",
+		 getpid(), t, s, nsid, t, s, nsid);
+	return (op->a[4] & 2) != 0 ? text : "";
+}
+
 static void control_do_ns(const struct ov_op *op)
 {
 	unsigned nsid = op->a[2] % OV_NSIDS + 1;
@@ -193,8 +221,8 @@ static void control_do_ns(const struct ov_op *op)
 	switch (op->kind) {
 	case OV_ns_add:
 		call_rpc(op, "nvmf_subsystem_add_ns",
-			 "{" SUB_FMT ",'namespace':{'nsid':%u,'bdev_name':'%s','no_auto_visible':%s}}", SUB_ARGS, nsid,
-			 bdev_name_of(op->a[3]), (op->a[4] & 1) != 0 ? "true" : "false");
+			 "{" SUB_FMT ",'namespace':{'nsid':%u,'bdev_name':'%s','no_auto_visible':%s%s}}", SUB_ARGS,
+			 nsid, bdev_name_of(op->a[3]), (op->a[4] & 1) != 0 ? "true" : "false", ptpl_params(op));
 		break;
 	case OV_ns_remove:
 		call_rpc(op, "nvmf_subsystem_remove_ns", "{" SUB_FMT ",'nsid':%u}", SUB_ARGS, nsid);
@@ -428,6 +456,7 @@ bool ov_control_do(const struct ov_op *given)
 void ov_control_reset(void)
 {
 	model_reset();
+	ov_ptpl_remove(getpid());
 }
 
 unsigned ov_control_outstanding(void)

@@ -714,7 +714,8 @@ static void host_resv(struct assoc *a, const struct ov_op *op)
 		return;
 	}
 	struct command *c = command_new(q, CMD_OTHER, commands[what].opcode, op->a[2] % OV_NSIDS + 1, 16);
-	c->cmd->sqe.cdw10 = htole32(commands[what].cdw10);
+	bool persist = commands[what].opcode == nvme_cmd_resv_register && op->a[4] % 2 != 0;
+	c->cmd->sqe.cdw10 = htole32(commands[what].cdw10 | (persist ? UINT32_C(3) << 30 : 0)); /* CPTPL: set */
 	((uint64_t *)(void *)c->data)[0] = htole64(a->host + 1);
 	((uint64_t *)(void *)c->data)[1] =
 		htole64(commands[what].opcode == nvme_cmd_resv_acquire ? op->a[3] % OV_HOSTS + UINT64_C(1)

@@ -61,6 +61,7 @@ static void child_main(const struct job *job)
 		progress->steps = sim_steps();
 	}
 	ov_stop();
+	ov_ptpl_remove(getpid());
 }
 
 /* Runs a job in a child, whose output goes to the log. True: it did well. */
@@ -81,6 +82,7 @@ static bool child_run(const struct job *job)
 	}
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
 	}
+	ov_ptpl_remove(pid);
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 

@@ -125,6 +125,8 @@ void ov_control_compare(void);
 /* Deletes everything that the model says is there. */
 void ov_control_delete_targets(void);
 void ov_control_delete_bdevs(void);
+/* Removes the files of reservations that a process has left. */
+void ov_ptpl_remove(int pid);
 struct nvmf_tgt *ov_tgt(unsigned t);
 const char *ov_sub_nqn(unsigned s); /* OV_SUBS: the discovery subsystem */
 const char *ov_host_nqn(unsigned h);

@@ -116,6 +116,16 @@ static void op_fill(struct ov_op *op, uint64_t *state)
 	op->seed = ov_random(state);
 }
 
+/* Some namespaces have a file for their reservations, and some hosts want theirs to be kept there. */
+static void op_may_persist(struct ov_op *op, uint64_t r)
+{
+	if (op->kind == OV_ns_add && (r & 1) != 0) {
+		op->a[4] |= 2;
+	} else if (op->kind == OV_resv && (r & 2) != 0) {
+		op->a[4] |= 1;
+	}
+}
+
 /* Objects to begin with, most of them. */
 static unsigned generate_setup(uint64_t *state, struct ov_op *ops)
 {
@@ -136,6 +146,7 @@ static unsigned generate_setup(uint64_t *state, struct ov_op *ops)
 		uint64_t r = ov_random(state);
 		if (r % 16 != 0) {
 			ops[n] = setup[i];
+			op_may_persist(&ops[n], r >> 12);
 			ops[n].steps = (uint16_t)(r >> 8 & 15);
 			ops[n++].seed = ov_random(state);
 		}
@@ -149,6 +160,7 @@ static unsigned generate_registrations(uint64_t *state, struct ov_op *ops, unsig
 	for (uint8_t i = 0; i < 6; i++) {
 		ops[n++] = (struct ov_op){
 			.kind = OV_resv, .a = {i % 2, 0, i / 2}, .steps = i == 0 ? 400 : 8, .seed = ov_random(state)};
+		op_may_persist(&ops[n - 1], ops[n - 1].seed);
 	}
 	return n;
 }
@@ -269,6 +281,7 @@ static unsigned generate_preemptions(uint64_t *state, struct ov_op *ops, unsigne
 	while (n + setup + 2 * PREEMPTION_OPS + OV_BDEVS < wanted) {
 		for (unsigned i = 0; i < setup; i++) {
 			ops[n] = preemption_setup[i];
+			op_may_persist(&ops[n], ov_random(state));
 			ops[n].steps = (uint16_t)(ops[n].steps + 8);
 			ops[n++].seed = ov_random(state);
 		}
