@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections from request to end.
  *
- * clang-format off
- *
- *     control thread                                    poll group's thread
+ *     control thread                                      poll group's thread
  *     nvmf_rdma_qpair_accept(): checks, chooses a group
- *                                                       nvmf_rdma_op_qpair_add(): posts setup_msg
+ *                                                         nvmf_rdma_op_qpair_add(): posts setup_msg
  *     setup_connection(): queue pair, receives, accept
  *     nvmf_rdma_qpair_broken(): posts leave_msg
- *                                                       leave_target(): nvmf_qpair_disconnect()
- *                                                       nvmf_rdma_op_qpair_close(): SETUP or LIVE to CLOSING;
- *                                                           posts close_msg
+ *                                                         leave_target(): nvmf_qpair_disconnect()
+ *                                                         nvmf_rdma_op_qpair_close(): SETUP or LIVE to
+ *                                                             CLOSING; posts close_msg
  *     close_qpair(): disconnects, moves the queue pair
  *         to the error state; posts error_msg
- *                                                       qpair_in_error_state(): its work flushes; CLOSING to CLOSED
- *                                                           when none is left; posts unmake_msg
+ *                                                         qpair_in_error_state(): its work flushes; CLOSING
+ *                                                             to CLOSED when none is left; posts unmake_msg
  *     nvmf_rdma_qpair_reached_last_wqe(), or
- *     last_wqe_timer_expired(): posts last_wqe_msg
- *                                                       qpair_has_reached_last_wqe(): with a shared receive queue; what
- * it had taken is polled and posted again; CLOSING to CLOSED flush_timer_expired(): the device did not flush;
- * abandon_owed(), reclaim_owed(): what the device destroys the queue pair                           still had is taken
- * back destroy_connection(): frees all that was made; posts unmade_msg finish_close(): nvmf_qpair_closed(); no message
- * is under way any more, so that the memory can be freed
- *
- * clang-format on
+ *         last_wqe_timer_expired(): posts last_wqe_msg
+ *                                                         qpair_has_reached_last_wqe(): with a shared receive
+ *                                                             queue; CLOSING to CLOSED when none is left
+ *     flush_timer_expired(): the device did not flush;
+ *         destroys the queue pair
+ *                                                         abandon_owed(), reclaim_owed(): what the device
+ *                                                             still had is taken back
+ *     destroy_connection(): frees all that was made;
+ *         posts unmade_msg
+ *                                                         finish_close(): nvmf_qpair_closed(); no message is
+ *                                                             under way any more, so the memory can be freed
  */
 #include <errno.h>
 #include <netdb.h>
@@ -112,9 +113,11 @@ static void leave_target(struct thread_msg *msg)
 void nvmf_rdma_qpair_broken(struct nvmf_rdma_qpair *qp, const char *why)
 {
 	qp->broken = true;
+	if (!qp->leaving && why != NULL) {
+		qp->broken_why = why;
+	}
 	if (!qp->leaving && qp->base.tgroup != NULL) {
 		qp->leaving = true;
-		qp->broken_why = why;
 		thread_post(qpair_thread(qp), &qp->leave_msg, leave_target);
 	}
 }
@@ -182,7 +185,8 @@ static void last_wqe_timer_expired(void *arg)
 		return;
 	}
 	if (device_may_tell(qp) && !qp->device->no_last_wqe) {
-		log_warning(
+		log_limited(
+			LOG_LEVEL_WARNING,
 			"%s: the device did not say within %u ms that a queue pair holds no receive of the shared "
 			"receive queue any more (LAST_WQE_REACHED); receives that it held are lost until no connection "
 			"uses the queue; for this device varve waits no longer than %u ms from now on (no_srq of "

@@ -135,17 +135,29 @@ static void test_the_device_says_to_each_target_that_a_queue_pair_holds_no_recei
 	target_end(&one);
 }
 
+static char fault[64];
+
+static void keep_fault(const struct nvmf_fault *f)
+{
+	snprintf(fault, sizeof(fault), "%s", f->why);
+}
+
 static void test_a_queue_that_fails_ends_the_connections_of_its_target_alone(void)
 {
 	static const struct {
 		enum ibv_event_type type;
 		unsigned ended;
-	} cases[] = {{IBV_EVENT_QP_FATAL, 1}, {IBV_EVENT_CQ_ERR, 2}, {IBV_EVENT_SRQ_ERR, 2}};
+		const char *why;
+	} cases[] = {{IBV_EVENT_QP_FATAL, 1, "a fake event"},
+		     {IBV_EVENT_CQ_ERR, 2, "its completion queue failed"},
+		     {IBV_EVENT_SRQ_ERR, 2, "its shared receive queue failed"}};
 
 	start_both();
+	nvmf_set_fault_fn(keep_fault);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		fake_conn_event(&two.host.io, cases[i].type);
 		CU_ASSERT_FATAL(wait_qps(4 - cases[i].ended));
+		CU_ASSERT_STRING_EQUAL(fault, cases[i].why);
 		if (cases[i].ended == 1) {
 			fake_disconnect(&two.host.admin);
 			CU_ASSERT_FATAL(wait_qps(2));
@@ -154,6 +166,7 @@ static void test_a_queue_that_fails_ends_the_connections_of_its_target_alone(voi
 		CU_ASSERT_EQUAL(host_enable(&one.host), 0); /* that it is already */
 		target_connect(&two);
 	}
+	nvmf_set_fault_fn(NULL);
 	disconnect(&one);
 	disconnect(&two);
 	CU_ASSERT(wait_qps(0));
