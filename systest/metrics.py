@@ -124,6 +124,7 @@ def test_the_numbers_are_those_of_the_rpcs():
         t.add_ns("D0", nsid=1)
         check(t.call("metrics_get_status")["address"] is None, "off by default")
         address = t.call("metrics_start", address="127.0.0.1:0")
+        perf = None
         for _ in range(5):
             with Host(t, "-w", "randread", "-t", "3600", "-q", "4", nsid=1) as h:
                 wait_for(lambda: not h.is_running() or t.groups("completed_nvme_io") > 100, "some I/O")
@@ -136,6 +137,7 @@ def test_the_numbers_are_those_of_the_rpcs():
                 wait_for(lambda: parse(scrape(address))["varve_nvmf_requests"], "requests by state")
                 t.call("bdev_error_inject_error", name="EE_M0", io_type="read", error_type="failure", num=1)
                 wait_for(lambda: parse(scrape(address))["varve_bdev_errors_total"], "an error")
+                perf = h.stop()
                 break
         t.wait_empty()
         stat = next(b for b in t.call("bdev_get_iostat", name="D0")["bdevs"])
@@ -143,8 +145,23 @@ def test_the_numbers_are_those_of_the_rpcs():
                  f"{stat['num_read_ops']} reads")
         families = parse(scrape(address))
         check(value(families, "varve_bdev_bytes_total", bdev="D0", op="read") == stat["bytes_read"], "bytes")
+        check(perf, "the host ended each time")
+        check_times(t, families, perf["read"])
         check(sum(v for _, v in families["varve_nvmf_commands_total"]) == t.groups("completed_nvme_io"), "commands")
         check(sum(v for _, v in families["varve_trace_slots_total"]) > 0, "the trace")
+
+
+def check_times(t, families, perf):
+    """A block device that delays, the RAM disk below it, and the host that reads: whose times contain whose is known."""
+    rate = t.call("bdev_get_iostat")["tick_rate"]
+    mean = {}
+    for b in t.call("bdev_get_iostat")["bdevs"]:
+        told = value(families, "varve_bdev_io_seconds_total", bdev=b["name"], op="read")
+        check(abs(told - b["read_latency_ticks"] / rate) < 0.001 * told + 1e-6, (told, b))
+        check(0 < b["min_read_latency_ticks"] <= b["max_read_latency_ticks"], b)
+        mean[b["name"]] = told * 1e6 / b["num_read_ops"]
+    check(0 < mean["M0"] < mean["D0"] and 0 < mean["EE_M0"] < mean["D0"], mean)
+    check(2000 * 0.95 < mean["D0"] < perf["latency_us"]["mean"] * 1.1, (mean, perf))
 
 
 # Where each column of varve-top is told: a family; two, of which it is a quotient of rates; or why it is not. Columns that name a row are labels.
