@@ -104,7 +104,8 @@ void fake_return(unsigned device);
 bool fake_listens(unsigned device);
 /* Memory of the host that keyed descriptors may name: what reads or writes with another key fails. */
 #define FAKE_RKEY 0x4711u
-/* For benchmarks: nanoseconds that the fake itself takes for the calls of one 4 KiB read. */
+struct ibv_context *fake_context(unsigned device);
+/* For benchmarks (fake_cost.c): nanoseconds that the fake itself takes for the calls of one 4 KiB read. */
 double fake_verbs_cost_ns(unsigned ios);
 
 #endif
