@@ -150,10 +150,12 @@ static void fill_every_place(void)
 	expect_waiting("data buffer", 1);
 }
 
+static bool target_stops; /* and its subsystems are freed then */
+
 static void no_longer_hold(void)
 {
 	atomic_store(&loop_hold_data, false);
-	if (nvmf_subsystem_get_state(loop_subsystem()) == NVMF_SUBSYSTEM_PAUSED) {
+	if (!target_stops && nvmf_subsystem_get_state(loop_subsystem()) == NVMF_SUBSYSTEM_PAUSED) {
 		resume();
 	}
 }
@@ -380,6 +382,7 @@ static struct loop_wait tgt_stopped;
 
 static void by_stop_of_the_target(void)
 {
+	target_stops = true;
 	tgt_stopped = (struct loop_wait)LOOP_WAIT;
 	nvmf_tgt_stop(loop_tgt(), loop_done, &tgt_stopped);
 }
@@ -389,6 +392,7 @@ static void test_stopped_target(void)
 	expect_quiesced_by(by_stop_of_the_target, true);
 	CU_ASSERT_EQUAL(loop_wait_for(&tgt_stopped), 0);
 	CU_ASSERT_EQUAL_FATAL(loop_replace_tgt(), 0);
+	target_stops = false;
 	loop_close(io);
 	loop_close(io2);
 	loop_close(admin);
