@@ -120,7 +120,7 @@ static void submit_idle(void)
 	if (run.rounds < 4) {
 		return; /* the first ones have other work, too */
 	}
-	if (run.stalls && run.submitted == 40) {
+	if (run.stalls && run.submitted == 20) {
 		run.stalls = false;
 		spin(STALL_NS);
 		run.round_begun = env_ticks(); /* the first part of this round is not noted */
@@ -296,8 +296,7 @@ static void check_run(const struct scenario *s)
 		CU_FAIL("the mean is wrong");
 	}
 	CU_ASSERT_FALSE(run.went_back);
-	CU_ASSERT_TRUE(r->min_ticks > 0 &&
-		       (is_near(r->min_ticks, r->ticks / r->ops) || r->min_ticks < r->ticks / r->ops));
+	CU_ASSERT_TRUE(r->min_ticks > 0 && r->min_ticks * 4 < run.sum / IOS * 5);
 	CU_ASSERT_TRUE(r->max_ticks >= r->ticks / r->ops);
 	CU_ASSERT_TRUE(r->max_ticks <= run.longest + run.longest_round || s->stalls);
 	check_histogram(&stat);
