@@ -26,7 +26,7 @@ static bdev_nvme_news_fn observer;
 #define DEFAULT_OPTIONS                                                                                                \
 	{                                                                                                              \
 		.action_on_timeout = BDEV_NVME_TIMEOUT_ABORT, .timeout_us = 30000000, .timeout_admin_us = 0,           \
-		.keep_alive_timeout_ms = 10000, .bdev_retry_count = 3, .policy = {.rr_min_io = 1},                     \
+		.keep_alive_timeout_ms = 5000, .bdev_retry_count = 3, .policy = {.rr_min_io = 1},                      \
 		.fence_timeout_ms = -1, .default_quiesce_time_ms = 5000, .rdma_retry_count = 7, .enable_flush = true,  \
 	}
 struct bdev_nvme_options bdev_nvme_options = DEFAULT_OPTIONS;

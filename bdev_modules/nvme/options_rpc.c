@@ -60,7 +60,7 @@ static const struct rpc_param set_options_params[] = {
 	       "how long an admin command may take (default 0: 30 s; or at least 1000)",
 	       .max = BDEV_NVME_TIMEOUT_MAX_US),
 	OPTION("keep_alive_timeout_ms", keep_alive_timeout_ms, RPC_UINT32,
-	       "keep-alive timeout of controllers over fabrics (default 10000; 0: none)"),
+	       "keep-alive timeout of controllers over fabrics (default 5000; 0: none)"),
 	OPTION("bdev_retry_count", bdev_retry_count, RPC_INT32,
 	       "how often I/O is submitted again if its status allows a retry (default 3; -1: no limit)"),
 	OPTION("ctrlr_loss_timeout_sec", ctrlr_loss_timeout_sec, RPC_INT32,
