@@ -7,6 +7,7 @@ import os
 import sys
 
 from appliance_lib import BUILD, Daemon, RpcError, check, main, wait_for
+from nvmf_lib import Host, Target
 
 NQN = "nqn.2016-06.io.spdk:cnode1"
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
@@ -142,6 +143,28 @@ def test_statistics_show_devices_before_the_first_connection():
         for g in d.call("nvmf_get_stats")["poll_groups"]:
             device, = g["transports"][0]["devices"]
             check(device["name"] and device["requests"] == 0 and device["memory_regions"] > 0, device)
+
+
+def test_figures_agree_with_those_of_the_host_and_of_the_bdev():
+    with Target() as t:
+        t.add_malloc("M0")
+        t.add_ns("M0")
+        with Host(t, "-w", "randrw", "-q", "8", "--ios", "3000") as h:
+            host = h.result()
+        reads, writes = host["read"]["ios"], host["write"]["ios"]
+        check(reads + writes == 3000 and host["errors"] == 0, host)
+        wait_for(lambda: t.num_qpairs() == 0, "the host to go")
+        bdev, = t.call("bdev_get_iostat", name="M0")["bdevs"]
+        check((bdev["num_read_ops"], bdev["num_write_ops"]) == (reads, writes), (bdev, host))
+        check((bdev["bytes_read"], bdev["bytes_written"]) == (reads * 4096, writes * 4096), bdev)
+        check(t.groups("completed_nvme_io") == 3001 and t.groups("failed_nvme_io") == 0, "and the I/O queue's Connect")
+        check(t.groups("admin_qpairs") == 1 and t.groups("io_qpairs") == 1, "of one host")
+        devices = [d for g in t.call("nvmf_get_stats")["poll_groups"] for x in g["transports"] for d in x["devices"]]
+        requests, sends, latency = (sum(d[x] for d in devices) for x in ("requests", "total_send_wrs", "request_latency"))
+        check(3001 < requests < 3050, f"{requests}: and a few on the admin queue")
+        check(abs(sends - requests - reads) < 20, f"{sends} sends: an answer each, the data of {reads} reads, and the admin queue's")
+        inside = bdev["read_latency_ticks"] + bdev["write_latency_ticks"]
+        check(0 < inside < latency, f"ticks in the bdev, {inside}, are a part of those in the target, {latency}")
 
 
 def test_what_was_made_can_be_removed():
