@@ -29,38 +29,23 @@ int nvmf_init(void)
 	return rc != 0 ? rc : nvmf_tgt_start(tgt);
 }
 
-/* ---- Stopping: all targets, one after the other ---- */
+/* ---- Stopping: all targets at once, so that none keeps its hosts because another one takes long ---- */
 
-static void (*fini_done)(void *arg);
+static void (*fini_done)(void *arg); /* NULL: not stopping */
 static void *fini_arg;
-static bool fini_waits; /* until a target is destroyed that another caller is stopping */
-
-static void fini_stop_next_tgt(void);
 
 static void fini_tgt_stopped(void *arg, int status)
 {
 	nvmf_tgt_destroy(arg);
-	fini_stop_next_tgt();
-}
-
-static void fini_stop_next_tgt(void)
-{
-	struct nvmf_tgt *tgt = nvmf_tgt_next(NULL);
-
-	if (tgt == NULL) {
-		fini_done(fini_arg);
-	} else if (tgt->stop_done != NULL) {
-		fini_waits = true;
-	} else {
-		nvmf_tgt_stop(tgt, fini_tgt_stopped, tgt);
-	}
 }
 
 void nvmf_tgt_destroyed(void)
 {
-	if (fini_waits) {
-		fini_waits = false;
-		fini_stop_next_tgt();
+	void (*done)(void *arg) = fini_done;
+
+	if (done != NULL && nvmf_tgt_next(NULL) == NULL) {
+		fini_done = NULL;
+		done(fini_arg);
 	}
 }
 
@@ -68,7 +53,12 @@ void nvmf_fini(void (*done)(void *arg), void *arg)
 {
 	fini_done = done;
 	fini_arg = arg;
-	fini_stop_next_tgt();
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
+		if (tgt->stop_done == NULL) { /* or another caller is stopping it, and destroys it then */
+			nvmf_tgt_stop(tgt, fini_tgt_stopped, tgt);
+		}
+	}
+	nvmf_tgt_destroyed(); /* there may be none */
 }
 
 /* ---- Notices ---- */

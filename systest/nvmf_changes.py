@@ -97,24 +97,38 @@ def test_a_subsystem_is_deleted_although_a_removal_is_stuck():
 
 
 @contextlib.contextmanager
-def second_target(t):
+def second_target(t, bdev="slow"):
     """A second target, which takes a while to be deleted: a host's read is slow."""
     t.call("nvmf_create_target", name=SECOND)
     t.call("nvmf_create_transport", trtype="RDMA", tgt_name=SECOND)
     t.call("nvmf_create_subsystem", nqn=CHURN, tgt_name=SECOND, allow_any_host=True)
-    t.call("nvmf_subsystem_add_ns", nqn=CHURN, tgt_name=SECOND, namespace={"bdev_name": "slow"})
+    t.call("nvmf_subsystem_add_ns", nqn=CHURN, tgt_name=SECOND, namespace={"bdev_name": bdev})
     address = {**t.listen_address(), "trsvcid": str(t.port + 1)}
     t.call("nvmf_subsystem_add_listener", nqn=CHURN, tgt_name=SECOND, listen_address=address)
     trid = t.trid(CHURN).replace(f"trsvcid:{t.port}", f"trsvcid:{t.port + 1}")
-    with Host(t, "-r", trid, "-q", "1", "-w", "randread", "-t", "3600"):
-        wait_for(lambda: any(x["command"] == "read" for x in t.call("nvmf_get_inflight", tgt_name=SECOND)), "a slow read")
-        yield
+    with Host(t, "-r", trid, "-q", "1", "-w", "randread", "-t", "3600") as h:
+        wait_for(lambda: t.call("nvmf_subsystem_get_qpairs", nqn=CHURN, tgt_name=SECOND)[1:] and
+                 (bdev != "slow" or any(x["command"] == "read" for x in t.call("nvmf_get_inflight", tgt_name=SECOND))), "a slow read")
+        yield h
 
 
-def add_slow(t):
+def add_slow(t, slow_us=SLOW_US):
     t.add_malloc("base")
-    us = {f"{kind}_{what}_latency": SLOW_US for kind in ("avg", "p99") for what in ("read", "write")}
+    us = {f"{kind}_{what}_latency": slow_us for kind in ("avg", "p99") for what in ("read", "write")}
     t.call("bdev_delay_create", name="slow", base_bdev_name="base", **us)
+
+
+def test_a_target_that_stops_slowly_does_not_keep_the_hosts_of_another():
+    with Target() as t:
+        add_slow(t, 4000000)
+        t.add_ns("slow")
+        t.add_malloc("M0")
+        with Host(t, "-q", "1", "-w", "randread", "-t", "3600") as first, second_target(t, "M0") as other:
+            wait_for(lambda: any(x["command"] == "read" and x["age_us"] < 500000 for x in t.call("nvmf_get_inflight")), "a slow read")
+            t.process.terminate()
+            wait_for(lambda: not other.is_running(), "the other target's host to be disconnected")
+            check(first.is_running(), "the slow target is still stopping")
+            check(t.process.wait(60) == 0, t.log())
 
 
 def test_changes_in_a_target_that_is_being_deleted_are_refused():
