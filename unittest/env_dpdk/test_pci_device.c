@@ -139,6 +139,63 @@ static void test_sigbus_elsewhere_is_still_a_crash(void)
 	CU_ASSERT(!WIFEXITED(status) || WEXITSTATUS(status) > 1);
 }
 
+static struct {
+	volatile uint32_t *regs;
+	unsigned unmapped;
+	bool handled; /* SIGBUS there was still handled when they were unmapped */
+} watched;
+
+int __real_munmap(void *start, size_t len);
+int __wrap_munmap(void *start, size_t len);
+
+int __wrap_munmap(void *start, size_t len)
+{
+	if (start == watched.regs && start != NULL) {
+		int status;
+		pid_t child = fork();
+
+		if (child == 0) {
+			close(STDERR_FILENO); /* a sanitizer's report is not wanted */
+			_exit(watched.regs[0] != UINT32_MAX);
+		}
+		watched.unmapped++;
+		CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+		watched.handled = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	}
+	return __real_munmap(start, len);
+}
+
+static int config_of_a_device_that_has_gone(struct env_pci *dev, bool write, unsigned offset, void *data, unsigned size)
+{
+	return -EIO;
+}
+
+static void do_not_close(struct env_pci *dev)
+{
+}
+
+/* Else an error of somebody who gets the addresses next would be taken for the removal of a device. */
+static void test_registers_are_forgotten_before_they_are_unmapped(void)
+{
+	static const struct env_pci_kind kind = {.config = config_of_a_device_that_has_gone, .close = do_not_close};
+	int fd;
+	struct env_pci *dev = calloc(1, sizeof(*dev));
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(dev);
+	watched.regs = window(&fd);
+	dev->registers = (void *)watched.regs;
+	dev->registers_len = 8192;
+	dev->kind = &kind;
+	dev->claim = -1;
+	CU_ASSERT_EQUAL_FATAL(env_pci_window_add(dev->registers, 8192), 0);
+	pull_out(fd);
+	env_pci_close(dev);
+	CU_ASSERT_EQUAL(watched.unmapped, 1);
+	CU_ASSERT_FALSE(watched.handled);
+	watched.regs = NULL;
+	close(fd);
+}
+
 #define PARSE(text_, e_) env_pci_uevent_parse(text_, sizeof(text_) - 1, e_)
 
 static void test_uevents_of_pci_devices_are_understood(void)
@@ -281,6 +338,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_registers_of_a_removed_device_read_as_ones),
 	UNIT(test_write_to_a_removed_device_goes_nowhere),
 	UNIT(test_sigbus_elsewhere_is_still_a_crash),
+	UNIT(test_registers_are_forgotten_before_they_are_unmapped),
 	UNIT(test_uevents_of_pci_devices_are_understood),
 	UNIT(test_other_uevents_are_passed_over),
 	UNIT(test_truncated_uevent_is_not_read_beyond_its_end),
