@@ -48,21 +48,22 @@ def name_of(task):
 
 
 class Target(Daemon):
-    """varve with the RDMA transport and a subsystem NQN that any host may use."""
+    """varve with the RDMA transport and a subsystem NQN that any host may use. listen: at once; otherwise add_listener() does it."""
 
-    def __init__(self, *options, cores="[0]", port=PORT, **transport):
+    def __init__(self, *options, cores="[0]", port=PORT, listen=True, **transport):
         super().__init__("-m", cores, "-s", "512", *options, env=preload())
         self.port = port
         try:
             self.call("nvmf_create_transport", trtype="RDMA", **transport)
-            self.add_subsystem(NQN)
+            self.add_subsystem(NQN, listen)
         except BaseException:
             self.__exit__()
             raise
 
-    def add_subsystem(self, nqn, **params):
+    def add_subsystem(self, nqn, listen=True, **params):
         self.call("nvmf_create_subsystem", nqn=nqn, **{"serial_number": "V1", "allow_any_host": True, **params})
-        self.add_listener(nqn)
+        if listen:
+            self.add_listener(nqn)
 
     def listen_address(self):
         return {"trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(self.port)}
