@@ -73,12 +73,17 @@ class Jumping(Target):
     def cntlids(self, hostnqn):
         return [c["cntlid"] for c in self.controllers() if c["hostnqn"] == hostnqn]
 
-    def wait_both(self, more=20):
+    def wait_both(self, hosts, more=20):
         """Until each host, of which only one reads a namespace, has read more; returns their cntlids. The commands of both together may be those
         of the busy one, while the other one still starts: varve-perf gives up if it cannot connect at first."""
-        for bdev in ("M0", "EE_M1"):
-            start = self.reads(bdev)
-            wait_for(lambda b=bdev, n=start: self.reads(b) >= n + more, f"reads of {bdev}")
+        for bdev, host in zip(("M0", "EE_M1"), hosts):
+            wanted = self.reads(bdev) + more
+
+            def read(b=bdev, h=host, n=wanted):
+                check(h.is_running(), f"varve-perf ended with {h.process.returncode}:\n{h.errors.read_text()}")
+                return self.reads(b) >= n
+            wait_for(read, lambda b=bdev, h=host: f"reads of {b}: {self.controllers()}\n{self.call('nvmf_get_inflight')}\n"
+                     f"{h.errors.read_text()}\n{self.log()[-3000:]}")
         return [self.cntlids(h) for h in (BUSY, IDLE)]
 
     def reads(self, bdev):
@@ -108,7 +113,7 @@ JUMPS = (3, -5, 24 * 365, 0)
 
 def test_hosts_and_keep_alives_do_not_notice():
     with Jumping() as t, t.verifying("--kato", "4000", hostnqn=BUSY) as busy, t.reading("--rate", "1", "--kato", "4000", hostnqn=IDLE) as idle:
-        there = t.wait_both(1)
+        there = t.wait_both([busy, idle], 1)
         for hours in JUMPS:
             t.clock.set(hours * HOUR)
             check(t.hours_ahead() == hours, f"{t.hours_ahead()} hours ahead, not {hours}")
@@ -180,7 +185,7 @@ def pause_everybody(t, hosts, seconds):
 
 def test_a_short_pause_of_everybody_is_nobody_elses_silence():
     with Jumping() as t, t.verifying("--kato", "10000", hostnqn=BUSY) as busy, t.reading("--rate", "1", "--kato", "10000", hostnqn=IDLE) as idle:
-        there = t.wait_both(1)
+        there = t.wait_both([busy, idle], 1)
         pause_everybody(t, [busy, idle], 4)
         check([t.cntlids(h) for h in (BUSY, IDLE)] == there, (there, t.controllers()))
         busy.check_perfect(busy.stop())
@@ -191,9 +196,9 @@ def test_a_pause_for_the_keep_alive_timeout_ends_connections_and_loses_nothing()
     """A target cannot know that its hosts were paused with it, and not sending elsewhere what had not been answered."""
     with Jumping() as t, t.verifying("--kato", "2000", "--loss-timeout", "-1", hostnqn=BUSY) as busy, \
             t.reading("--kato", "2000", "--loss-timeout", "-1", hostnqn=IDLE) as idle:
-        there = t.wait_both()
+        there = t.wait_both([busy, idle])
         pause_everybody(t, [busy, idle], 5)
-        t.wait_both()
+        t.wait_both([busy, idle])
         check(all(t.cntlids(h) != c for h, c in zip((BUSY, IDLE), there)), (there, t.controllers()))
         for host in (busy, idle):
             result = host.stop()
@@ -202,12 +207,12 @@ def test_a_pause_for_the_keep_alive_timeout_ends_connections_and_loses_nothing()
 
 
 def stop_and_go_on(t, waits, leaves):
-    there = t.wait_both()[0]
+    there = t.wait_both([waits, leaves])[0]
     t.process.send_signal(signal.SIGSTOP)
     wait_seconds(4)
     t.process.send_signal(signal.SIGCONT)
     wait_io(t, [waits, leaves], 2000)
-    check(t.wait_both()[0] == there, t.controllers())
+    check(t.wait_both([waits, leaves])[0] == there, t.controllers())
     waits.check_perfect(waits.stop())
     check(leaves.stop()["errors"] == 0, leaves.errors.read_text())
 
