@@ -198,7 +198,7 @@ static bool device_has_holder(dev_t rdev, char *use, size_t bytes)
 /* The device and inode of the file behind the loop device, which may have no name any more. */
 static bool loop_ask_device(const char *loop, struct stat *file)
 {
-	struct loop_info64 info;
+	struct loop_info64 info = {0}; /* valgrind does not know the ioctl */
 	char node[PATH_MAX];
 
 	snprintf(node, sizeof(node), "/dev/%s", loop);
