@@ -115,6 +115,8 @@ static void test_what_is_wrong_is_said_in_words(void)
 	r = good(1, 31);
 	r.hrqsize = 0;
 	CU_ASSERT_STRING_EQUAL(explain(&r, sizeof(r)), "HRQSIZE of queue 1 is 0: allowed are 1 or more");
+	r = good(5, 31);
+	CU_ASSERT_STRING_EQUAL(explain(&r, sizeof(r)), "no resources for queue 5");
 }
 
 static const struct unit_test tests[] = {
