@@ -89,6 +89,7 @@ test_target_that_is_silent_is_left_until_it_answers() {
   await 90 is_not_live
   kill -CONT "$pid"
   await 120 is_live $NQN
+  target_says 'did not run for'
   load_goes_on
   load_stop
   await 60 target_has_controllers $NQN 1
