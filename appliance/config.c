@@ -230,22 +230,28 @@ void config_free(struct config *c)
 
 int config_check(struct config *c, bool ignore_errors, char *error)
 {
-	char why[RPC_ERROR_TEXT_MAX];
+	char why[RPC_ERROR_TEXT_MAX], later[CONFIG_ERROR_MAX];
+	size_t n_wrong = 0;
 
 	for (size_t i = 0; i < c->n_entries; i++) {
 		struct config_entry *e = &c->entries[i];
 		if (rpc_check_method(e->method, e->params, &e->states, why) == 0) {
 			continue;
 		}
-		config_entry_error(error, c, e, "%s%s", why,
-				   ignore_errors ? "" : " (--json-ignore-init-errors loads the rest)");
-		if (!ignore_errors) {
-			return -EINVAL;
-		}
-		log_warning("left out: %s", error);
 		e->skip = true;
+		if (ignore_errors) {
+			config_entry_error(later, c, e, "%s", why);
+			log_warning("left out: %s", later);
+		} else if (n_wrong == 0) {
+			config_entry_error(error, c, e, "%s (--json-ignore-init-errors loads the rest)", why);
+		} else { /* whoever mends the file wants to know all of them */
+			config_entry_error(later, c, e, "%s", why);
+			log_error("wrong as well: %s", later);
+		}
+		n_wrong++;
 	}
-	return 0;
+	c->n_failed += n_wrong;
+	return n_wrong != 0 && !ignore_errors ? -EINVAL : 0;
 }
 
 struct call {
@@ -309,7 +315,7 @@ static bool config_entry_is_early(const struct config_entry *e, bool *needs_subs
 	return (e->states & RPC_RUNTIME) == 0 || !*needs_subsystems;
 }
 
-int config_run(const struct config *c, bool runtime, bool ignore_errors, bool (*cancelled)(void), char *error)
+int config_run(struct config *c, bool runtime, bool ignore_errors, bool (*cancelled)(void), char *error)
 {
 	bool needs_subsystems = false;
 
@@ -327,7 +333,12 @@ int config_run(const struct config *c, bool runtime, bool ignore_errors, bool (*
 		}
 		if (rc != 0) {
 			log_warning("ignored: %s", error);
+			c->n_failed++;
 		}
+	}
+	if (runtime && c->n_failed != 0) {
+		log_warning("%s: %zu of %zu entries were left out or failed; the log names each", c->file, c->n_failed,
+			    c->n_entries);
 	}
 	return 0;
 }

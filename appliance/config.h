@@ -25,6 +25,7 @@ struct config {
 	json_t *tree;
 	size_t n_entries;
 	struct config_entry *entries; /* in order */
+	size_t n_failed;              /* of them, with ignore_errors: wrong or refused */
 };
 
 /* Parses the text; whether its methods exist is not looked at. file: for messages; must stay. 0; or -EINVAL or -ENOMEM,
@@ -35,14 +36,15 @@ int config_read(const char *file, struct config *c, char *error);
 /* Frees what c holds, and zeroes it; also if it holds nothing. */
 void config_free(struct config *c);
 
-/* Checks that each method exists and accepts its parameters. 0, or -EINVAL for the first that is wrong. With
- * ignore_errors, wrong ones are logged instead, and config_run() will leave them out. */
+/* Checks that each method exists and accepts its parameters. 0, or -EINVAL: error is about the first that is wrong, and
+ * the log has the others. With ignore_errors all are logged, and config_run() will leave them out. */
 int config_check(struct config *c, bool ignore_errors, char *error);
 
 /* Calls the methods of one phase: those that may only be called at start-up, and those that may be called then too and
  * stand before the first that may not; or (runtime) all others. Each one must be answered before the next one is
- * called. 0; -EINVAL: a method failed (with ignore_errors that is only logged); -ECANCELED: cancelled() was true.
+ * called. 0; -EINVAL: a method failed (with ignore_errors that is only logged, and at the end of the runtime phase how
+ * many entries have been left out or failed); -ECANCELED: cancelled() was true.
  * Control thread, outside of its loop. */
-int config_run(const struct config *c, bool runtime, bool ignore_errors, bool (*cancelled)(void), char *error);
+int config_run(struct config *c, bool runtime, bool ignore_errors, bool (*cancelled)(void), char *error);
 
 #endif

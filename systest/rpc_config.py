@@ -150,6 +150,14 @@ def test_a_wrong_configuration_changes_nothing_and_names_what_is_wrong():
                 check("running" not in d.log(), d.log())
 
 
+def test_all_wrong_entries_are_named_at_once():
+    with Daemon("--wait-for-rpc", ready=False) as holder:
+        path = write_config(holder.folder, [{"method": "nosuch"}, {"method": "log_set_level", "params": {"level": "X"}}, {"method": "log_get_flags"}])
+        with Daemon("-c", path, ready=False) as d:
+            check(d.wait_exit() == 1 and "config[0] (nosuch)" in d.log(), d.log())
+            check('config[1] (log_set_level): parameter "level" is "X"' in d.log() and "config[2]" not in d.log(), d.log())
+
+
 def test_errors_in_a_configuration_can_be_ignored():
     with Daemon() as holder:
         path = write_config(holder.folder, [{"method": "nosuch"}, {"method": "log_set_level", "params": {"level": "DEBUG"}},
@@ -157,6 +165,7 @@ def test_errors_in_a_configuration_can_be_ignored():
         with Daemon("-c", path, "--json-ignore-init-errors") as d:
             check(d.call("log_get_level") == "DEBUG", "what is right is done")
             check("nosuch" in d.log(), "what is wrong is logged")
+            check("2 of 3 entries were left out or failed" in d.log(), d.log())
 
 
 def test_varve_rpc_prints_results_and_errors():

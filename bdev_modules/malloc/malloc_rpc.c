@@ -24,7 +24,8 @@ static const struct rpc_param malloc_create_params[] = {
 	MALLOC_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL,
 		     "bytes of metadata behind a block's data: 8, 16, 32, 64, 128; default: 0"),
 	MALLOC_PARAM(md_interleave, RPC_BOOL, RPC_OPTIONAL,
-		     "metadata follows each block's data: must be true with md_size"),
+		     "metadata follows each block's data: must be true with md_size, unless block_size has md_size in "
+		     "it, as in files that SPDK saved"),
 	MALLOC_PARAM(dif_type, RPC_INT32, RPC_OPTIONAL,
 		     "protection information in the metadata: 1 to 3; default: 0, none"),
 	MALLOC_PARAM(dif_is_head_of_md, RPC_BOOL, RPC_OPTIONAL,
@@ -43,17 +44,27 @@ static void malloc_created(void *req, int rc, const char *text)
 	rpc_bdev_answer_name(req, rc, text, text);
 }
 
+/* The bytes of data. SPDK saves a bdev with interleaved metadata with the bytes of data and metadata, 4104 for example,
+ * and without md_interleave: no other bdev has blocks of such a size. */
+static uint32_t malloc_block_size(const struct malloc_create *p)
+{
+	bool together =
+		p->md_size != 0 && !p->md_interleave && p->block_size > p->md_size && p->block_size % 512 == p->md_size;
+
+	return together ? p->block_size - p->md_size : p->block_size;
+}
+
 static void rpc_bdev_malloc_create(struct rpc_request *req, void *params)
 {
 	const struct malloc_create *p = params;
 	uint8_t uuid[16];
-
 	struct bdev_md md;
 
 	if (!rpc_bdev_decode_md(req, p->md_size, p->dif_type, p->dif_is_head_of_md, p->dif_pi_format, &md)) {
 		return;
 	}
-	if (p->md_size != 0 && !p->md_interleave) {
+	uint32_t block_size = malloc_block_size(p);
+	if (p->md_size != 0 && !p->md_interleave && block_size == p->block_size) {
 		rpc_error(req, -ENOTSUP,
 			  "md_interleave false: metadata apart from the data is not supported, md_size %u needs true",
 			  p->md_size);
@@ -63,7 +74,7 @@ static void rpc_bdev_malloc_create(struct rpc_request *req, void *params)
 		.md = md,
 		.name = p->name,
 		.uuid = rpc_bdev_uuid(p->uuid, uuid),
-		.block_size = p->block_size,
+		.block_size = block_size,
 		.physical_block_size = p->physical_block_size,
 		.optimal_io_boundary = p->optimal_io_boundary,
 		.num_blocks = p->num_blocks,

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Methods that configurations of other targets have, about things that varve does not have: they are checked, answered
+ * with true, and change nothing. The log says so once for each method. */
+#include <string.h>
+
+#include "rpc/rpc.h"
+#include "util/log.h"
+
+/* What is given is decoded, so that wrong values are errors, and forgotten. */
+struct no_effect {
+	char *text;
+	uint32_t number;
+	uint64_t large;
+	bool flag;
+};
+
+#define IGNORED(name_, type_, field_, ...)                                                                             \
+	{                                                                                                              \
+		.name = #name_, .type = type_, .offset = offsetof(struct no_effect, field_),                           \
+		.size = sizeof(((struct no_effect *)0)->field_), .help = "no effect", ##__VA_ARGS__                    \
+	}
+#define IGNORED_STRING(name_, ...) IGNORED(name_, RPC_STRING, text, ##__VA_ARGS__)
+#define IGNORED_UINT32(name_)      IGNORED(name_, RPC_UINT32, number)
+#define IGNORED_BOOL(name_)        IGNORED(name_, RPC_BOOL, flag)
+
+/* *told: whether the log has a line about the method. */
+static void no_effect_answer(struct rpc_request *req, const char *method, const char *why, bool *told)
+{
+	if (!*told) {
+		log_notice("%s is taken without effect: %s", method, why);
+		*told = true;
+	}
+	rpc_reply_true(req);
+}
+
+#define NO_EFFECT_METHOD(name_, params_, states_, why_)                                                                \
+	static void rpc_##name_(struct rpc_request *req, void *params)                                                 \
+	{                                                                                                              \
+		static bool told;                                                                                      \
+		no_effect_answer(req, #name_, why_, &told);                                                            \
+	}                                                                                                              \
+	RPC_METHOD(#name_, rpc_##name_, struct no_effect, params_, states_,                                            \
+		   "Without effect, for configurations of other targets: " why_, .result = "true")
+
+/* --- Where threads run --- */
+
+struct set_scheduler {
+	char *name, *mappings;
+	uint64_t period;
+	uint8_t load_limit, core_limit, core_busy;
+};
+
+#define SCHEDULER_PARAM(field_, type_, help_) RPC_PARAM(struct set_scheduler, field_, type_, RPC_OPTIONAL, help_)
+static const struct rpc_param set_scheduler_params[] = {
+	RPC_PARAM(struct set_scheduler, name, RPC_STRING, RPC_REQUIRED,
+		  "static; any other is taken with a warning, and threads stay where they are as well"),
+	SCHEDULER_PARAM(period, RPC_UINT64, "no effect"),
+	SCHEDULER_PARAM(load_limit, RPC_UINT8, "no effect"),
+	SCHEDULER_PARAM(core_limit, RPC_UINT8, "no effect"),
+	SCHEDULER_PARAM(core_busy, RPC_UINT8, "no effect"),
+	SCHEDULER_PARAM(mappings, RPC_STRING, "no effect"),
+	RPC_PARAM_END};
+
+/* A node that was made for another scheduler should come up all the same: nothing it serves depends on where its
+ * threads run. framework_get_scheduler tells what there is. */
+static void rpc_framework_set_scheduler(struct rpc_request *req, void *params)
+{
+	const struct set_scheduler *p = params;
+
+	if (strcmp(p->name, "static") != 0) {
+		log_warning("framework_set_scheduler: name is \"%.64s\", but threads stay on their reactors, as with "
+			    "\"static\", the only scheduler there is; thread_set_cpumask moves them",
+			    p->name);
+	}
+	rpc_reply_true(req);
+}
+RPC_METHOD("framework_set_scheduler", rpc_framework_set_scheduler, struct set_scheduler, set_scheduler_params,
+	   RPC_STARTUP | RPC_RUNTIME,
+	   "Without effect, for configurations of other targets: threads stay on their reactors", .result = "true")
+
+static const struct rpc_param scheduler_options_params[] = {IGNORED_UINT32(scheduling_core),
+							    IGNORED_STRING(isolated_core_mask), RPC_PARAM_END};
+NO_EFFECT_METHOD(scheduler_set_options, scheduler_options_params, RPC_STARTUP, "threads stay on their reactors")
+
+/* --- Sockets for data --- */
+
+#define NO_SOCKETS "data does not go through sockets"
+static const struct rpc_param sock_default_params[] = {IGNORED_STRING(impl_name, .required = true), RPC_PARAM_END};
+NO_EFFECT_METHOD(sock_set_default_impl, sock_default_params, RPC_STARTUP, NO_SOCKETS)
+
+static const struct rpc_param sock_options_params[] = {IGNORED_STRING(impl_name, .required = true),
+						       IGNORED_UINT32(recv_buf_size),
+						       IGNORED_UINT32(send_buf_size),
+						       IGNORED_BOOL(enable_recv_pipe),
+						       IGNORED_BOOL(enable_quickack),
+						       IGNORED_UINT32(enable_placement_id),
+						       IGNORED_BOOL(enable_zerocopy_send_server),
+						       IGNORED_BOOL(enable_zerocopy_send_client),
+						       IGNORED_UINT32(zerocopy_threshold),
+						       IGNORED_UINT32(tls_version),
+						       IGNORED_BOOL(enable_ktls),
+						       RPC_PARAM_END};
+NO_EFFECT_METHOD(sock_impl_set_options, sock_options_params, RPC_STARTUP, NO_SOCKETS)
+
+/* --- Rooms and modules that are not there --- */
+
+static const struct rpc_param accel_options_params[] = {
+	IGNORED_UINT32(small_cache_size), IGNORED_UINT32(large_cache_size), IGNORED_UINT32(task_count),
+	IGNORED_UINT32(sequence_count),   IGNORED_UINT32(buf_count),        RPC_PARAM_END};
+NO_EFFECT_METHOD(accel_set_options, accel_options_params, RPC_STARTUP, "there is no framework for accelerators")
+
+static const struct rpc_param raid_options_params[] = {IGNORED_UINT32(process_window_size_kb),
+						       IGNORED_UINT32(process_max_bandwidth_mb_sec), RPC_PARAM_END};
+NO_EFFECT_METHOD(bdev_raid_set_options, raid_options_params, RPC_STARTUP | RPC_RUNTIME, "there are no RAID bdevs")
+
+static const struct rpc_param iscsi_options_params[] = {IGNORED(timeout_sec, RPC_UINT64, large), RPC_PARAM_END};
+NO_EFFECT_METHOD(bdev_iscsi_set_options, iscsi_options_params, RPC_STARTUP | RPC_RUNTIME, "there are no iSCSI bdevs")

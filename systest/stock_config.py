@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 120
+# sanitize
+"""A configuration that an SPDK target of 26.09-pre saved, stock_config.json: varve loads it, has the same node, and saves the same calls."""
+import json
+import re
+import sys
+
+from appliance_lib import TOP, Daemon, check, main
+from nvmf_lib import PORT, preload
+
+NO_EFFECT = {"framework_set_scheduler", "sock_set_default_impl", "sock_impl_set_options", "accel_set_options", "bdev_raid_set_options"}
+REFUSED = {"M2": "metadata apart from the data is not supported", "M3": "dif_pi_format 1"}
+NQN = "nqn.2016-06.io.spdk:cnode1"
+
+
+def stock_file(folder, keep=lambda entry: True):
+    """The file with addresses of this machine, of the entries that are to be kept: its tree and its path."""
+    tree = json.loads((TOP / "systest/stock_config.json").read_text())
+    with open(folder / "aio.img", "wb") as f:
+        f.truncate(16 << 20)
+    for section in tree["subsystems"]:
+        section["config"] = [e for e in section["config"] if keep(e)]
+        for e in section["config"]:
+            params = e.get("params", {})
+            if "filename" in params:
+                params["filename"] = str(folder / "aio.img")
+            if "listen_address" in params:
+                params["listen_address"]["trsvcid"] = str(PORT)
+    path = folder / "stock.json"
+    path.write_text(json.dumps(tree))
+    return tree, path
+
+
+def can_be_made(entry):
+    return entry.get("params", {}).get("name") not in REFUSED
+
+
+def entries_of(tree):
+    return [(e["method"], e.get("params", {})) for s in tree["subsystems"] for e in s["config"]]
+
+
+def target(path, *options):
+    return Daemon("-s", "512", "-c", path, *options, env=preload())
+
+
+def is_default(key, value):
+    """Whether a call means the same without this parameter."""
+    if isinstance(value, dict):
+        return not any(value.values())
+    return value in (0, -1, []) or (key, value) in {("dup_host_policy", "allow"), ("delay_cmd_submit", True)}
+
+
+def is_same(method, key, given, now):
+    if method == "bdev_malloc_create" and key == "block_size":      # SPDK saves that of data and metadata
+        return given - given % 512 == now
+    if isinstance(given, dict):
+        return all(now.get(k) == v for k, v in given.items())
+    return given == now
+
+
+def check_saved(entries, saved):
+    """Each call of the file is in what was saved, with the same values."""
+    for method, params in entries:
+        if method in NO_EFFECT or method == "bdev_nvme_set_hotplug" and not params["enable"]:
+            continue
+        same = [p for m, p in saved if m == method and all(p.get(k) == params.get(k) for k in ("name", "base_name", "nqn"))]
+        check(len(same) == 1, f"{method} {params}: saved are {same}")
+        for key, value in params.items():
+            now = same[0].get(key)
+            check(is_default(key, value) if now is None else is_same(method, key, value, now), f"{method}: {key} is {now}, the file has {value}")
+
+
+def check_bdevs(d, entries):
+    made = {b["name"]: b for b in d.call("bdev_get_bdevs")}
+    wanted = {p.get("name") or f"EE_{p['base_name']}": p for m, p in entries if re.fullmatch("bdev_.*_create", m)}
+    check(set(made) == set(wanted), f"{sorted(made)} are there, the file makes {sorted(wanted)}")
+    for name, params in wanted.items():
+        for key in ("uuid", "num_blocks", "block_size", "physical_block_size"):
+            check(key not in params or made[name][key] == params[key], f"{name}: {key} is {made[name][key]}")
+        for key in ("md_size", "dif_type"):
+            check(made[name].get(key, 0) == params.get(key, 0), f"{name}: {key} is {made[name].get(key)}")
+
+
+def check_target(d, entries):
+    [subsystem] = [s for s in d.call("nvmf_get_subsystems") if s["nqn"] == NQN]
+    given = {m: p for m, p in entries if p.get("nqn") == NQN}
+    for key in ("serial_number", "model_number", "max_namespaces", "min_cntlid", "max_cntlid", "allow_any_host"):
+        check(subsystem[key] == given["nvmf_create_subsystem"][key], f"{key}: {subsystem}")
+    check([h["nqn"] for h in subsystem["hosts"]] == [given["nvmf_subsystem_add_host"]["host"]], subsystem)
+    [namespace], wanted = subsystem["namespaces"], given["nvmf_subsystem_add_ns"]["namespace"]
+    check(all(namespace[k] == wanted[k] for k in ("nsid", "bdev_name", "nguid", "uuid", "anagrpid")), namespace)
+    [listener], wanted = subsystem["listen_addresses"], given["nvmf_subsystem_add_listener"]["listen_address"]
+    check(all(listener[k] == v for k, v in wanted.items()), listener)
+    [referral] = d.call("nvmf_discovery_get_referrals")
+    check(referral["address"]["traddr"] == "192.0.2.8" and referral["address"]["trsvcid"] == "8009", referral)
+
+
+def test_a_file_of_spdk_gives_the_same_node_and_is_saved_again():
+    with Daemon("--wait-for-rpc", ready=False) as holder:
+        tree, path = stock_file(holder.folder, can_be_made)
+        entries = entries_of(tree)
+        with target(path) as d:
+            check_bdevs(d, entries)
+            check_target(d, entries)
+            for method in NO_EFFECT - {"framework_set_scheduler"}:
+                check(d.log().count(f"{method} is taken without effect") == 1, f"{method}: {d.log()}")
+            status, first, err = d.rpc("save_config")
+            check(status == 0, err)
+        check_saved(entries, entries_of(json.loads(first)))
+        path.write_text(first)
+        with target(path) as d:
+            check_bdevs(d, entries)
+            check_target(d, entries)
+            check(d.rpc("save_config")[1] == first, "what was saved and loaded is saved as it was")
+
+
+def test_what_cannot_be_made_is_named_and_costs_nothing_else():
+    with Daemon("--wait-for-rpc", ready=False) as holder:
+        tree, path = stock_file(holder.folder)
+        with target(path, "--json-ignore-init-errors") as d:
+            entries = [e for e in entries_of(tree) if e[1].get("name") not in REFUSED]
+            check_bdevs(d, entries)
+            check_target(d, entries)
+            for name, why in REFUSED.items():
+                [at] = [i for s in tree["subsystems"] if s["subsystem"] == "bdev" for i, e in enumerate(s["config"])
+                        if e.get("params", {}).get("name") == name]
+                check(re.search(rf'subsystem "bdev", config\[{at}\] \(bdev_malloc_create\): .*{why}', d.log()), f"{name}: {d.log()}")
+            check(f"{len(REFUSED)} of {len(entries) + len(REFUSED)} entries were left out or failed" in d.log(), d.log())
+
+
+def test_another_scheduler_is_taken_with_a_warning():
+    with Daemon() as d:
+        check(d.call("framework_set_scheduler", name="dynamic", load_limit=20, core_limit=80, core_busy=95) is True, "dynamic")
+        check('name is "dynamic", but threads stay' in d.log(), d.log())
+        check(d.call("framework_get_scheduler")["scheduler_name"] == "static", "what there is")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
