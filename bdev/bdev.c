@@ -636,6 +636,7 @@ int bdev_init(void)
 }
 
 static void (*fini_done)(void *arg);
+static bool stopping;
 static void *fini_arg;
 static struct thread_timer fini_timer;
 
@@ -653,8 +654,14 @@ static void fini_end(void *unused)
 	bdev_channels_fini();
 	bdev_split_fini();
 	fini_done = NULL;
+	stopping = false;
 	fini_timer.fn = NULL;
 	done(fini_arg);
+}
+
+bool bdev_is_stopping(void)
+{
+	return stopping;
 }
 
 static bool modules_are_idle(void)
@@ -721,6 +728,7 @@ void bdev_fini(void (*done)(void *arg), void *arg)
 	struct bdev_core *core;
 	const struct bdev_module *m;
 
+	stopping = true;
 	SLIST_FOREACH (m, &modules, link) {
 		if (m->stop != NULL) {
 			m->stop();

@@ -250,6 +250,8 @@ struct bdev_core {
 
 /* --- bdev.c --- */
 extern struct bdev_opts bdev_options;
+/* bdev_fini() has begun and not ended: what is removed is not to come back. */
+bool bdev_is_stopping(void);
 void bdev_check_close(struct bdev *b); /* a descriptor has been closed */
 
 /* --- channel.c --- */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bdev/bdev.h"
+#include "bdev/vbdev/waiting.h"
 #include "env_dpdk/env.h"
 #include "env_dpdk/iobuf.h"
 #include "rpc_methods/bdev.h"
@@ -295,6 +296,25 @@ RPC_METHOD("bdev_get_bdevs", rpc_bdev_get_bdevs, struct get_bdevs, get_bdevs_par
 		     "bool}, dif_pi_format?: int, claimed: bool, claim_type?: string, claimed_by?: string, "
 		     "zoned: bool, supported_io_types: {*: bool}, state: string, state_us: int, "
 		     "driver_specific: {*: any}, ...}]")
+
+/* --- Bdevs that wait for their base --- */
+
+static void rpc_bdev_get_waiting(struct rpc_request *req, void *params)
+{
+	json_t *list = json_array();
+
+	for (const struct vbdev_waiting *w = NULL; (w = vbdev_waiting_next(w)) != NULL;) {
+		json_t *o = json_object();
+		json_object_set_new(o, "name", rpc_string(w->name));
+		json_object_set_new(o, "base_bdev_name", rpc_string(w->base_name));
+		json_object_set_new(o, "module", json_string(w->module->name));
+		json_array_append_new(list, o);
+	}
+	rpc_reply(req, list);
+}
+RPC_METHOD("bdev_get_waiting", rpc_bdev_get_waiting, struct rpc_no_params, NULL, RPC_RUNTIME,
+	   "List the bdevs that are not there because they wait for the bdev that they stand on",
+	   .result = "[{name: string, base_bdev_name: string, module: string}]")
 
 /* --- Examination --- */
 

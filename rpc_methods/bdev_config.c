@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bdev/module.h"
+#include "bdev/vbdev/waiting.h"
 #include "rpc_methods/bdev.h"
 #include "rpc_methods/bdev_module.h"
 #include "util/log.h"
@@ -169,6 +170,16 @@ static void write_bdev(json_t *methods, const struct bdev *b)
 	}
 }
 
+static void write_waiting(json_t *methods)
+{
+	for (const struct vbdev_waiting *w = NULL; (w = vbdev_waiting_next(w)) != NULL;) {
+		const struct rpc_bdev_config *c = rpc_bdev_config_find(w->module->name);
+		if (c != NULL && c->write_waiting != NULL) {
+			c->write_waiting(methods, w);
+		}
+	}
+}
+
 static void write_bdevs(json_t *methods)
 {
 	const struct rpc_bdev_config *c;
@@ -184,6 +195,7 @@ static void write_bdevs(json_t *methods)
 			write_bdev(methods, b);
 		}
 	}
+	write_waiting(methods);
 	write_all_settings(methods);
 	rpc_config_add(methods, "bdev_wait_for_examine", NULL);
 }

@@ -43,6 +43,8 @@ void rpc_bdev_deleted(void *arg, int rc);
 		   rpc_bdev_by_name_params, RPC_RUNTIME,                                                               \
 		   "Delete " what_ "; answered when all its users have closed it", .result = "true")
 
+struct vbdev_waiting;
+
 /* A module's part of the saved configuration. */
 struct rpc_bdev_config {
 	const char *module; /* the name in its struct bdev_module */
@@ -53,6 +55,9 @@ struct rpc_bdev_config {
 	 * one bdev after the other in the order in which they were made, so that a base comes before what is built on
 	 * it. */
 	void (*write_bdev)(json_t *methods, const struct bdev *b);
+	/* Appends the call that asks again for a bdev of this module that waits for its base (bdev/vbdev/waiting.h), if
+	 * the module has such; behind all bdevs that there are. */
+	void (*write_waiting)(json_t *methods, const struct vbdev_waiting *w);
 	SLIST_ENTRY(rpc_bdev_config) link;
 };
 /* Registers it before main(): RPC_BDEV_CONFIG(null, .write_bdev = bdev_null_write_config) */

@@ -83,7 +83,7 @@ def test_errors_name_the_field_and_the_value():
         fails(d, ["num_blocks"], "bdev_malloc_create", num_blocks=1 << 48, block_size=512)
         fails(d, ["'nosuch'"], "bdev_get_bdevs", name="nosuch")
         fails(d, ["no such bdev"], "bdev_null_delete", name="nosuch")
-        fails(d, ["'nosuch'"], "bdev_delay_create", name="d", base_bdev_name="nosuch", avg_read_latency=1,
+        fails(d, ["the name of the base has 0 bytes"], "bdev_delay_create", name="d", base_bdev_name="", avg_read_latency=1,
               p99_read_latency=1, avg_write_latency=1, p99_write_latency=1)
         fails(d, ["/nonexistent"], "bdev_aio_create", name="a", filename="/nonexistent", block_size=512)
         d.call("bdev_null_create", name="n", num_blocks=8, block_size=512)

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 
-from appliance_lib import TOP, Daemon, check, main
+from appliance_lib import TOP, Daemon, check, main, wait_for
 from nvmf_lib import PORT, preload
 
 NO_EFFECT = {"framework_set_scheduler", "sock_set_default_impl", "sock_impl_set_options", "accel_set_options", "bdev_raid_set_options"}
@@ -128,6 +128,31 @@ def test_what_cannot_be_made_is_named_and_costs_nothing_else():
                         if e.get("params", {}).get("name") == name]
                 check(re.search(rf'subsystem "bdev", config\[{at}\] \(bdev_malloc_create\): .*{why}', d.log()), f"{name}: {d.log()}")
             check(f"{len(REFUSED)} of {len(entries) + len(REFUSED)} entries were left out or failed" in d.log(), d.log())
+
+
+def test_delay_and_error_bdevs_may_come_before_their_base():
+    with Daemon() as d:
+        late = {"name": "D", "base_bdev_name": "B", "avg_read_latency": 1, "p99_read_latency": 2, "avg_write_latency": 3, "p99_write_latency": 4}
+        check(d.call("bdev_delay_create", **late) == "D" and d.call("bdev_error_create", base_name="D") == "EE_D", "asked for")
+        waiting = [{"name": "D", "base_bdev_name": "B", "module": "delay"}, {"name": "EE_D", "base_bdev_name": "D", "module": "error"}]
+        check(d.call("bdev_get_waiting") == waiting and not d.call("bdev_get_bdevs"), d.call("bdev_get_waiting"))
+        status, first, err = d.rpc("save_config")
+        calls = [e for e in entries_of(json.loads(first)) if e[0] in ("bdev_delay_create", "bdev_error_create")]
+        check(status == 0 and calls == [("bdev_delay_create", late), ("bdev_error_create", {"base_name": "D"})], f"{calls} {err}")
+        path = d.folder / "waiting.json"
+        path.write_text(first)
+        with Daemon("-c", path) as again:
+            check(again.rpc("save_config")[1] == first and again.call("bdev_get_waiting") == waiting, "they wait again")
+            again.call("bdev_error_delete", name="EE_D")
+            check(again.call("bdev_get_waiting") == waiting[:1], "one is deleted")
+        d.call("bdev_null_create", name="B", num_blocks=8, block_size=512)
+        check([b["name"] for b in d.call("bdev_get_bdevs")] == ["B", "D", "EE_D"] and not d.call("bdev_get_waiting"), "all come")
+        uuid = d.call("bdev_get_bdevs", name="EE_D")[0]["uuid"]
+        d.call("bdev_null_delete", name="B")
+        wait_for(lambda: d.call("bdev_get_waiting") == waiting, "the stack to go")
+        d.call("bdev_null_create", name="B", num_blocks=8, block_size=512)
+        check(d.call("bdev_get_bdevs", name="EE_D")[0]["uuid"] == uuid, "it comes back as it was")
+        check(d.stop() == 0 and d.log().count("waits for its base") == 4, f"what ends with varve waits for nothing: {d.log()}")
 
 
 def test_another_scheduler_is_taken_with_a_warning():

@@ -12,6 +12,9 @@ static void base_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
 
 	switch (event) {
 	case BDEV_EVENT_REMOVE:
+		if (v->base_removed != NULL && bdev_get_state(&v->bdev) <= BDEV_READY && !bdev_is_stopping()) {
+			v->base_removed(v);
+		}
 		bdev_unregister(&v->bdev, NULL, NULL);
 		break;
 	case BDEV_EVENT_RESIZE:

@@ -5,6 +5,7 @@
  *     bases.h	a bdev on several bases, which come and go
  *     child.h	the I/Os that carry out an I/O on the bases
  *     meta.h	the module's own reads and writes on a base
+ *     waiting.h	bdevs that are asked for before their base is there
  *
  * A module on one base embeds a struct vbdev as the first member of its own structure. The bdev has a claim on its
  * base, takes over the base's size when that changes, and is removed when the base is removed. Control thread. The
@@ -16,6 +17,7 @@
 #include "bdev/vbdev/bases.h"
 #include "bdev/vbdev/child.h"
 #include "bdev/vbdev/meta.h"
+#include "bdev/vbdev/waiting.h"
 
 /* A bdev on one base. The module sets `free`, and the fields of bdev that vbdev_open() does not. */
 struct vbdev {
@@ -23,6 +25,9 @@ struct vbdev {
 	struct bdev_desc *base; /* claimed; for bdev_child_pool_create() */
 	char name[256];
 	void (*free)(struct vbdev *v); /* frees the module's structure, when the bdev is gone */
+	/* The base is being removed, and the bdev with it, which nobody else asked for: the module may note how to make
+	 * it again (vbdev_waiting_add()). Or NULL. */
+	void (*base_removed)(const struct vbdev *v);
 };
 
 /* Opens a base for reading and writing (a read-only one for reading) and claims it for one user; claimer: for messages.

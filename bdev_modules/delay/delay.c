@@ -8,6 +8,7 @@
 
 #include "bdev/vbdev/vbdev.h"
 #include "bdev_modules/delay/delay.h"
+#include "util/log.h"
 
 #define CHILDREN       128 /* I/Os that a channel may have at its base; more wait in the pool */
 #define MAX_LATENCY_US 3600000000ul
@@ -29,7 +30,17 @@ struct delay_ctx {
 	TAILQ_ENTRY(delay_ctx) link;
 };
 
-static struct bdev_module bdev_delay_module = {.name = "delay", .io_ctx_size = sizeof(struct delay_ctx)};
+/* One that is not there for want of its base. */
+struct delay_waiting {
+	struct vbdev_waiting w;
+	uint64_t latency_us[BDEV_DELAY_LATENCIES];
+};
+
+static void delay_examine(struct bdev *b);
+static void delay_fini(void);
+
+static struct bdev_module bdev_delay_module = {
+	.name = "delay", .io_ctx_size = sizeof(struct delay_ctx), .examine = delay_examine, .fini = delay_fini};
 BDEV_MODULE_REGISTER(bdev_delay_module)
 
 static uint64_t delay_latency(const struct delay_bdev *d, struct delay_channel *c, enum bdev_io_type type)
@@ -228,21 +239,41 @@ static void delay_free(struct vbdev *v)
 	free(v);
 }
 
-int bdev_delay_create(const struct bdev_delay_opts *opts, char *error)
+/* Keeps how to make one when its base comes. */
+static int delay_wait(const struct bdev_delay_opts *opts, char *error)
 {
-	int rc = bdev_check_name(opts->name, error);
+	struct delay_waiting *d = calloc(1, sizeof(*d));
 
-	rc = rc != 0 ? rc : delay_check_latencies(opts->latency_us, error);
-	if (rc != 0) {
-		return rc;
+	if (d == NULL) {
+		return bdev_error(error, -ENOMEM, "out of memory");
 	}
+	vbdev_waiting_init(&d->w, &bdev_delay_module, opts->name, opts->base_bdev_name, opts->uuid);
+	memcpy(d->latency_us, opts->latency_us, sizeof(d->latency_us));
+	vbdev_waiting_add(&d->w);
+	return 0;
+}
+
+static void delay_base_removed(const struct vbdev *v)
+{
+	char error[BDEV_ERROR_MAX];
+	struct bdev_delay_opts opts;
+
+	if (bdev_delay_get(&v->bdev, &opts) && delay_wait(&opts, error) != 0) {
+		log_error("bdev %s: will not come back with its base: %s", v->bdev.name, error);
+	}
+}
+
+/* -ENODEV: there is no such base. */
+static int delay_make(const struct bdev_delay_opts *opts, char *error)
+{
 	struct delay_bdev *d = aligned_alloc(64, (sizeof(*d) + 63) & ~(size_t)63);
 	if (d == NULL) {
 		return bdev_error(error, -ENOMEM, "out of memory");
 	}
 	memset(d, 0, sizeof(*d));
 	d->v.free = delay_free;
-	rc = vbdev_open(&d->v, opts->name, opts->base_bdev_name, opts->name, error);
+	d->v.base_removed = delay_base_removed;
+	int rc = vbdev_open(&d->v, opts->name, opts->base_bdev_name, opts->name, error);
 	if (rc != 0) {
 		free(d);
 		return rc;
@@ -257,17 +288,49 @@ int bdev_delay_create(const struct bdev_delay_opts *opts, char *error)
 	return vbdev_register(&d->v, error);
 }
 
+int bdev_delay_create(const struct bdev_delay_opts *opts, char *error)
+{
+	int rc = bdev_check_name(opts->name, error);
+
+	rc = rc != 0 ? rc : delay_check_latencies(opts->latency_us, error);
+	rc = rc != 0 ? rc : vbdev_waiting_check(opts->name, opts->base_bdev_name, error);
+	rc = rc != 0 ? rc : delay_make(opts, error);
+	return rc == -ENODEV ? delay_wait(opts, error) : rc;
+}
+
+static int delay_base_came(const struct vbdev_waiting *w, char *error)
+{
+	struct bdev_delay_opts opts;
+
+	bdev_delay_get_waiting(w, &opts);
+	return delay_make(&opts, error);
+}
+
+static void delay_examine(struct bdev *b)
+{
+	vbdev_waiting_examine(b, &bdev_delay_module, delay_base_came);
+}
+
+static void delay_fini(void)
+{
+	vbdev_waiting_free(&bdev_delay_module);
+}
+
 int bdev_delay_update_latency(const char *name, enum bdev_delay_latency which, uint64_t latency_us, char *error)
 {
 	struct delay_bdev *d = (struct delay_bdev *)bdev_find_of(name, &bdev_delay_module);
+	struct delay_waiting *w = (struct delay_waiting *)vbdev_waiting_find(name, &bdev_delay_module);
 
-	if (d == NULL) {
+	if (d == NULL && w == NULL) {
 		return bdev_error(error, -ENODEV, "delay_bdev_name: there is no delay bdev '%.200s'", name);
 	}
 	/* Not checked against the others: clients raise an average before its p99. Until then the larger one counts
 	 * (delay_latency()). */
 	int rc = delay_check_maximum(which, latency_us, error);
-	if (rc == 0) {
+	if (rc == 0 && w != NULL) {
+		w->latency_us[which] = latency_us;
+	}
+	if (rc == 0 && d != NULL) {
 		__atomic_store_n(&d->latency_us[which], latency_us, __ATOMIC_RELAXED);
 	}
 	return rc;
@@ -275,7 +338,31 @@ int bdev_delay_update_latency(const char *name, enum bdev_delay_latency which, u
 
 void bdev_delay_delete(const char *name, bdev_delete_cb cb, void *arg)
 {
-	bdev_delete_of(name, &bdev_delay_module, cb, arg);
+	vbdev_waiting_delete(name, &bdev_delay_module, cb, arg);
+}
+
+/* What has the same effect, and is accepted by bdev_delay_create(). */
+static void delay_copy_latencies(uint64_t to[BDEV_DELAY_LATENCIES], const uint64_t from[BDEV_DELAY_LATENCIES])
+{
+	memcpy(to, from, sizeof(*to) * BDEV_DELAY_LATENCIES);
+	for (unsigned avg = BDEV_DELAY_AVG_READ; avg <= BDEV_DELAY_AVG_WRITE; avg += BDEV_DELAY_AVG_WRITE) {
+		uint64_t *us = &to[avg];
+		us[1] = RTE_MAX(us[1], us[0]);
+		us[2] = us[2] > us[1] ? us[2] : 0; /* not above the 99th: without effect, and left out */
+	}
+}
+
+bool bdev_delay_get_waiting(const struct vbdev_waiting *w, struct bdev_delay_opts *opts)
+{
+	static const uint8_t none[16];
+
+	if (w->module != &bdev_delay_module) {
+		return false;
+	}
+	*opts = (struct bdev_delay_opts){.name = w->name, .base_bdev_name = w->base_name};
+	opts->uuid = memcmp(w->uuid, none, sizeof(none)) != 0 ? w->uuid : NULL;
+	delay_copy_latencies(opts->latency_us, ((const struct delay_waiting *)w)->latency_us);
+	return true;
 }
 
 bool bdev_delay_get(const struct bdev *b, struct bdev_delay_opts *opts)
@@ -285,11 +372,6 @@ bool bdev_delay_get(const struct bdev *b, struct bdev_delay_opts *opts)
 	}
 	const struct delay_bdev *d = (const struct delay_bdev *)b;
 	*opts = (struct bdev_delay_opts){.name = b->name, .uuid = b->uuid, .base_bdev_name = vbdev_base_name(&d->v)};
-	memcpy(opts->latency_us, d->latency_us, sizeof(d->latency_us));
-	for (unsigned avg = BDEV_DELAY_AVG_READ; avg <= BDEV_DELAY_AVG_WRITE; avg += BDEV_DELAY_AVG_WRITE) {
-		uint64_t *us = &opts->latency_us[avg];
-		us[1] = RTE_MAX(us[1], us[0]);
-		us[2] = us[2] > us[1] ? us[2] : 0; /* not above the 99th: without effect, and left out */
-	}
+	delay_copy_latencies(opts->latency_us, d->latency_us);
 	return true;
 }

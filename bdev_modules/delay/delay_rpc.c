@@ -44,7 +44,7 @@ static void rpc_bdev_delay_create(struct rpc_request *req, void *params)
 	rpc_bdev_answer_name(req, bdev_delay_create(&opts, error), p->name, error);
 }
 RPC_METHOD("bdev_delay_create", rpc_bdev_delay_create, struct delay_create, delay_create_params, RPC_RUNTIME,
-	   "Create a bdev that makes another one slower", .result = "string")
+	   "Create a bdev that makes another one slower, at once or when that one comes", .result = "string")
 
 struct delay_update {
 	char *delay_bdev_name;
@@ -80,20 +80,36 @@ RPC_METHOD("bdev_delay_update_latency", rpc_bdev_delay_update_latency, struct de
 
 RPC_BDEV_DELETE_METHOD(delay, "a delay bdev")
 
+static void delay_write_create(json_t *methods, const struct bdev_delay_opts *o)
+{
+	json_t *params = rpc_bdev_params("name", o->name);
+
+	json_object_set_new(params, "base_bdev_name", rpc_string(o->base_bdev_name));
+	rpc_bdev_add_uint(params, "avg_read_latency", o->latency_us[BDEV_DELAY_AVG_READ]);
+	rpc_bdev_add_uint(params, "p99_read_latency", o->latency_us[BDEV_DELAY_P99_READ]);
+	rpc_bdev_add_uint(params, "avg_write_latency", o->latency_us[BDEV_DELAY_AVG_WRITE]);
+	rpc_bdev_add_uint(params, "p99_write_latency", o->latency_us[BDEV_DELAY_P99_WRITE]);
+	rpc_bdev_add_nonzero(params, "p999_read_latency", o->latency_us[BDEV_DELAY_P999_READ]);
+	rpc_bdev_add_nonzero(params, "p999_write_latency", o->latency_us[BDEV_DELAY_P999_WRITE]);
+	if (o->uuid != NULL) {
+		rpc_bdev_add_uuid(params, o->uuid);
+	}
+	rpc_config_add(methods, "bdev_delay_create", params);
+}
+
 static void bdev_delay_write_config(json_t *methods, const struct bdev *b)
 {
 	struct bdev_delay_opts o;
 
 	bdev_delay_get(b, &o);
-	json_t *params = rpc_bdev_params("name", o.name);
-	json_object_set_new(params, "base_bdev_name", rpc_string(o.base_bdev_name));
-	rpc_bdev_add_uint(params, "avg_read_latency", o.latency_us[BDEV_DELAY_AVG_READ]);
-	rpc_bdev_add_uint(params, "p99_read_latency", o.latency_us[BDEV_DELAY_P99_READ]);
-	rpc_bdev_add_uint(params, "avg_write_latency", o.latency_us[BDEV_DELAY_AVG_WRITE]);
-	rpc_bdev_add_uint(params, "p99_write_latency", o.latency_us[BDEV_DELAY_P99_WRITE]);
-	rpc_bdev_add_nonzero(params, "p999_read_latency", o.latency_us[BDEV_DELAY_P999_READ]);
-	rpc_bdev_add_nonzero(params, "p999_write_latency", o.latency_us[BDEV_DELAY_P999_WRITE]);
-	rpc_bdev_add_uuid(params, o.uuid);
-	rpc_config_add(methods, "bdev_delay_create", params);
+	delay_write_create(methods, &o);
 }
-RPC_BDEV_CONFIG(delay, .write_bdev = bdev_delay_write_config)
+
+static void bdev_delay_write_waiting(json_t *methods, const struct vbdev_waiting *w)
+{
+	struct bdev_delay_opts o;
+
+	bdev_delay_get_waiting(w, &o);
+	delay_write_create(methods, &o);
+}
+RPC_BDEV_CONFIG(delay, .write_bdev = bdev_delay_write_config, .write_waiting = bdev_delay_write_waiting)

@@ -88,9 +88,9 @@ static void test_delay_holds_one_in_a_thousand_longer(void)
 static void test_delay_says_what_is_wrong(void)
 {
 	make_null("n0", 512, 100);
-	struct bdev_delay_opts opts = delay_opts("d0", "nowhere", 1, 1);
-	CU_ASSERT_EQUAL(bdev_delay_create(&opts, error), -ENODEV);
-	CU_ASSERT_PTR_NOT_NULL(strstr(error, "'nowhere'"));
+	struct bdev_delay_opts opts = delay_opts("d0", "", 1, 1);
+	CU_ASSERT_EQUAL(bdev_delay_create(&opts, error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "0 bytes"));
 	opts = delay_opts("d0", "n0", 10, 10);
 	opts.latency_us[BDEV_DELAY_P99_WRITE] = 9;
 	CU_ASSERT_EQUAL(bdev_delay_create(&opts, error), -EINVAL);
@@ -148,6 +148,16 @@ static void test_reset_and_abort_reach_io_that_is_held_back(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
 }
 
+static bool is_removed(void *arg)
+{
+	return ((const struct user *)arg)->removes > 0;
+}
+
+static void set_base_gone(void *flag, int rc)
+{
+	set_done(flag);
+}
+
 static void test_stack_goes_when_its_base_goes(void)
 {
 	struct user u;
@@ -163,6 +173,81 @@ static void test_stack_goes_when_its_base_goes(void)
 	CU_ASSERT_EQUAL(u.removes, 1);
 	CU_ASSERT_PTR_NULL(bdev_find("d0"));
 	CU_ASSERT_PTR_NULL(bdev_find("d1"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d1"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d1"), -ENODEV);
+	make_null("n0", 512, 100);
+	CU_ASSERT_PTR_NULL(bdev_find("d0"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+/* A stack is asked for from the top, comes when its base does, goes with it, and comes back as it was. */
+static void test_a_stack_waits_for_its_base(void)
+{
+	struct bdev_delay_opts opts = delay_opts("d0", "n0", 1, 1), opts2 = delay_opts("d1", "d0", 1, 1), now;
+	uint8_t uuid[16];
+
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts2, error), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts, error), 0);
+	CU_ASSERT_EQUAL(bdev_delay_create(&opts, error), -EEXIST);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "waits for its base 'n0'"));
+	CU_ASSERT_PTR_NULL(bdev_find("d0"));
+	CU_ASSERT_EQUAL(bdev_delay_update_latency("d0", BDEV_DELAY_AVG_READ, 7, error), 0);
+	make_null("n0", 512, 100);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(bdev_find("d1"));
+	CU_ASSERT_TRUE(bdev_delay_get(bdev_find("d0"), &now));
+	CU_ASSERT_EQUAL(now.latency_us[BDEV_DELAY_P99_READ], 7);
+	CU_ASSERT_EQUAL(bdev_delay_update_latency("d0", BDEV_DELAY_AVG_WRITE, 9, error), 0);
+	memcpy(uuid, bdev_uuid(bdev_find("d1")), sizeof(uuid));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+	CU_ASSERT_PTR_NULL(bdev_find("d0"));
+	make_null("n0", 512, 50);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(bdev_find("d1"));
+	CU_ASSERT_EQUAL(bdev_num_blocks(bdev_find("d1")), 50);
+	CU_ASSERT_EQUAL(memcmp(uuid, bdev_uuid(bdev_find("d1")), sizeof(uuid)), 0);
+	CU_ASSERT_TRUE(bdev_delay_get(bdev_find("d0"), &now));
+	CU_ASSERT_EQUAL(now.latency_us[BDEV_DELAY_AVG_WRITE], 9);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d1"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+static void test_one_of_two_gets_the_base_that_both_wait_for(void)
+{
+	struct bdev_delay_opts opts = delay_opts("d0", "n0", 1, 1), opts2 = delay_opts("d1", "n0", 1, 1);
+
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts, error), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts2, error), 0);
+	make_null("n0", 512, 100);
+	CU_ASSERT_PTR_NOT_NULL(bdev_find("d0"));
+	CU_ASSERT_PTR_NULL(bdev_find("d1"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	make_null("n0", 512, 100);
+	CU_ASSERT_PTR_NULL(bdev_find("d0"));
+	CU_ASSERT_PTR_NOT_NULL(bdev_find("d1"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d1"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
+/* The base goes, the bdev with it, but a user holds on to the bdev: who deletes it meanwhile does not want it back. */
+static void test_what_is_deleted_while_it_goes_does_not_come_back(void)
+{
+	atomic_bool base_gone = false;
+	struct user u;
+
+	make_null("n0", 512, 100);
+	struct bdev_delay_opts opts = delay_opts("d0", "n0", 1, 1);
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&opts, error), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "d0", true, fixture_thread(0)), 0);
+	bdev_null_delete("n0", set_base_gone, &base_gone);
+	CU_ASSERT_TRUE(fixture_poll(is_removed, &u));
+	CU_ASSERT_NOT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0); /* goes already */
+	user_close(&u);
+	CU_ASSERT_TRUE(fixture_wait(&base_gone));
+	make_null("n0", 512, 100);
+	CU_ASSERT_PTR_NULL(bdev_find("d0"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
 }
 
 static void test_delay_follows_a_resize_of_its_base(void)
@@ -205,6 +290,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_delay_says_what_is_wrong),
 	UNIT(test_reset_and_abort_reach_io_that_is_held_back),
 	UNIT(test_stack_goes_when_its_base_goes),
+	UNIT(test_a_stack_waits_for_its_base),
+	UNIT(test_one_of_two_gets_the_base_that_both_wait_for),
+	UNIT(test_what_is_deleted_while_it_goes_does_not_come_back),
 	UNIT(test_delay_follows_a_resize_of_its_base),
 	UNIT(test_a_crowd_waits_for_children),
 	UNIT_END,

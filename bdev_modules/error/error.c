@@ -10,6 +10,7 @@
 #include "bdev/vbdev/vbdev.h"
 #include "bdev_modules/error/error.h"
 #include "util/iov.h"
+#include "util/log.h"
 
 #define CHILDREN 128 /* I/Os that a channel may have at its base; more wait in the pool */
 
@@ -41,7 +42,11 @@ struct error_ctx {
 	uint8_t corrupt_value; /* 0: none */
 };
 
-static struct bdev_module bdev_error_module = {.name = "error", .io_ctx_size = sizeof(struct error_ctx)};
+static void error_examine(struct bdev *b);
+static void error_fini(void);
+
+static struct bdev_module bdev_error_module = {
+	.name = "error", .io_ctx_size = sizeof(struct error_ctx), .examine = error_examine, .fini = error_fini};
 BDEV_MODULE_REGISTER(bdev_error_module)
 
 /* Changes the byte at ctx->corrupt_offset of io's data, if the data is that long. */
@@ -251,22 +256,39 @@ static void error_free(struct vbdev *v)
 	free(v);
 }
 
-int bdev_error_create(const char *base_name, const uint8_t *uuid, char *name, char *error)
+/* Keeps how to make one when its base comes. */
+static int error_wait(const char *name, const char *base_name, const uint8_t *uuid, char *error)
 {
-	char wanted[300];
+	struct vbdev_waiting *w = calloc(1, sizeof(*w));
 
-	snprintf(wanted, sizeof(wanted), "EE_%s", base_name);
-	int rc = bdev_check_name(wanted, error);
-	if (rc != 0) {
-		return rc;
+	if (w == NULL) {
+		return bdev_error(error, -ENOMEM, "out of memory");
 	}
+	vbdev_waiting_init(w, &bdev_error_module, name, base_name, uuid);
+	vbdev_waiting_add(w);
+	return 0;
+}
+
+static void error_base_removed(const struct vbdev *v)
+{
+	char error[BDEV_ERROR_MAX];
+
+	if (error_wait(v->bdev.name, vbdev_base_name(v), v->bdev.uuid, error) != 0) {
+		log_error("bdev %s: will not come back with its base: %s", v->bdev.name, error);
+	}
+}
+
+/* uuid: NULL or zeros: a random one. -ENODEV: there is no such base. */
+static int error_make(const char *name, const char *base_name, const uint8_t *uuid, char *error)
+{
 	struct error_bdev *e = aligned_alloc(64, (sizeof(*e) + 63) & ~(size_t)63);
 	if (e == NULL) {
 		return bdev_error(error, -ENOMEM, "out of memory");
 	}
 	memset(e, 0, sizeof(*e));
 	e->v.free = error_free;
-	rc = vbdev_open(&e->v, wanted, base_name, wanted, error);
+	e->v.base_removed = error_base_removed;
+	int rc = vbdev_open(&e->v, name, base_name, name, error);
 	if (rc != 0) {
 		free(e);
 		return rc;
@@ -277,16 +299,42 @@ int bdev_error_create(const char *base_name, const uint8_t *uuid, char *name, ch
 	if (uuid != NULL) {
 		memcpy(e->v.bdev.uuid, uuid, sizeof(e->v.bdev.uuid));
 	}
-	rc = vbdev_register(&e->v, error);
+	return vbdev_register(&e->v, error);
+}
+
+int bdev_error_create(const char *base_name, const uint8_t *uuid, char *name, char *error)
+{
+	char wanted[300];
+
+	snprintf(wanted, sizeof(wanted), "EE_%s", base_name);
+	int rc = bdev_check_name(wanted, error);
+	rc = rc != 0 ? rc : vbdev_waiting_check(wanted, base_name, error);
+	rc = rc != 0 ? rc : error_make(wanted, base_name, uuid, error);
+	rc = rc == -ENODEV ? error_wait(wanted, base_name, uuid, error) : rc;
 	if (rc == 0 && name != NULL) {
 		strcpy(name, wanted);
 	}
 	return rc;
 }
 
+static int error_base_came(const struct vbdev_waiting *w, char *error)
+{
+	return error_make(w->name, w->base_name, w->uuid, error);
+}
+
+static void error_examine(struct bdev *b)
+{
+	vbdev_waiting_examine(b, &bdev_error_module, error_base_came);
+}
+
+static void error_fini(void)
+{
+	vbdev_waiting_free(&bdev_error_module);
+}
+
 void bdev_error_delete(const char *name, bdev_delete_cb cb, void *arg)
 {
-	bdev_delete_of(name, &bdev_error_module, cb, arg);
+	vbdev_waiting_delete(name, &bdev_error_module, cb, arg);
 }
 
 const char *bdev_error_base(const struct bdev *b)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A bdev EE_<base> that passes I/O to its base bdev until an error is injected. It claims its base, and is removed when
- * its base is. Control thread. */
+ * its base is; when the base comes back, so does the bdev. Control thread. */
 #ifndef BDEV_ERROR_H
 #define BDEV_ERROR_H
 
@@ -26,11 +26,12 @@ struct bdev_error_injection {
 	uint32_t sct, sc;        /* NVME_FAILURE */
 };
 
-/* Makes and registers EE_<base_name>. uuid: 16 bytes, or NULL for a random one. 0, and name (256 bytes, or NULL)
+/* Makes and registers EE_<base_name>, or, if there is no such base, notes that it is to be made when the base comes
+ * (bdev/vbdev/waiting.h). uuid: 16 bytes, or NULL for a random one. 0, and name (256 bytes, or NULL)
  * receives its name; or a negative errno, and error (BDEV_ERROR_MAX bytes) says why. */
 int bdev_error_create(const char *base_name, const uint8_t *uuid, char *name, char *error);
 
-/* As bdev_unregister(); or cb(arg, -ENODEV) if no error bdev has that name. */
+/* As bdev_unregister(), also of one that waits for its base; or cb(arg, -ENODEV) if no error bdev has that name. */
 void bdev_error_delete(const char *name, bdev_delete_cb cb, void *arg);
 
 /* Replaces the injections of the given type. 0, -ENODEV or -EINVAL; on failure error says why. */

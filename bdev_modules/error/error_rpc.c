@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Methods that make, change and delete error bdevs, and the calls that make them again. */
+#include <string.h>
+
 #include "bdev/module.h"
+#include "bdev/vbdev/waiting.h"
 #include "bdev_modules/error/error.h"
 #include "rpc_methods/bdev_module.h"
 
@@ -22,7 +25,8 @@ static void rpc_bdev_error_create(struct rpc_request *req, void *params)
 			     error);
 }
 RPC_METHOD("bdev_error_create", rpc_bdev_error_create, struct error_create, error_create_params, RPC_RUNTIME,
-	   "Create EE_<base_name>, a bdev whose I/O can be made to fail", .result = "true|string")
+	   "Create EE_<base_name>, a bdev whose I/O can be made to fail, at once or when its base comes",
+	   .result = "true|string")
 
 enum { INJECT_CLEAR = -1 };
 static const struct rpc_enum inject_io_types[] = {{"clear", INJECT_CLEAR},
@@ -111,4 +115,15 @@ static void bdev_error_write_config(json_t *methods, const struct bdev *b)
 	rpc_bdev_add_uuid(params, bdev_uuid(b));
 	rpc_config_add(methods, "bdev_error_create", params);
 }
-RPC_BDEV_CONFIG(error, .write_bdev = bdev_error_write_config)
+
+static void bdev_error_write_waiting(json_t *methods, const struct vbdev_waiting *w)
+{
+	static const uint8_t none[16];
+	json_t *params = rpc_bdev_params("base_name", w->base_name);
+
+	if (memcmp(w->uuid, none, sizeof(none)) != 0) {
+		rpc_bdev_add_uuid(params, w->uuid);
+	}
+	rpc_config_add(methods, "bdev_error_create", params);
+}
+RPC_BDEV_CONFIG(error, .write_bdev = bdev_error_write_config, .write_waiting = bdev_error_write_waiting)

@@ -143,8 +143,27 @@ static void test_injection_says_what_is_wrong(void)
 	in = (struct bdev_error_injection){.kind = BDEV_ERROR_NVME_FAILURE, .num = 1, .sct = 8};
 	CU_ASSERT_EQUAL(bdev_error_inject("EE_m0", &in, error), -EINVAL);
 	CU_ASSERT_EQUAL(bdev_error_inject("m0", &in, error), -ENODEV);
-	CU_ASSERT_EQUAL(bdev_error_create("nowhere", NULL, NULL, error), -ENODEV);
 	unmake_error(&u);
+}
+
+static void test_it_waits_for_its_base(void)
+{
+	uint8_t uuid[16] = {1, 2, 3};
+	char name[256];
+
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("m0", uuid, name, error), 0);
+	CU_ASSERT_STRING_EQUAL(name, "EE_m0");
+	CU_ASSERT_PTR_NULL(bdev_find("EE_m0"));
+	CU_ASSERT_EQUAL(bdev_error_create("m0", NULL, NULL, error), -EEXIST);
+	CU_ASSERT_EQUAL(bdev_error_create("", NULL, NULL, error), -EINVAL);
+	for (unsigned i = 0; i < 2; i++) { /* it comes, and comes back */
+		make_malloc("m0", 512, 100);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(bdev_find("EE_m0"));
+		CU_ASSERT_EQUAL(memcmp(bdev_uuid(bdev_find("EE_m0")), uuid, sizeof(uuid)), 0);
+		CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+	}
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_m0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_m0"), -ENODEV);
 }
 
 static const struct unit_test tests[] = {
@@ -153,6 +172,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_short_of_resources_is_tried_again),
 	UNIT(test_pending_io_hangs_until_resumed_or_reset),
 	UNIT(test_injection_says_what_is_wrong),
+	UNIT(test_it_waits_for_its_base),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_error", tests, fixture_start, fixture_stop)
