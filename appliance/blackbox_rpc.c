@@ -114,7 +114,7 @@ static void rpc_trace_set_trigger(struct rpc_request *req, void *params)
 }
 RPC_METHOD("trace_set_trigger", rpc_trace_set_trigger, struct set_trigger, set_trigger_params, ALWAYS,
 	   "Have the trace kept, in a file that names the culprit, when something goes wrong",
-	   .defaults = trigger_params_defaults, .result = "true")
+	   .defaults = trigger_params_defaults, .own = true, .result = "true")
 
 struct remove_trigger {
 	char *name;
@@ -182,7 +182,7 @@ static void rpc_trace_set_blackbox(struct rpc_request *req, void *params)
 }
 RPC_METHOD("trace_set_blackbox", rpc_trace_set_blackbox, struct set_blackbox, set_blackbox_params, ALWAYS,
 	   "Choose where the files of triggers go, and how many there may be", .defaults = blackbox_params_defaults,
-	   .result = "true")
+	   .own = true, .result = "true")
 
 /* ---- Showing and saving ---- */
 

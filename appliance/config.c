@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "rpc/own.h"
 #include "rpc/rpc.h"
 #include "thread/thread.h"
 #include "util/log.h"
@@ -170,6 +171,10 @@ int config_parse(const char *file, const char *text, size_t len, struct config *
 	int rc = 0;
 	if (!json_is_array(subsystems)) {
 		rc = config_error(error, -EINVAL, "%s: expected {\"subsystems\": [...]}", file);
+	}
+	const char *wrong = rc == 0 ? rpc_own_merge(c->tree) : NULL;
+	if (wrong != NULL) {
+		rc = config_error(error, -EINVAL, "%s: %s", file, wrong);
 	}
 	json_array_foreach (subsystems, i, o) {
 		if (rc == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The JSON configuration: {"subsystems": [{"subsystem": "bdev", "config": [{"method": ..., "params": {...}}, ...]}]},
- * as save_config writes it, and with comments as C has them, which stock programs allow there. The
- * whole of it is parsed and checked before the first method is called. */
+ * as save_config writes it, with what is varve's own apart (rpc/own.h), and with comments as C has them, which stock
+ * programs allow there. The whole of it is parsed and checked before the first method is called. */
 #ifndef APPLIANCE_CONFIG_H
 #define APPLIANCE_CONFIG_H
 

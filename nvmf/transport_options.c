@@ -47,8 +47,10 @@ static const struct nvmf_transport_option common_options[] = {
 	COMMON("kas", kas, UINT16, "keep-alive granularity, units of 100 ms"),
 	COMMON("min_kato", min_kato_ms, UINT32, "milliseconds that a host's keep-alive timeout is rounded up to"),
 	COMMON("max_anonymous", max_anonymous, UINT32,
-	       "connections that have not sent Connect, have not authenticated, or only use discovery; 0: no limit"),
-	COMMON("max_anonymous_per_host", max_anonymous_per_host, UINT32, "of these from one address; 0: no limit"),
+	       "connections that have not sent Connect, have not authenticated, or only use discovery; 0: no limit",
+	       .own = true),
+	COMMON("max_anonymous_per_host", max_anonymous_per_host, UINT32, "of these from one address; 0: no limit",
+	       .own = true),
 	COMMON("ack_timeout", ack_timeout, UINT32,
 	       "milliseconds that a host may acknowledge nothing of what it was sent before it is disconnected; 0: "
 	       "30000"),

@@ -11,8 +11,8 @@
 
 static struct iobuf_module buffers_module = {.name = "nvmf_RDMA"};
 
-#define OPTION(field_, type_, initial_, help_)                                                                         \
-	NVMF_TRANSPORT_OPTION(struct nvmf_rdma_opts, field_, NVMF_OPTION_##type_, initial_, help_)
+#define OPTION(field_, type_, initial_, help_, ...)                                                                    \
+	NVMF_TRANSPORT_OPTION(struct nvmf_rdma_opts, field_, NVMF_OPTION_##type_, initial_, help_, ##__VA_ARGS__)
 
 static const struct nvmf_transport_option options[] = {
 	OPTION(num_cqe, INT32, 4096, "entries of a completion queue; -1: as needed"),
@@ -23,7 +23,8 @@ static const struct nvmf_transport_option options[] = {
 	       "work requests for scattered data; never fewer than one command can need"),
 	OPTION(num_event_requests, UINT32, 4096,
 	       "Asynchronous Event Requests that may wait in a poll group without occupying a shared receive; more are "
-	       "refused; 0: they occupy shared receives"),
+	       "refused; 0: they occupy shared receives",
+	       .own = true),
 	{0},
 };
 

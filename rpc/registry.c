@@ -167,6 +167,9 @@ static json_t *describe_param(const struct rpc_param *p)
 	if (p->only != NULL) {
 		json_object_set_new(o, "only", json_loads(p->only, JSON_DECODE_ANY, NULL));
 	}
+	if (p->own) {
+		json_object_set_new(o, "own", json_true());
+	}
 	if (p->max != 0) {
 		json_object_set_new(o, "min", json_integer((json_int_t)p->min));
 		json_object_set_new(o, "max", rpc_uint(p->max));
@@ -198,6 +201,9 @@ json_t *rpc_method_describe(const struct rpc_method *m)
 	}
 	if (m->module != NULL) {
 		json_object_set_new(o, "module", json_string(m->module));
+	}
+	if (m->own) {
+		json_object_set_new(o, "own", json_true());
 	}
 	if (m->states & RPC_STARTUP) {
 		json_array_append_new(states, json_string("startup"));

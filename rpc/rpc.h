@@ -61,6 +61,7 @@ struct rpc_param {
 	uint64_t min, max;   /* integers: the allowed range when max != 0 */
 	size_t given_offset; /* of a bool that is set when the parameter is given; 0: none */
 	const char *only;    /* the one value that may be given, as JSON: RPC_ONLY */
+	bool own;            /* SPDK's method of that name lacks it: saved apart (rpc/own.h) */
 };
 #define RPC_PARAM(type_, field_, rpc_type_, required_, help_, ...)                                                     \
 	{                                                                                                              \
@@ -100,6 +101,7 @@ struct rpc_method {
 	 * at the deadline, and rpc_get_calls. NULL: nothing is told. */
 	void (*waits_for)(const void *params, char *text, size_t size);
 	const char *module; /* the bdev module that the method belongs to, or NULL; RPC_METHOD has it from the build */
+	bool own;           /* SPDK has no such method, and configurations may have it: saved apart (rpc/own.h) */
 	bool in_turn;       /* the client's next calls wait until this one is answered: they may use what it creates */
 	SLIST_ENTRY(rpc_method) link;
 };

@@ -373,10 +373,11 @@ static const struct rpc_param options_params[] = {
 	RPC_PARAM(struct rpc_bdev_options, iobuf_large_cache_size, RPC_UINT32, RPC_OPTIONAL,
 		  "large ones; both are of threads that use their first bdev later", .max = IOBUF_COUNT_MAX),
 	RPC_PARAM(struct rpc_bdev_options, nomem_timeout_ms, RPC_UINT32, RPC_OPTIONAL,
-		  "how long an I/O waits for a module that has no room before it fails", .min = 1, .max = UINT32_MAX),
+		  "how long an I/O waits for a module that has no room before it fails", .min = 1, .max = UINT32_MAX,
+		  .own = true),
 	RPC_PARAM(struct rpc_bdev_options, split_children, RPC_UINT32, RPC_OPTIONAL,
 		  "child I/Os of split I/O that a channel has with its module at a time; before the first bdev",
-		  .min = 1, .max = 4096),
+		  .min = 1, .max = 4096, .own = true),
 	RPC_PARAM_END};
 
 static void rpc_bdev_set_options(struct rpc_request *req, void *params)

@@ -387,7 +387,7 @@ static void rpc_bdev_set_timeout(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("bdev_set_timeout", rpc_bdev_set_timeout, struct set_timeout, set_timeout_params, RPC_RUNTIME,
-	   "Report I/O that has been in flight for too long", .result = "true")
+	   "Report I/O that has been in flight for too long", .own = true, .result = "true")
 
 __attribute__((constructor)) static void register_slow_io(void)
 {

@@ -308,7 +308,7 @@ static const struct rpc_param create_target_params[] = {
 	RPC_PARAM(struct create_target, name, RPC_STRING, RPC_REQUIRED, "name of the new target"),
 	RPC_PARAM(struct create_target, max_subsystems, RPC_UINT32, RPC_OPTIONAL, "0: 1024, the default", .max = 65536),
 	RPC_PARAM(struct create_target, discovery_filter, RPC_STRING, RPC_OPTIONAL, FILTER_HELP),
-	RPC_PARAM(struct create_target, discovery_filters, RPC_ARRAY, RPC_OPTIONAL, FILTERS_HELP),
+	RPC_PARAM(struct create_target, discovery_filters, RPC_ARRAY, RPC_OPTIONAL, FILTERS_HELP, .own = true),
 	RPC_ONLY(dup_host_policy, RPC_STRING, "\"allow\"", DUP_HOST_WHY),
 	RPC_PARAM_END,
 };
@@ -505,7 +505,7 @@ static const struct rpc_param set_config_params[] = {
 		  "how long commands that have begun may take to end when their connection is ended (default 5000): "
 		  "hosts "
 		  "are told (CQT) and wait for it before they submit writes elsewhere; what takes longer is reported",
-		  .min = 1, .max = NVMF_QUIESCE_LIMIT_MAX_MS),
+		  .min = 1, .max = NVMF_QUIESCE_LIMIT_MAX_MS, .own = true),
 	RPC_PARAM(struct set_config, admin_cmd_passthru, RPC_OBJECT, RPC_OPTIONAL,
 		  "what admin commands reach an NVMe drive: none of these", .object = admin_cmd_passthru_params),
 	RPC_ONLY(dup_host_policy, RPC_STRING, "\"allow\"", DUP_HOST_WHY),

@@ -30,9 +30,10 @@ static const struct rpc_param ns_object[] = {
 		  "hosts see blocks without metadata, as with dif_insert_or_strip of a transport"),
 	RPC_PARAM(struct ns_params, passthru_io, RPC_ARRAY, RPC_OPTIONAL,
 		  "opcodes of I/O commands, 128 to 255, that are passed to the NVMe controller; none by "
-		  "default"),
+		  "default",
+		  .own = true),
 	RPC_PARAM(struct ns_params, passthru_admin, RPC_ARRAY, RPC_OPTIONAL,
-		  "opcodes of admin commands, 192 to 255, the same"),
+		  "opcodes of admin commands, 192 to 255, the same", .own = true),
 	RPC_PARAM_END,
 };
 

@@ -62,7 +62,7 @@ RPC_METHOD(
 	"nvmf_subsystem_add_peer", rpc_add_peer, struct add_peer, add_peer_params, RPC_RUNTIME,
 	"Name another process that exports the same subsystem: it is asked to reset its controllers when their hosts "
 	"ask for that here (Cross-Controller Reset)",
-	.result = "true")
+	.own = true, .result = "true")
 
 struct remove_peer {
 	struct rpc_nvmf_where where;

@@ -14,8 +14,10 @@ import time
 
 from appliance_lib import TOP, Daemon, check, main
 from config_random_lib import Back, Maker, start
+from config_random_lib import saved as saved_calls
 from module_lib import of_modules
 from nvmf_lib import preload
+from stock_lib import check_stock_takes
 
 SECONDS = 12        # no new round begins after that, if nothing is missing
 ROUNDS = 20         # by then nothing may be missing
@@ -55,7 +57,8 @@ def save(d):
 
 
 def entries(text):
-    return [e for s in json.loads(text)["subsystems"] for e in s["config"] or []]
+    tree = json.loads(text)
+    return [e for s in tree["subsystems"] + tree.get("varve", []) for e in s["config"]]
 
 
 class Round:
@@ -68,7 +71,8 @@ class Round:
             maker = Maker(d, rng)
             maker.run()
             saved = save(d)
-            settings.check_saved(entries(saved))
+            settings.check_saved([e for config in saved_calls(d).values() for e in config])
+            check_stock_takes(json.loads(saved))
             config = d.folder / "config.json"
             config.write_text(saved)
             check(d.stop() == 0, d.log())       # gives its ports back

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from appliance_lib import TOP, DEADLINE, VARVE, VARVE_RPC, Daemon, check, main, wait_for
+from stock_lib import check_stock_takes
 
 
 def write_config(folder, entries, subsystem="bdev"):
@@ -130,10 +131,49 @@ def test_the_saved_form_is_the_stock_one():
         names = [s["subsystem"] for s in d.call("framework_get_subsystems")]
         check([s["subsystem"] for s in saved["subsystems"]] == names, "all subsystems, in their order")
         for s in saved["subsystems"]:
-            check(s["config"] == d.call("framework_get_config", name=s["subsystem"]), s["subsystem"])
+            whole = d.call("framework_get_config", name=s["subsystem"])
+            check([e["method"] for e in s["config"]] == [e["method"] for e in whole], s["subsystem"])
             check(all(set(e) <= {"method", "params"} for e in s["config"]), s)
+            check(all(e["params"].items() <= w["params"].items() for e, w in zip(s["config"], whole) if "params" in e), s)
+        own, = [s["config"] for s in saved["varve"] if s["subsystem"] == "bdev"]
+        check({"nomem_timeout_ms", "split_children"} == set(own[0]["params"]), own)
+        check_stock_takes(saved)
         check(d.call("framework_get_config", name=names[0], with_batches=True) ==
               d.call("framework_get_config", name=names[0]) if names else True, "with_batches")
+
+
+OWN = {"bdev_delay_create": {"p999_read_latency": 9}, "bdev_set_options": {"nomem_timeout_ms": 1234, "split_children": 7},
+       "bdev_set_timeout": {"name": "D", "timeout_us": 5000000}}
+
+
+def test_what_is_our_own_stands_apart_and_old_files_with_it_load():
+    latencies = {"avg_read_latency": 1, "p99_read_latency": 2, "avg_write_latency": 3, "p99_write_latency": 4}
+    with Daemon("--wait-for-rpc", ready=False) as holder:
+        old = write_config(holder.folder, [
+            {"method": "bdev_set_options", "params": OWN["bdev_set_options"]},
+            {"method": "bdev_null_create", "params": {"name": "N", "num_blocks": 8, "block_size": 512}},
+            {"method": "bdev_delay_create", "params": {"name": "D", "base_bdev_name": "N", **latencies, **OWN["bdev_delay_create"]}},
+            {"method": "bdev_set_timeout", "params": OWN["bdev_set_timeout"]}])
+        with Daemon("-c", old) as d:
+            calls, first = d.call("framework_get_config", name="bdev"), save(d)
+        for method, params in OWN.items():
+            check(any(e["method"] == method and params.items() <= e["params"].items() for e in calls), calls)
+        saved = json.loads(first)
+        check_stock_takes(saved)
+        own = {e["method"]: e["params"] for s in saved["varve"] for e in s["config"]}
+        check(own["bdev_delay_create"] == {"name": "D", **OWN["bdev_delay_create"]} and own["bdev_set_timeout"] == OWN["bdev_set_timeout"], own)
+        old.write_text(first)
+        with Daemon("-c", old) as d:
+            check(d.call("framework_get_config", name="bdev") == calls and save(d) == first, save(d))
+        with Daemon("--wait-for-rpc", ready=False) as d:
+            wait_for(d.connect, "the RPC socket").close()
+            status, _, err = d.rpc("load_config", input=first)
+            check(status == 0 and d.call("framework_get_config", name="bdev") == calls, err)
+            status, _, err = d.rpc("load_config", input='{"subsystems": [], "varve": 5}')
+            check(status == 2 and '"varve" must be an array' in err, err)
+        old.write_text('{"subsystems": [], "varve": [{"config": 5}]}')
+        with Daemon("-c", old, ready=False) as d:
+            check(d.wait_exit() == 1 and 'each element of "varve"' in d.log(), d.log())
 
 
 def test_a_wrong_configuration_changes_nothing_and_names_what_is_wrong():

@@ -9,6 +9,7 @@ import sys
 
 from appliance_lib import TOP, Daemon, check, main, wait_for
 from nvmf_lib import PORT, preload
+from stock_lib import check_stock_takes
 
 NO_EFFECT = {"framework_set_scheduler", "sock_set_default_impl", "sock_impl_set_options", "accel_set_options", "bdev_raid_set_options"}
 REFUSED = {"M2": "metadata apart from the data is not supported", "M3": "dif_pi_format 1"}
@@ -109,6 +110,7 @@ def test_a_file_of_spdk_gives_the_same_node_and_is_saved_again():
             status, first, err = d.rpc("save_config")
             check(status == 0, err)
         check_saved(entries, entries_of(json.loads(first)))
+        check_stock_takes(json.loads(first))
         path.write_text(first)
         with target(path) as d:
             check_bdevs(d, entries)

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rpc/own.h"
 #include "tools/varve-rpc.h"
 
 static int rpc_save_collect(struct rpc_client *c, json_t *subsystems, json_t *list)
@@ -143,6 +144,19 @@ static int rpc_save_write_file(const json_t *config, const char *file)
 	return RPC_TOOL_LOST;
 }
 
+/* Sets apart what an SPDK target would refuse. */
+static int rpc_save_split(struct rpc_client *c, json_t *config)
+{
+	json_t *methods;
+	int rc = rpc_client_call(c, "rpc_describe_methods", NULL, false, &methods);
+
+	if (rc == RPC_TOOL_OK) {
+		rpc_own_split(config, methods);
+		json_decref(methods);
+	}
+	return rc;
+}
+
 int rpc_save_config(struct rpc_client *c, const char *file)
 {
 	json_t *subsystems, *list = json_array(), *config = json_pack("{s:o}", "subsystems", list);
@@ -151,6 +165,9 @@ int rpc_save_config(struct rpc_client *c, const char *file)
 	if (rc == RPC_TOOL_OK) {
 		rc = rpc_save_collect(c, subsystems, list);
 		json_decref(subsystems);
+	}
+	if (rc == RPC_TOOL_OK) {
+		rc = rpc_save_split(c, config);
 	}
 	if (rc == RPC_TOOL_OK && file != NULL) {
 		rc = rpc_save_write_file(config, file);
@@ -341,6 +358,12 @@ int rpc_load_config(struct rpc_client *c, const char *file)
 			fprintf(stderr, "varve-rpc: %s: expected {\"subsystems\": [...]}\n",
 				file != NULL ? file : "stdin");
 		}
+		json_decref(config);
+		return RPC_TOOL_USAGE;
+	}
+	const char *wrong = rpc_own_merge(config);
+	if (wrong != NULL) {
+		fprintf(stderr, "varve-rpc: %s: %s\n", file != NULL ? file : "stdin", wrong);
 		json_decref(config);
 		return RPC_TOOL_USAGE;
 	}

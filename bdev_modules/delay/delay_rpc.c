@@ -9,7 +9,8 @@ struct delay_create {
 	uint64_t p999_read_latency, p999_write_latency;
 };
 
-#define DELAY_PARAM(field_, type_, required_, help_) RPC_PARAM(struct delay_create, field_, type_, required_, help_)
+#define DELAY_PARAM(field_, type_, required_, help_, ...)                                                              \
+	RPC_PARAM(struct delay_create, field_, type_, required_, help_, ##__VA_ARGS__)
 static const struct rpc_param delay_create_params[] = {
 	DELAY_PARAM(name, RPC_STRING, RPC_REQUIRED, "of the new bdev"),
 	DELAY_PARAM(base_bdev_name, RPC_STRING, RPC_REQUIRED, "the bdev to make slower, which it claims"),
@@ -18,9 +19,9 @@ static const struct rpc_param delay_create_params[] = {
 	DELAY_PARAM(avg_write_latency, RPC_UINT64, RPC_REQUIRED, "microseconds"),
 	DELAY_PARAM(p99_write_latency, RPC_UINT64, RPC_REQUIRED, "microseconds, of one in a hundred"),
 	DELAY_PARAM(p999_read_latency, RPC_UINT64, RPC_OPTIONAL,
-		    "microseconds, of one in a thousand (default 0: as the 99th)"),
+		    "microseconds, of one in a thousand (default 0: as the 99th)", .own = true),
 	DELAY_PARAM(p999_write_latency, RPC_UINT64, RPC_OPTIONAL,
-		    "microseconds, of one in a thousand (default 0: as the 99th)"),
+		    "microseconds, of one in a thousand (default 0: as the 99th)", .own = true),
 	DELAY_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),
 	RPC_PARAM_END};
 

@@ -86,10 +86,11 @@ static const struct rpc_param attach_params[] = {
 	       "fabrics: how long writes that were lost with a controller wait for the proof that it has ended, before "
 	       "they are submitted elsewhere; -1: as long as the standard says, by keep-alive and quiesce times; 0: "
 	       "not "
-	       "at all, so that old writes may land behind newer ones"),
+	       "at all, so that old writes may land behind newer ones",
+	       .own = true),
 	ATTACH(default_quiesce_time_ms, RPC_UINT32, RPC_OPTIONAL,
 	       "fabrics: the Command Quiesce Time to assume of a controller that reports none, for fence_timeout_ms -1",
-	       .max = BDEV_NVME_FENCE_MAX_MS),
+	       .max = BDEV_NVME_FENCE_MAX_MS, .own = true),
 	ATTACH(max_bdevs, RPC_UINT32, RPC_OPTIONAL,
 	       "refuse a controller with more namespaces than this; 0: no limit (default 128)"),
 	ATTACH(prchk_reftag, RPC_BOOL, RPC_OPTIONAL,

@@ -75,9 +75,10 @@ static const struct rpc_param set_options_params[] = {
 	OPTION("disable_auto_failback", disable_auto_failback, RPC_BOOL,
 	       "active_passive: when a better path is connected again, I/O stays on the path that it takes, as long as "
 	       "both have the same access (default false)"),
-	OPTION("fence_timeout_ms", fence_timeout_ms, RPC_INT32, "default for bdev_nvme_attach_controller (-1)"),
+	OPTION("fence_timeout_ms", fence_timeout_ms, RPC_INT32, "default for bdev_nvme_attach_controller (-1)",
+	       .own = true),
 	OPTION("default_quiesce_time_ms", default_quiesce_time_ms, RPC_UINT32,
-	       "default for bdev_nvme_attach_controller (5000)"),
+	       "default for bdev_nvme_attach_controller (5000)", .own = true),
 	OPTION("arbitration_burst", arbitration_burst, RPC_UINT32,
 	       "Arbitration feature: a controller takes up to 2^this commands from a queue at a time; 7: no limit "
 	       "(default "

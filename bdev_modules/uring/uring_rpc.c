@@ -9,23 +9,26 @@ struct file_create {
 	bool readonly, shared, fallocate, nowait;
 };
 
-#define FILE_PARAM(field_, type_, required_, help_) RPC_PARAM(struct file_create, field_, type_, required_, help_)
-#define FILE_PARAMS                                                                                                    \
+#define FILE_PARAM(field_, type_, required_, help_, ...)                                                               \
+	RPC_PARAM(struct file_create, field_, type_, required_, help_, ##__VA_ARGS__)
+/* own_: whether SPDK lacks readonly and fallocate. */
+#define FILE_PARAMS(own_)                                                                                              \
 	FILE_PARAM(name, RPC_STRING, RPC_REQUIRED, "of the new bdev"),                                                 \
 		FILE_PARAM(filename, RPC_STRING, RPC_REQUIRED, "a regular file or block device"),                      \
 		FILE_PARAM(block_size, RPC_UINT32, RPC_OPTIONAL,                                                       \
 			   "bytes, a power of two; default: the device's, or what direct I/O needs"),                  \
 		FILE_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),                                     \
 		FILE_PARAM(readonly, RPC_BOOL, RPC_OPTIONAL,                                                           \
-			   "refuse what changes data; others may use the file too, read-only or shared"),              \
+			   "refuse what changes data; others may use the file too, read-only or shared", .own = own_), \
 		FILE_PARAM(shared, RPC_BOOL, RPC_OPTIONAL,                                                             \
 			   "let other bdevs and processes that say so use the file too; default: it is this bdev's "   \
-			   "alone"),                                                                                   \
+			   "alone",                                                                                    \
+			   .own = true),                                                                               \
 		FILE_PARAM(fallocate, RPC_BOOL, RPC_OPTIONAL,                                                          \
-			   "unmap and write zeroes punch holes; default: unmap does nothing")
-static const struct rpc_param uring_create_params[] = {FILE_PARAMS, RPC_PARAM_END};
+			   "unmap and write zeroes punch holes; default: unmap does nothing", .own = own_)
+static const struct rpc_param uring_create_params[] = {FILE_PARAMS(true), RPC_PARAM_END};
 static const struct rpc_param aio_create_params[] = {
-	FILE_PARAMS,
+	FILE_PARAMS(false),
 	FILE_PARAM(nowait, RPC_BOOL, RPC_OPTIONAL, "saved for clients that set it; no effect: submitting never blocks"),
 	RPC_PARAM_END};
 
