@@ -43,6 +43,22 @@ static uint16_t connect_invalid(struct connect_refusal *r, uint8_t iattr, size_t
 	return NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_PARAM);
 }
 
+/* ---- Hosts without a name ---- */
+
+/* No host in the configuration has such a name: it is not an NQN. */
+#define UNNAMED "(unnamed)"
+
+static bool connect_is_unnamed(const char *hostnqn)
+{
+	return strncmp(hostnqn, UNNAMED, strlen(UNNAMED)) == 0;
+}
+
+/* A host that gives no name goes by its address, so that whoever looks can tell such hosts from each other. */
+static void connect_name_by_address(const struct nvmf_qpair *qpair, char hostnqn[NVMF_NQN_MAX + 1])
+{
+	snprintf(hostnqn, NVMF_NQN_MAX + 1, UNNAMED " %s", qpair->peer_address.traddr);
+}
+
 /* ---- Controller ids ---- */
 
 /* The next free controller id; 0: there is none. An id that becomes free is used again as late as possible, so that a
@@ -202,8 +218,10 @@ static uint16_t connect_admit(struct nvmf_qpair *qpair, const struct nvmf_connec
 				      qpair->listen_address.traddr, qpair->listen_address.trsvcid);
 	}
 	if (!nvmf_subsystem_host_allowed(s, c->hostnqn)) {
-		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
-				      "it is not among the subsystem's hosts");
+		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST), "%s",
+				      connect_is_unnamed(c->hostnqn)
+					      ? "HOSTNQN is empty: allowed is that of one of the subsystem's hosts"
+					      : "it is not among the subsystem's hosts");
 	}
 	if (!s->connectable) {
 		return connect_refuse(r, NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY),
@@ -299,7 +317,12 @@ static void connect_tell_refusal(const struct nvmf_qpair *qpair, const struct nv
 {
 	const char *hostnqn = connect_printable(data->hostnqn, sizeof(data->hostnqn));
 	const char *subnqn = connect_printable(data->subsysnqn, sizeof(data->subsysnqn));
+	char unnamed[NVMF_NQN_MAX + 1];
 
+	if (data->hostnqn[0] == 0) {
+		connect_name_by_address(qpair, unnamed);
+		hostnqn = unnamed;
+	}
 	if (status == NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST)) {
 		log_limited(LOG_LEVEL_WARNING, "%s from %s is not allowed to connect to %s: %s", hostnqn,
 			    qpair->peer_address.traddr, subnqn, r->why);
@@ -322,6 +345,9 @@ static uint16_t connect_decide(struct nvmf_qpair *qpair, const struct nvmf_conne
 	if (status != NVME_ST_SUCCESS) {
 		connect_explain_decoding(sqe, status, r);
 		return status;
+	}
+	if (c.hostnqn[0] == 0) {
+		connect_name_by_address(qpair, c.hostnqn);
 	}
 	status = connect_admit(qpair, &c, r);
 	if (status != NVME_ST_SUCCESS) {

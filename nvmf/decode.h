@@ -117,7 +117,7 @@ struct nvmf_connect {
 	bool no_sq_flow_control;
 	uint8_t hostid[16];
 	char subnqn[NVMF_NQN_MAX + 1];
-	char hostnqn[NVMF_NQN_MAX + 1];
+	char hostnqn[NVMF_NQN_MAX + 1]; /* empty: the host has not given a name */
 };
 
 /* Authentication Send or Receive: the number of bytes that are sent, or may be received, 1 to max. */

@@ -83,7 +83,9 @@ static uint16_t decode_connect_data(const struct nvmf_connect_data *data, struct
 	if (!nvmf_nqn_is_printable(data->subsysnqn, sizeof(data->subsysnqn))) {
 		return connect_bad_parameter(fault, 1, offsetof(struct nvmf_connect_data, subsysnqn));
 	}
-	if (!nvmf_nqn_is_printable(data->hostnqn, sizeof(data->hostnqn))) {
+	/* No name at all is for whoever admits the host: SPDK's perf and identify send none unless they are told one.
+	 */
+	if (data->hostnqn[0] != 0 && !nvmf_nqn_is_printable(data->hostnqn, sizeof(data->hostnqn))) {
 		return connect_bad_parameter(fault, 1, offsetof(struct nvmf_connect_data, hostnqn));
 	}
 	memcpy(out->hostid, data->hostid, sizeof(out->hostid));

@@ -139,7 +139,14 @@ static void bad_subnqn(struct kase *k, struct step *s)
 
 static void bad_hostnqn(struct kase *k, struct step *s)
 {
-	memset(s->data + DATA_HOSTNQN, pick(k, 2) ? 'a' : 0, 256);
+	memset(s->data + DATA_HOSTNQN, 'a', 256);
+}
+
+/* Taken where any host may come. */
+static void no_hostnqn(struct kase *k, struct step *s)
+{
+	memset(s->data + DATA_HOSTNQN, 0, 256);
+	step_expect(s, ST_OK, -1);
 }
 
 /* The target gives them out. */
@@ -228,7 +235,7 @@ static void spoil_connect(struct kase *k, struct step *s)
 {
 	static void (*const spoil[])(struct kase *, struct step *) = {
 		bad_format,  unknown_controller, no_entries,  too_many_entries, bad_subnqn,         bad_hostnqn,
-		bad_hostnqn, own_controller_id,  short_data,  bad_flags,        bad_descriptor,     data_in_capsule,
+		no_hostnqn,  own_controller_id,  short_data,  bad_flags,        bad_descriptor,     data_in_capsule,
 		any_timeout, reserved_fields,    random_data, nothing,          another_hosts_queue};
 	unsigned how = pick(k, sizeof(spoil) / sizeof(spoil[0]));
 

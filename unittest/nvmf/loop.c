@@ -55,6 +55,7 @@ struct loop_counters {
 const struct nvmf_address loop_address = {"LOOP", NVMF_ADDR_FAMILY_LOOP, "here", "1"};
 const struct nvmf_address loop_other_address = {"LOOP", NVMF_ADDR_FAMILY_LOOP, "there", "2"};
 
+const struct nvmf_address *loop_peer;
 atomic_bool loop_hold_data, loop_zcopy;
 atomic_uint loop_requests, loop_qpairs, loop_zcopy_requests;
 
@@ -623,7 +624,7 @@ struct loop_conn *loop_open_begin(struct nvmf_tgt *to, const struct nvmf_address
 	qp->q.transport = nvmf_transport_find(to, "LOOP");
 	qp->q.listen_address = *address;
 	qp->q.local_address = *address;
-	qp->q.peer_address = *address;
+	qp->q.peer_address = loop_peer != NULL ? *loop_peer : *address;
 	atomic_fetch_add(&loop_qpairs, 1);
 	if (nvmf_qpair_accept(&qp->q, qid) != 0) {
 		atomic_fetch_sub(&loop_qpairs, 1);

@@ -65,6 +65,8 @@ int loop_replace_tgt(void);
 struct nvmf_tgt *loop_tgt(void);
 struct nvmf_subsystem *loop_subsystem(void);
 extern const struct nvmf_address loop_address, loop_other_address;
+/* Where new connections come from; NULL: from the address to which they go. */
+extern const struct nvmf_address *loop_peer;
 struct thread *loop_group_thread(unsigned i);
 void loop_release_data(struct loop_conn *c);
 

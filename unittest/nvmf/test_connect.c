@@ -43,6 +43,55 @@ static void test_connect_makes_a_controller(void)
 	CU_ASSERT_PTR_NULL(nvmf_ctrlr_next(loop_subsystem(), NULL));
 }
 
+/* SPDK's perf and identify send no name unless they are told one. */
+static void test_a_host_without_a_name_goes_by_its_address(void)
+{
+	struct loop_conn *admin = prepare(0, NVMF_CNTLID_DYNAMIC);
+	struct nvmf_ctrlr_info info;
+
+	memset(data.hostnqn, 0, sizeof(data.hostnqn));
+	CU_ASSERT_EQUAL_FATAL(loop_run(&cmd), 0);
+	admin->cntlid = (uint16_t)le32toh(cmd.cqe.dw0);
+	CU_ASSERT_EQUAL(loop_property_set(admin, NVME_REG_CC, 4, LOOP_CC_ENABLE), 0);
+	nvmf_ctrlr_get_info(nvmf_ctrlr_next(loop_subsystem(), NULL), &info);
+	CU_ASSERT_STRING_EQUAL(info.hostnqn, "(unnamed) here");
+
+	struct loop_conn *io = prepare(1, admin->cntlid); /* with a name, so another host's */
+	EXPECT_INVALID(1, 512);
+	loop_connect_init(&cmd, io, &data, 1, admin->cntlid);
+	memset(data.hostnqn, 0, sizeof(data.hostnqn));
+	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
+	loop_close(io);
+	loop_close(admin);
+}
+
+/* Two of them at different addresses are two hosts. */
+static void test_a_host_without_a_name_does_not_get_anothers_controller(void)
+{
+	struct loop_conn *admin = loop_attach(LOOP_SUBNQN, "", 0);
+
+	loop_peer = &loop_other_address;
+	struct loop_conn *io = prepare(1, admin->cntlid);
+	loop_peer = NULL;
+	memset(data.hostnqn, 0, sizeof(data.hostnqn));
+	EXPECT_INVALID(1, 512);
+	loop_close(io);
+	loop_close(admin);
+}
+
+/* A name that is begun with a zero byte, or one that hosts are listed by, is not any host's. */
+static void test_a_host_without_a_name_is_none_of_those_listed(void)
+{
+	struct loop_conn *c = prepare(0, NVMF_CNTLID_DYNAMIC);
+
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_allow_any_host(loop_subsystem(), false), 0);
+	memset(data.hostnqn, 0, sizeof(data.hostnqn));
+	strcpy(data.hostnqn + 1, LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST));
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_allow_any_host(loop_subsystem(), true), 0);
+	loop_close(c);
+}
+
 static void test_controller_ids_are_not_reused_at_once(void)
 {
 	struct loop_conn *a = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
@@ -817,6 +866,9 @@ static void test_queue_pairs_are_spread_over_groups(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_connect_makes_a_controller),
+	UNIT(test_a_host_without_a_name_goes_by_its_address),
+	UNIT(test_a_host_without_a_name_does_not_get_anothers_controller),
+	UNIT(test_a_host_without_a_name_is_none_of_those_listed),
 	UNIT(test_controller_ids_are_not_reused_at_once),
 	UNIT(test_sq_flow_control_can_be_disabled),
 	UNIT(test_sq_head_follows_and_wraps),

@@ -443,6 +443,9 @@ static void test_connect_with_bad_host_name_is_rejected(void)
 	}
 	strcpy(connect_data.hostnqn, "h\xc2\xa0");
 	CU_ASSERT_EQUAL(decode_connect(), 0);
+	connect_data.hostnqn[0] = 0; /* no name: whether such hosts may come is decided elsewhere */
+	CU_ASSERT_EQUAL(decode_connect(), 0);
+	CU_ASSERT_STRING_EQUAL(connect_out.hostnqn, "");
 }
 
 static void test_nqn_forms(void)

@@ -444,6 +444,11 @@ static void stranger(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d)
 	strcpy(d->hostnqn, "nqn.2024-01.io.varve:stranger");
 }
 
+static void unnamed(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d)
+{
+	memset(d->hostnqn, 0, sizeof(d->hostnqn));
+}
+
 static void test_each_refused_connect_is_told_with_the_field(void)
 {
 	nvmf_set_notice_fn(on_notice);
@@ -459,6 +464,8 @@ static void test_each_refused_connect_is_told_with_the_field(void)
 	CU_ASSERT_EQUAL(nvmf_subsystem_set_allow_any_host(loop_subsystem(), false), 0);
 	expect_refusal(stranger, "it is not among the subsystem's hosts");
 	CU_ASSERT_STRING_EQUAL(told.text, LOOP_SUBNQN " nqn.2024-01.io.varve:stranger");
+	expect_refusal(unnamed, "HOSTNQN is empty: allowed is that of one of the subsystem's hosts");
+	CU_ASSERT_STRING_EQUAL(told.text, LOOP_SUBNQN " (unnamed) here");
 	CU_ASSERT_EQUAL(nvmf_subsystem_set_allow_any_host(loop_subsystem(), true), 0);
 	nvmf_set_notice_fn(NULL);
 }
