@@ -30,21 +30,21 @@ static int __attribute__((format(printf, 3, 4))) config_error(char *error, int r
 static int __attribute__((format(printf, 4, 5)))
 config_entry_error(char *error, const struct config *c, const struct config_entry *e, const char *fmt, ...)
 {
-	char what[1536];
+	char what[1536], in_batch[24] = "";
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
-	return config_error(error, -EINVAL, "%s: subsystem \"%s\", config[%zu]%s%s%s: %s", c->file, e->subsystem,
-			    e->index, e->method != NULL ? " (" : "", e->method != NULL ? e->method : "",
+	snprintf(in_batch, sizeof(in_batch), e->in_batch >= 0 ? "[%ld]" : "", e->in_batch);
+	return config_error(error, -EINVAL, "%s: subsystem \"%s\", config[%zu]%s%s%s%s: %s", c->file, e->subsystem,
+			    e->index, in_batch, e->method != NULL ? " (" : "", e->method != NULL ? e->method : "",
 			    e->method != NULL ? ")" : "", what);
 }
 
-static int config_parse_entry(struct config *c, const char *subsystem, size_t index, const json_t *o, char *error)
+/* e: where the entry stands. */
+static int config_parse_entry(struct config *c, struct config_entry e, const json_t *o, char *error)
 {
-	struct config_entry e = {.subsystem = subsystem, .index = index};
-
 	if (!json_is_object(o)) {
 		return config_entry_error(error, c, &e, "expected an object with \"method\" and \"params\"");
 	}
@@ -69,15 +69,22 @@ static int config_parse_entry(struct config *c, const char *subsystem, size_t in
 }
 
 /* Parses a list of entries. In place of an entry there may be an array of entries, which stock programs run
- * concurrently. */
-static int config_parse_list(struct config *c, const char *subsystem, const json_t *list, bool nested, char *error)
+ * concurrently: here they are called one after the other, as if they stood without the array. */
+static int config_parse_list(struct config *c, const char *subsystem, const json_t *list, char *error)
 {
-	const json_t *o;
-	size_t i;
+	const json_t *o, *inner;
+	size_t i, k;
+	int rc = 0;
 
 	json_array_foreach (list, i, o) {
-		int rc = json_is_array(o) && !nested ? config_parse_list(c, subsystem, o, true, error)
-						     : config_parse_entry(c, subsystem, i, o, error);
+		struct config_entry e = {.subsystem = subsystem, .index = i, .in_batch = -1};
+		if (!json_is_array(o)) {
+			rc = config_parse_entry(c, e, o, error);
+		}
+		json_array_foreach (o, k, inner) {
+			e.in_batch = (long)k;
+			rc = rc != 0 ? rc : config_parse_entry(c, e, inner, error);
+		}
 		if (rc != 0) {
 			return rc;
 		}
@@ -100,7 +107,7 @@ static int config_parse_subsystem(struct config *c, size_t index, const json_t *
 	if (!json_is_array(list)) {
 		return config_error(error, -EINVAL, "%s: subsystem \"%s\": \"config\" must be an array", c->file, name);
 	}
-	return config_parse_list(c, name, list, false, error);
+	return config_parse_list(c, name, list, error);
 }
 
 /* The index behind the comment that begins at text[i]; i: there is no comment, or it has no end. */
@@ -312,10 +319,22 @@ static int config_run_entry(const struct config *c, const struct config_entry *e
 	return rc;
 }
 
+static bool config_sets_options(const char *method)
+{
+	static const char end[] = "_set_options";
+	size_t len = strlen(method);
+
+	return len >= strlen(end) && strcmp(method + len - strlen(end), end) == 0;
+}
+
 /* Whether the entry is called before clients are. Those that are allowed in both states keep their place in the file:
- * once an entry needs the subsystems, they come after it. */
+ * once an entry needs the subsystems, they come after it. Only options are set before all others, wherever they stand:
+ * stock programs save them between bdevs, and what a client sets before framework_start_init is to come over them. */
 static bool config_entry_is_early(const struct config_entry *e, bool *needs_subsystems)
 {
+	if ((e->states & RPC_STARTUP) != 0 && config_sets_options(e->method)) {
+		return true;
+	}
 	*needs_subsystems |= (e->states & RPC_STARTUP) == 0;
 	return (e->states & RPC_RUNTIME) == 0 || !*needs_subsystems;
 }

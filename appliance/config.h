@@ -16,6 +16,7 @@ struct config_entry {
 	const char *method;
 	json_t *params;  /* or NULL */
 	size_t index;    /* in the subsystem's list */
+	long in_batch;   /* in the array of entries that stands there; -1: the entry itself does */
 	unsigned states; /* where the method may be called */
 	bool skip;       /* wrong, and to be left out (config_check() with ignore_errors) */
 };
@@ -40,11 +41,11 @@ void config_free(struct config *c);
  * the log has the others. With ignore_errors all are logged, and config_run() will leave them out. */
 int config_check(struct config *c, bool ignore_errors, char *error);
 
-/* Calls the methods of one phase: those that may only be called at start-up, and those that may be called then too and
- * stand before the first that may not; or (runtime) all others. Each one must be answered before the next one is
- * called. 0; -EINVAL: a method failed (with ignore_errors that is only logged, and at the end of the runtime phase how
- * many entries have been left out or failed); -ECANCELED: cancelled() was true.
- * Control thread, outside of its loop. */
+/* Calls the methods of one phase: those that may only be called at start-up, and, of those that may be called then too,
+ * *_set_options and those that stand before the first that may not; or (runtime) all others. Each one must be answered
+ * before the next one is called. 0; -EINVAL: a method failed (with ignore_errors that is only logged, and at the end of
+ * the runtime phase how many entries have been left out or failed); -ECANCELED: cancelled() was true. Control thread,
+ * outside of its loop. */
 int config_run(struct config *c, bool runtime, bool ignore_errors, bool (*cancelled)(void), char *error);
 
 #endif

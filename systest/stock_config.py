@@ -118,6 +118,32 @@ def test_a_file_of_spdk_gives_the_same_node_and_is_saved_again():
             check(d.rpc("save_config")[1] == first, "what was saved and loaded is saved as it was")
 
 
+def test_options_that_a_client_sets_before_the_start_come_over_those_of_the_file():
+    with Daemon("--wait-for-rpc", ready=False) as holder:
+        _, path = stock_file(holder.folder, can_be_made)
+        with Daemon("-s", "512", "-c", path, "--wait-for-rpc", ready=False, env=preload()) as d:
+            c = wait_for(d.connect, "the RPC socket")
+            c.call("bdev_nvme_set_options", bdev_retry_count=7)     # in the file it stands behind bdevs
+            c.call("bdev_set_options", iobuf_small_cache_size=31)
+            c.call("framework_start_init")
+            options = {e["method"]: e["params"] for e in d.call("framework_get_config", name="bdev") if e["method"].endswith("_set_options")}
+            check(options["bdev_nvme_set_options"]["bdev_retry_count"] == 7, options)
+            check(options["bdev_set_options"]["iobuf_small_cache_size"] == 31, options)
+            check(options["bdev_nvme_set_options"]["keep_alive_timeout_ms"] == 10000, "the others are those of the file")
+
+
+def test_a_batch_in_a_file_is_loaded_in_its_order():
+    null = [{"method": "bdev_null_create", "params": {"name": f"N{n}", "num_blocks": 8, "block_size": 512}} for n in range(4)]
+    text = json.dumps({"subsystems": [{"subsystem": "bdev", "config": [null[0], [null[1], null[2]], null[3]]}]})
+    with Daemon() as d:
+        check(d.rpc("load_config", input=text)[0] == 0, "load_config")
+        names = [b["name"] for b in d.call("bdev_get_bdevs")]
+        path = d.folder / "batch.json"
+        path.write_text(text)
+        with Daemon("-c", path) as other:
+            check(names == ["N0", "N1", "N2", "N3"] == [b["name"] for b in other.call("bdev_get_bdevs")], names)
+
+
 def test_what_cannot_be_made_is_named_and_costs_nothing_else():
     with Daemon("--wait-for-rpc", ready=False) as holder:
         tree, path = stock_file(holder.folder)

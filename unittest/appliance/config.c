@@ -51,6 +51,14 @@ static void rpc_always(struct rpc_request *req, void *params)
 }
 RPC_METHOD("test_always", rpc_always, struct set, set_params, RPC_STARTUP | RPC_RUNTIME, "Any time", .result = "any")
 
+static void rpc_options(struct rpc_request *req, void *params)
+{
+	note("options", ((struct set *)params)->value);
+	rpc_reply_true(req);
+}
+RPC_METHOD("test_set_options", rpc_options, struct set, set_params, RPC_STARTUP | RPC_RUNTIME, "Any time",
+	   .result = "any")
+
 static char error[CONFIG_ERROR_MAX];
 
 static int parse(const char *text, struct config *c)
@@ -205,6 +213,41 @@ static void test_a_method_of_both_states_keeps_its_place_in_the_file(void)
 	config_free(&c);
 }
 
+static void test_options_are_set_first_wherever_they_stand(void)
+{
+	struct config c;
+
+	calls[0] = '\0';
+	CU_ASSERT_EQUAL(
+		parse(FILE_OF(ENTRY("test_runtime", "\"value\":1") "," ENTRY("test_set_options", "\"value\":2")), &c),
+		0);
+	CU_ASSERT_EQUAL(config_check(&c, false, error), 0);
+	CU_ASSERT_EQUAL(config_run(&c, false, false, never, error), 0);
+	CU_ASSERT_STRING_EQUAL(calls, "options(2) ");
+	CU_ASSERT_EQUAL(config_run(&c, true, false, never, error), 0);
+	CU_ASSERT_STRING_EQUAL(calls, "options(2) runtime(1) ");
+	config_free(&c);
+}
+
+static void test_entries_of_a_batch_are_named_by_both_places(void)
+{
+	struct config c;
+
+	calls[0] = '\0';
+	CU_ASSERT_EQUAL(parse(FILE_OF(ENTRY("test_runtime", "\"value\":1") ",[" ENTRY(
+				      "test_runtime", "\"value\":2") "," ENTRY("test_runtime", "\"value\":13") "],[]"),
+			      &c),
+			0);
+	CU_ASSERT_EQUAL(c.n_entries, 3);
+	CU_ASSERT_EQUAL(config_check(&c, false, error), 0);
+	CU_ASSERT_EQUAL(config_run(&c, true, false, never, error), -EINVAL);
+	CU_ASSERT_STRING_EQUAL(calls, "runtime(1) runtime(2) runtime(13) ");
+	check_error_holds("config[1][1] (test_runtime)|13 is taken");
+	config_free(&c);
+	check_malformed(FILE_OF("[5]"), "config[0][0]:");
+	check_malformed(FILE_OF("[[]]"), "config[0][0]:");
+}
+
 static void test_a_failing_method_ends_the_loading_unless_errors_are_ignored(void)
 {
 	struct config c;
@@ -285,6 +328,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_unknown_methods_and_parameters_are_found_before_any_is_called),
 	UNIT(test_phases_run_what_belongs_to_them),
 	UNIT(test_a_method_of_both_states_keeps_its_place_in_the_file),
+	UNIT(test_options_are_set_first_wherever_they_stand),
+	UNIT(test_entries_of_a_batch_are_named_by_both_places),
 	UNIT(test_a_failing_method_ends_the_loading_unless_errors_are_ignored),
 	UNIT(test_what_is_wrong_can_be_left_out),
 	UNIT(test_a_stop_ends_the_loading),
