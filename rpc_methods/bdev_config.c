@@ -170,11 +170,23 @@ static void write_bdev(json_t *methods, const struct bdev *b)
 	}
 }
 
+/* One that waits though its base is there, for another bdev has the base or the name, is left out: the call would be
+ * refused when the file is loaded, and the file with it. */
+static bool waiting_is_saved(const struct vbdev_waiting *w)
+{
+	const struct bdev *same = bdev_find(w->name), *base = bdev_find(w->base_name);
+
+	if (same != NULL && rpc_bdev_is_saved(same)) {
+		return false;
+	}
+	return base == NULL || !rpc_bdev_is_saved(base) || bdev_get_claim(base, NULL) == BDEV_CLAIM_NONE;
+}
+
 static void write_waiting(json_t *methods)
 {
 	for (const struct vbdev_waiting *w = NULL; (w = vbdev_waiting_next(w)) != NULL;) {
 		const struct rpc_bdev_config *c = rpc_bdev_config_find(w->module->name);
-		if (c != NULL && c->write_waiting != NULL) {
+		if (c != NULL && c->write_waiting != NULL && waiting_is_saved(w)) {
 			c->write_waiting(methods, w);
 		}
 	}

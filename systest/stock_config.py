@@ -183,6 +183,23 @@ def test_delay_and_error_bdevs_may_come_before_their_base():
         check(d.stop() == 0 and d.log().count("waits for its base") == 4, f"what ends with varve waits for nothing: {d.log()}")
 
 
+def test_what_could_not_be_made_is_not_saved():
+    late = {"avg_read_latency": 1, "p99_read_latency": 2, "avg_write_latency": 3, "p99_write_latency": 4}
+    with Daemon() as d:
+        for name in ("D0", "D1", "D2"):
+            d.call("bdev_delay_create", name=name, base_bdev_name="C" if name == "D2" else "B", **late)
+        d.call("bdev_null_create", name="D2", num_blocks=8, block_size=512)
+        d.call("bdev_null_create", name="B", num_blocks=8, block_size=512)
+        check([w["name"] for w in d.call("bdev_get_waiting")] == ["D2", "D1"] and "D1: its base B is there, but" in d.log(), d.log())
+        status, first, err = d.rpc("save_config")
+        check(status == 0, err)
+        path = d.folder / "saved.json"
+        path.write_text(first)
+        with Daemon("-c", path) as again:       # a call that is refused would end it
+            check({b["name"] for b in again.call("bdev_get_bdevs")} == {"D0", "D2", "B"} and not again.call("bdev_get_waiting"), first)
+            check(again.rpc("save_config")[1] == first, "the same again")
+
+
 def test_another_scheduler_is_taken_with_a_warning():
     with Daemon() as d:
         check(d.call("framework_set_scheduler", name="dynamic", load_limit=20, core_limit=80, core_busy=95) is True, "dynamic")
