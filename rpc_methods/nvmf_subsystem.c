@@ -15,6 +15,8 @@ struct create_subsystem {
 	uint32_t max_namespaces;
 	bool allow_any_host, ana_reporting;
 	uint16_t min_cntlid, max_cntlid;
+	uint32_t dmrsl; /* these two are not looked at: each saved subsystem of SPDK has them */
+	uint8_t wzsl;
 	/* While it is started, and taken away if that fails. */
 	struct rpc_request *req;
 	struct nvmf_subsystem *subsystem;
@@ -37,8 +39,10 @@ static const struct rpc_param create_subsystem_params[] = {
 	RPC_ONLY(passthrough, RPC_BOOL, "false",
 		 "commands are passed on as nvmf_subsystem_add_ns says of each namespace"),
 	RPC_ONLY(enable_nssr, RPC_BOOL, "false", "there is no NVM subsystem reset"),
-	RPC_ONLY(dmrsl, RPC_UINT32, "0", "the blocks of one deallocation are not limited"),
-	RPC_ONLY(wzsl, RPC_UINT8, "0", "the blocks of one Write Zeroes are not limited"),
+	RPC_PARAM(struct create_subsystem, dmrsl, RPC_UINT32, RPC_OPTIONAL,
+		  "no effect, for configurations of other targets: the blocks of one deallocation are not limited"),
+	RPC_PARAM(struct create_subsystem, wzsl, RPC_UINT8, RPC_OPTIONAL,
+		  "no effect, as dmrsl: the blocks of one Write Zeroes are not limited"),
 	RPC_ONLY(max_discard_size_kib, RPC_UINT64, "0", "the blocks of one deallocation are not limited"),
 	RPC_ONLY(max_write_zeroes_size_kib, RPC_UINT64, "0", "the blocks of one Write Zeroes are not limited"),
 	RPC_ONLY(admin_label, RPC_STRING, "\"\"", "subsystems have no label"),

@@ -155,10 +155,10 @@ NVMF = [
     ("nvmf_delete_subsystem", {"nqn": NQN}, True),
     ("nvmf_create_subsystem", {"nqn": NQN, **SUBSYSTEM_SWITCHES, "ana_reporting": True, "serial_number": "SPDK00000000000001",
                                "model_number": "SPDK_Controller1", "max_namespaces": 8, "min_cntlid": 1, "max_cntlid": 65519,
-                               "max_discard_size_kib": 0, "max_write_zeroes_size_kib": 0, "dmrsl": 0, "wzsl": 0}, True),
+                               "max_discard_size_kib": 0, "max_write_zeroes_size_kib": 0, "dmrsl": 2097152, "wzsl": 12}, True),
     ("nvmf_create_subsystem", {"nqn": NQN, **SUBSYSTEM_SWITCHES}, Error(EXISTS, NQN)),
     *(wrong("nvmf_create_subsystem", {"nqn": NQN + "x", **SUBSYSTEM_SWITCHES, name: value}, f'"{name}" is', "expected")
-      for name, value in (("passthrough", True), ("enable_nssr", True), ("dmrsl", 8), ("wzsl", 1), ("max_discard_size_kib", 4),
+      for name, value in (("passthrough", True), ("enable_nssr", True), ("max_discard_size_kib", 4),
                           ("max_write_zeroes_size_kib", 4))),
     ("nvmf_subsystem_add_ns", {"nqn": NQN, "namespace": {"bdev_name": "M1", "no_auto_visible": False, "hide_metadata": False}}, 1),
     ("nvmf_subsystem_remove_ns", {"nqn": NQN, "nsid": 1}, True),
