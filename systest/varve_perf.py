@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-from appliance_lib import DEADLINE, check, main
-from nvmf_lib import NUM_CPUS, PERF, Host, Target
+from appliance_lib import DEADLINE, check, main, wait_for
+from nvmf_lib import NUM_CPUS, PERF, PORT, Host, Target, wait_io
 
 F_OFD_SETLK = 37     # <fcntl.h>; Python has it not everywhere
 PERCENTILES = ("p1", "p10", "p50", "p90", "p99", "p99.9", "p99.99")
@@ -117,6 +117,46 @@ def test_what_is_wrong_is_said_with_what_is_allowed():
                         (["-b", "malloc:1M", "--check-ledger", "x", "--verify"], ["--check-ledger goes without"])):
         p = perf(*args, status=1)
         check(all(w in p.stderr for w in words), f"{args}: \"{p.stderr}\" does not say {words}")
+
+
+def restarted(old, queues):
+    """The target that takes the place of old one has room for so many queue pairs of a host."""
+    if old is not None:
+        old.__exit__()
+    t = Target(max_io_qpairs_per_ctrlr=queues)
+    t.add_malloc("M0")
+    t.add_ns("M0", nsid=1)
+    return t
+
+
+def test_a_queue_that_is_refused_after_a_reconnection_is_asked_for_again():
+    """A target that was away may lack what it had, for a while."""
+    t = restarted(None, 4)
+    try:
+        with Target(port=PORT + 1) as folder, Host(t, "-w", "randread", "-t", "3600", "-P", "4", "--loss-timeout", "-1", nsid=1) as h:
+            h.errors, h.output = (x.rename(folder.folder / x.name) for x in (h.errors, h.output))
+            wait_io(t, [h])
+            t = restarted(t, 2)
+            wait_for(lambda: h.errors.read_text().count("a queue pair could not be connected") >= 4, "two attempts of two queue pairs")
+            t = restarted(t, 4)
+            wait_for(lambda: t.groups("current_io_qpairs") == 4, "all queue pairs")
+            wait_io(t, [h])
+            result = h.stop()
+            check(result["errors"] == 0 and result["reconnects"] >= 3, result)
+    finally:
+        t.__exit__()
+
+
+def test_a_queue_that_stays_refused_fails_when_the_controller_may_be_lost_no_longer():
+    t = restarted(None, 4)
+    try:
+        with Target(port=PORT + 1) as folder, Host(t, "-w", "randread", "-t", "3600", "-P", "4", "--loss-timeout", "2", nsid=1) as h:
+            h.errors, h.output = (x.rename(folder.folder / x.name) for x in (h.errors, h.output))
+            wait_io(t, [h])
+            t = restarted(t, 2)
+            check(h.wait() == 1 and "a queue pair could not be connected" in h.errors.read_text(), h.errors.read_text())
+    finally:
+        t.__exit__()
 
 
 def test_two_targets_are_driven_at_once():

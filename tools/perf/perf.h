@@ -64,6 +64,11 @@ struct perf_target {
 	unsigned index;
 	bool ready, failed, closed;
 	uint32_t reconnects;
+	/* A queue pair was refused after a reconnection, so that the controller is reset soon; how often that was, one
+	 * soon after the other, and when it was last. */
+	struct thread_timer refused_timer;
+	uint32_t refusals;
+	uint64_t refused_ticks;
 };
 
 struct perf_stream {
@@ -192,6 +197,9 @@ bool perf_connect_targets(struct perf *p);
 /* Connects some of the streams that wait for it: not all at once. */
 void perf_open_some_streams(struct perf *p);
 void perf_close_streams_of(struct perf *p, struct perf_target *target);
+/* A queue pair of a controller that is ready was not connected. After a reconnection the controller is reset soon, for
+ * as long as it may be lost; otherwise, the target has failed. */
+void perf_target_refuses_queue(struct perf_target *t, int error);
 /* Closes all streams of controllers, and waits until the controllers are gone, for PERF_SETTLE_US at most. */
 void perf_close_targets(struct perf *p);
 

@@ -117,8 +117,7 @@ static void perf_stream_on_open(void *arg, struct nvme_qpair *qpair, int error)
 	s->opening = false;
 	if (error != 0) {
 		if (!s->target->closed && s->target->ready && error != -ECONNRESET) {
-			log_error("a queue pair could not be connected: %s", strerror(-error));
-			s->target->failed = true;
+			perf_target_refuses_queue(s->target, error);
 		}
 		return;
 	}

@@ -4,7 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "env_dpdk/env.h"
 #include "tools/perf/perf.h"
+#include "util/log.h"
 
 #define OPENING_MAX 32 /* queue pairs that are being connected at a time: a target's listener has a backlog */
 
@@ -74,6 +76,7 @@ static void perf_target_on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event
 		perf_open_some_streams(t->perf);
 		break;
 	case NVME_EVENT_DOWN:
+		thread_timer_stop(&t->refused_timer);
 		t->ready = false;
 		t->reconnects++;
 		perf_for_each_stream(t->perf, perf_stream_close_if_of, t);
@@ -86,6 +89,40 @@ static void perf_target_on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event
 	default:
 		break;
 	}
+}
+
+/* ---- Queue pairs that are refused ---- */
+
+#define REFUSED_RETRY_S 1
+#define REFUSED_APART_S 10 /* that long without one: those before do not count any more */
+
+static void perf_target_reset(void *arg)
+{
+	struct perf_target *t = arg;
+
+	if (t->ready && !t->closed) {
+		nvme_ctrlr_reset(t->ctrlr); /* or it is being reset already */
+	}
+}
+
+void perf_target_refuses_queue(struct perf_target *t, int error)
+{
+	int32_t limit_s = t->opts->loss_timeout_s;
+
+	log_error("a queue pair could not be connected: %s", strerror(-error));
+	if (t->refused_timer.running) {
+		return;
+	}
+	if (env_ticks() - t->refused_ticks > REFUSED_APART_S * env_ticks_hz()) {
+		t->refusals = 0;
+	}
+	t->refused_ticks = env_ticks();
+	if (t->reconnects == 0 || (limit_s >= 0 && t->refusals * REFUSED_RETRY_S >= (uint32_t)limit_s)) {
+		t->failed = true;
+		return;
+	}
+	t->refusals++;
+	thread_timer_start(&t->refused_timer, REFUSED_RETRY_S * UINT64_C(1000000));
 }
 
 /* ---- Connecting ---- */
@@ -110,6 +147,7 @@ static bool perf_create_ctrlrs(struct perf *p, struct nvme_ctrlr_opts *o)
 		struct perf_target *t = &p->targets[i];
 
 		*t = (struct perf_target){.perf = p, .opts = &p->opts, .index = i};
+		t->refused_timer = (struct thread_timer){.fn = perf_target_reset, .arg = t};
 		o->event_arg = t;
 		t->ctrlr = nvme_ctrlr_create(&p->opts.targets[i], o, error);
 		if (t->ctrlr == NULL) {
@@ -179,6 +217,7 @@ void perf_close_targets(struct perf *p)
 {
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
 		p->targets[i].closed = true;
+		thread_timer_stop(&p->targets[i].refused_timer);
 		perf_close_streams_of(p, &p->targets[i]);
 		if (p->targets[i].ctrlr != NULL) {
 			nvme_ctrlr_destroy(p->targets[i].ctrlr, perf_target_on_gone, &p->targets[i]);
