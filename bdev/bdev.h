@@ -22,6 +22,7 @@
 #include <sys/uio.h>
 
 #include "util/iov.h"
+#include "util/latency.h"
 
 struct bdev;
 struct bdev_desc;
@@ -430,10 +431,8 @@ struct bdev_stat_ops {
 	/* ticks: the sum of all times, whose mean is right; it never decreases. max_ticks: right to within a round.
 	 * min_ticks: the shortest of the exact times; UINT64_MAX when there was none. */
 	uint64_t ticks, max_ticks, min_ticks;
-	/* Private: the mean of what the samples' exact times had more than their times in whole rounds, in ticks /
-	 * 2^BDEV_CORRECTION_SHIFT. [0]: of I/Os that ended in the round in which they began; [1]: of the others. */
-	int64_t correction[2];
-	uint64_t reserved; /* an I/O changes one cache line */
+	struct latency_correction correction; /* private */
+	uint64_t reserved;                    /* an I/O changes one cache line */
 };
 #define BDEV_STAT_ERRORS 8
 struct bdev_stat {

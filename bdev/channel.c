@@ -172,7 +172,7 @@ static void channel_init(struct bdev_channel *ch, struct bdev *b)
 	ch->nomem_timer = (struct thread_timer){.fn = bdev_nomem_timer, .arg = ch};
 	bdev_stat_init(&ch->stat);
 	memset(ch->until_sample, 1, sizeof(ch->until_sample));
-	memset(ch->first_samples_left, BDEV_FIRST_SAMPLES, sizeof(ch->first_samples_left));
+	memset(ch->first_samples_left, LATENCY_FIRST_SAMPLES, sizeof(ch->first_samples_left));
 }
 
 static int bdev_channel_ctx_create(struct io_device *dev, void *ctx)

@@ -85,11 +85,6 @@ enum {
 	SLOW_DIF = 64,    /* blocks have metadata */
 };
 
-#define BDEV_FIRST_SAMPLES       64  /* of READ, and of WRITE */
-#define BDEV_SAMPLE_INTERVAL     127 /* then; a prime number, so that it keeps step with no pattern of a user */
-#define BDEV_SAMPLE_PERIOD_SHIFT 22  /* ticks; a sample is taken in each such period in which there is I/O */
-#define BDEV_CORRECTION_SHIFT    4
-
 /* I/Os that wait for a rate limit, by kind: some limits are for one kind only, and must not hold up the other. */
 enum bdev_qos_kind {
 	QOS_READS,

@@ -73,25 +73,18 @@ static inline uint16_t io_check(const struct bdev *b, const struct bdev_io *io)
 
 /* --- Times (enum bdev_stat_class says which are exact) --- */
 
-static inline uint32_t sample_period_of(uint64_t now)
-{
-	return (uint32_t)(now >> BDEV_SAMPLE_PERIOD_SHIFT);
-}
-
 /* Whether io's exact time counts for the statistics. Counts io. now: of the round. */
 static ALWAYS_INLINE bool io_is_sample(struct bdev_channel *ch, const struct bdev_io *io, uint64_t now)
 {
 	return unlikely(io->type > BDEV_IO_WRITE) || unlikely(--ch->until_sample[io->type] == 0) ||
-	       unlikely(sample_period_of(now) != ch->sample_period);
+	       unlikely(latency_period(now) != ch->sample_period);
 }
 
 static void io_next_sample(struct bdev_channel *ch, const struct bdev_io *io)
 {
-	ch->sample_period = sample_period_of(io->submit_ticks);
+	ch->sample_period = latency_period(io->submit_ticks);
 	if (io->type <= BDEV_IO_WRITE && ch->until_sample[io->type] == 0) {
-		uint8_t *left = &ch->first_samples_left[io->type];
-		*left -= *left != 0;
-		ch->until_sample[io->type] = *left != 0 ? 1 : BDEV_SAMPLE_INTERVAL;
+		ch->until_sample[io->type] = latency_until_sample(&ch->first_samples_left[io->type]);
 	}
 }
 
@@ -314,27 +307,9 @@ void bdev_io_dispatch(struct bdev_io *io)
 
 /* --- Completion --- */
 
-/* What the statistics take for the time of an I/O that is no sample. */
-static inline uint64_t stat_estimate(const struct bdev_stat_ops *s, uint64_t round_ticks)
-{
-	int64_t ticks = (int64_t)round_ticks + (s->correction[round_ticks != 0] >> BDEV_CORRECTION_SHIFT);
-	return ticks > 0 ? (uint64_t)ticks : 0;
-}
-
-/* Learns from a sample. The correction follows the error of the estimate itself, so the mean of the estimates becomes
- * right although none of them is less than 0. One round that was far longer than the others (another process had the
- * CPU) must not make many estimates 0, so the correction is not less than what makes this one 0. */
 static NOINLINE void stat_learn(struct bdev_stat_ops *s, uint64_t round_ticks, uint64_t exact_ticks)
 {
-	int64_t *correction = &s->correction[round_ticks != 0],
-		least = -(int64_t)(round_ticks << BDEV_CORRECTION_SHIFT);
-	int64_t error = (int64_t)((exact_ticks - stat_estimate(s, round_ticks)) << BDEV_CORRECTION_SHIFT);
-
-	if (*correction == 0) { /* as it is before the first sample */
-		*correction = error;
-	} else {
-		*correction = (*correction > least ? *correction : least) + error / 16;
-	}
+	latency_learn(&s->correction, round_ticks, exact_ticks);
 	s->min_ticks = exact_ticks < s->min_ticks ? exact_ticks : s->min_ticks;
 }
 
@@ -350,7 +325,7 @@ static inline void io_account(struct bdev_channel *ch, const struct bdev_io *io,
 	struct bdev_stat_ops *s = &ch->stat.class[bdev_io_type_infos[io->type].stat_class];
 	uint64_t ticks = exact_ticks;
 	if (likely(!sampled)) {
-		ticks = stat_estimate(s, round_ticks);
+		ticks = latency_estimate(&s->correction, round_ticks);
 	} else {
 		stat_learn(s, round_ticks, exact_ticks);
 	}

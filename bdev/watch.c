@@ -79,7 +79,7 @@ static void stat_reset_all(struct bdev_stat *s)
 
 	bdev_stat_init(s);
 	for (unsigned i = 0; i < BDEV_STAT_CLASSES; i++) {
-		memcpy(s->class[i].correction, old.class[i].correction, sizeof(old.class[i].correction));
+		s->class[i].correction = old.class[i].correction;
 	}
 }
 

@@ -242,6 +242,7 @@ static void request_finish_on_group(struct thread_msg *msg)
 
 	if (req->where == NVMF_REQUEST_HELD) { /* the time until an event is not latency */
 		req->start_ticks = thread_now();
+		req->exact_ticks = nvmf_exact_ticks(req->start_ticks);
 	}
 	nvmf_request_finish(req, req->answer_status);
 }

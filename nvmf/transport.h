@@ -45,6 +45,7 @@
 #include <sys/queue.h>
 #include <sys/uio.h>
 #include "bdev/bdev.h"
+#include "env_dpdk/env.h"
 #include "nvmf/nvmf.h"
 #include "nvmf/transport_options.h"
 #include "thread/thread.h"
@@ -381,12 +382,18 @@ struct nvmf_request {
 	/* Third line: the data pointer, decoded; sgl.kind NVMF_SGL_KEYED: walk it with nvmf_sgl_next(). */
 	struct nvmf_sgl sgl;
 	/* Private: commands that the control thread carries out. */
-	struct nvmf_qpair *abort_qpair; /* Abort: the queue pair of the command to be aborted */
-	/* Reservation commands, and Set Features, Reservation Persistence: makes the change when its turn has come. */
-	uint16_t (*resv_change)(struct nvmf_ns_resv *rn, uint16_t *where);
+	union {
+		struct nvmf_qpair *abort_qpair; /* Abort: the queue pair of the command to be aborted */
+		/* Reservation commands, and Set Features, Reservation Persistence: makes the change when its turn has
+		 * come. */
+		uint16_t (*resv_change)(struct nvmf_ns_resv *rn, uint16_t *where);
+	};
 	uint32_t persist_nsid;  /* Set Features, Reservation Persistence of all namespaces: the one being changed */
 	uint16_t answer_status; /* on the way from the control thread to the poll group: the status to finish with */
-	bool authenticated;     /* the same way, Authentication Send and Receive: the host has proved who it is */
+	/* Set by the transport before nvmf_request_start(): 0, or, of a request whose exact latency is measured, the
+	 * ticks from start_ticks to its arrival (nvmf_exact_ticks()). */
+	uint32_t exact_ticks;
+	bool authenticated; /* the same way, Authentication Send and Receive: the host has proved who it is */
 
 	struct bdev_io bdev_io; /* last: the bdev module's context follows */
 };
@@ -396,6 +403,14 @@ STAILQ_HEAD(nvmf_request_queue, nvmf_request);
 _Static_assert(offsetof(struct nvmf_request, cqe) == 64, "what arrival and submission touch is one cache line");
 _Static_assert(offsetof(struct nvmf_request, sgl) == 128 && offsetof(struct nvmf_request, bdev_io) == 192,
 	       "three cache lines; count before adding one");
+
+/* The ticks since the start of the round, for req->exact_ticks: never 0. Reads the clock. */
+static inline uint32_t nvmf_exact_ticks(uint64_t round)
+{
+	uint64_t ticks = env_ticks() - round;
+
+	return ticks == 0 ? 1 : ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
+}
 
 /* The bytes that struct nvmf_request needs at the end of the transport's request: its size and the context of the bdev
  * modules behind it. It does not change while the process runs. Any thread. */

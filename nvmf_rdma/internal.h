@@ -23,6 +23,7 @@
 #include "trace/trace.h"
 #include "usdt/usdt.h"
 #include "util/compiler.h"
+#include "util/latency.h"
 #include "util/log.h"
 
 #define NVMF_RDMA_MAX_SGE         16 /* scatter/gather elements (pieces of local memory) of one work request */
@@ -178,6 +179,14 @@ struct nvmf_rdma_counters {
 	uint64_t memory_regions, registered_bytes; /* of our memory with the device, now; all groups share them */
 };
 
+/* For the times in request_latency (util/latency.h). Group. */
+struct nvmf_rdma_latency {
+	uint8_t until_sample; /* I/O commands up to the next one whose exact time is measured */
+	uint8_t first_samples_left;
+	uint32_t sample_period; /* in which there was one last */
+	struct latency_correction correction;
+};
+
 /* A device in a group: one completion queue, and one shared receive queue where the device has them. Group. */
 #define NVMF_RDMA_QPAIR_BUCKETS 1024
 struct nvmf_rdma_poller {
@@ -194,6 +203,7 @@ struct nvmf_rdma_poller {
 	struct nvmf_rdma_request_array requests; /* with a shared receive queue */
 	struct nvmf_rdma_spares spares;          /* among them */
 	struct nvmf_rdma_counters counters;
+	struct nvmf_rdma_latency latency;
 	/* Control thread. */
 	uint32_t cq_size, cq_reserved; /* entries, and how many of them are reserved */
 	uint32_t qps;                  /* connections that use it */

@@ -589,6 +589,8 @@ static struct nvmf_rdma_poller *poller_create(struct nvmf_rdma_group *g, struct 
 	cqes = cqes > 0 ? cqes : 1; /* it grows */
 	p->device = d;
 	p->tgroup = g;
+	p->latency.until_sample = 1;
+	p->latency.first_samples_left = LATENCY_FIRST_SAMPLES;
 	p->no_wr_batching = nvmf_rdma_opts(t)->no_wr_batching;
 	STAILQ_INIT(&p->dirty);
 	STAILQ_INIT(&p->spares.free);

@@ -294,12 +294,36 @@ static void start_response(struct nvmf_rdma_request *r)
 	send_response(r, with_data);
 }
 
+/* The time of a request whose exact time is measured; what follows learns from an I/O command. */
+static NOINLINE uint64_t request_exact_ticks(struct nvmf_rdma_request *r, uint64_t round_ticks)
+{
+	int64_t measured = (int64_t)(env_ticks() - r->req.start_ticks - r->req.exact_ticks);
+	uint64_t ticks = measured > 0 ? (uint64_t)measured : 0;
+
+	if (r->qp->base.qid != 0 && r->req.sqe->opcode != nvme_admin_fabrics) {
+		latency_learn(&r->qp->poller->latency.correction, round_ticks, ticks);
+	}
+	return ticks;
+}
+
+/* From the arrival of a request that is being completed. */
+static inline uint64_t request_ticks(struct nvmf_rdma_request *r)
+{
+	int64_t rounds = (int64_t)(thread_now() - r->req.start_ticks);
+	uint64_t round_ticks = rounds > 0 ? (uint64_t)rounds : 0;
+
+	if (unlikely(r->req.exact_ticks != 0)) {
+		return request_exact_ticks(r, round_ticks);
+	}
+	return latency_estimate(&r->qp->poller->latency.correction, round_ticks);
+}
+
 void nvmf_rdma_op_request_complete(struct nvmf_request *req)
 {
 	struct nvmf_rdma_request *r = nvmf_rdma_request_of(req);
 
+	r->qp->poller->counters.request_latency += request_ticks(r);
 	set_request_state(r, RDMA_REQ_EXECUTED);
-	r->qp->poller->counters.request_latency += thread_now() - req->start_ticks;
 	if (unlikely(is_closing(r))) {
 		release_request(r);
 		nvmf_rdma_qpair_check_closed(r->qp);
@@ -497,6 +521,33 @@ void nvmf_rdma_op_request_continue(struct nvmf_request *req, enum nvmf_next next
 	take_next_step(nvmf_rdma_request_of(req), next);
 }
 
+/* Reads the clock for a request: exact_ticks. */
+static NOINLINE uint32_t begin_exact(struct nvmf_rdma_qpair *qp, uint64_t now)
+{
+	struct nvmf_rdma_latency *l = &qp->poller->latency;
+
+	if (qp->base.qid != 0) {
+		l->sample_period = latency_period(now);
+		if (l->until_sample == 0) {
+			l->until_sample = latency_until_sample(&l->first_samples_left);
+		}
+	}
+	return nvmf_exact_ticks(now);
+}
+
+/* The exact time of commands on admin queues counts, but is no sample: they are few, and take much longer than I/O. */
+static ALWAYS_INLINE uint32_t sample_request(struct nvmf_rdma_qpair *qp)
+{
+	struct nvmf_rdma_latency *l = &qp->poller->latency;
+	uint64_t now = thread_now();
+
+	if (unlikely(qp->base.qid == 0) || unlikely(--l->until_sample == 0) ||
+	    unlikely(latency_period(now) != l->sample_period)) {
+		return begin_exact(qp, now);
+	}
+	return 0;
+}
+
 void nvmf_rdma_request_received(struct nvmf_rdma_qpair *qp, struct nvmf_rdma_request *r, uint32_t bytes)
 {
 	r->qp = qp;
@@ -507,6 +558,7 @@ void nvmf_rdma_request_received(struct nvmf_rdma_qpair *qp, struct nvmf_rdma_req
 	}
 	set_request_state(r, RDMA_REQ_NEW);
 	r->req.icd_len = bytes - (uint32_t)sizeof(struct nvme_sqe);
+	r->req.exact_ticks = sample_request(qp);
 	take_next_step(r, nvmf_request_start(&r->req));
 }
 
