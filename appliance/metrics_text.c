@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "env_dpdk/env.h"
 #include "util/parse.h"
@@ -167,6 +168,9 @@ void metrics_sample(struct metrics_text *m, const struct metric *family, const v
 		break;
 	case METRICS_TICKS:
 		metrics_ns_text(number, env_ticks_to_ns(value));
+		break;
+	case METRICS_JIFFIES:
+		metrics_ns_text(number, value * (NS_PER_SECOND / (uint64_t)sysconf(_SC_CLK_TCK)));
 		break;
 	case METRICS_MS:
 		metrics_ns_text(number, value * NS_PER_MS);

@@ -32,6 +32,7 @@ enum metrics_type {
 enum metrics_unit {
 	METRICS_PLAIN, /* objects, events, bytes */
 	METRICS_TICKS,
+	METRICS_JIFFIES, /* the kernel's: a second has sysconf(_SC_CLK_TCK) of them */
 	METRICS_MS,
 };
 

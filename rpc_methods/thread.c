@@ -276,12 +276,14 @@ static json_t *reactor_json(unsigned lcore, bool detail)
 	}
 	json_t *o = json_object();
 	json_object_set_new(o, "lcore", json_integer(lcore));
+	json_object_set_new(o, "numa_id", json_integer(env_lcore_numa_node(lcore)));
 	json_object_set_new(o, "tid", json_integer(s.tid));
 	json_object_set_new(o, "busy", rpc_uint(s.busy_ticks));
 	json_object_set_new(o, "idle", rpc_uint(s.idle_ticks));
 	json_object_set_new(o, "in_interrupt", json_boolean(s.sleeping));
-	json_object_set_new(o, "irq", rpc_uint(s.irq_ticks));
-	json_object_set_new(o, "sys", rpc_uint(s.sys_ticks));
+	json_object_set_new(o, "irq", rpc_uint(s.irq_jiffies));
+	json_object_set_new(o, "sys", rpc_uint(s.sys_jiffies));
+	json_object_set_new(o, "usr", rpc_uint(s.usr_jiffies));
 	if (detail) {
 		json_object_set_new(o, "sleeps", rpc_uint(s.sleeps));
 	}
@@ -303,9 +305,11 @@ static void rpc_framework_get_reactors(struct rpc_request *req, void *params)
 	rpc_reply(req, o);
 }
 RPC_METHOD("framework_get_reactors", rpc_framework_get_reactors, struct detail, detail_params, ALWAYS,
-	   "List the reactors with their busy, idle and interrupted time, and the threads on them",
-	   .result = "{tick_rate: int, pid: int, reactors: [{lcore: int, tid: int, busy: int, idle: int, "
-		     "in_interrupt: bool, irq: int, sys: int, sleeps?: int, lw_threads: [{name: string, id: "
+	   "List the reactors with the threads on them, their busy and idle time (in ticks), and the time of their "
+	   "CPUs in "
+	   "interrupts, in the kernel and in programs (in jiffies)",
+	   .result = "{tick_rate: int, pid: int, reactors: [{lcore: int, numa_id: int, tid: int, busy: int, idle: int, "
+		     "in_interrupt: bool, irq: int, sys: int, usr: int, sleeps?: int, lw_threads: [{name: string, id: "
 		     "int, cpumask: string, elapsed: int}]}]}")
 
 /* Called by a stock spdk_top again and again. There is one scheduler: threads stay where they were placed. */

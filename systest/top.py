@@ -291,7 +291,8 @@ STOCK = {
                 "paused_pollers_count": int}, {}),
     "pollers": ({"name": str, "id": int, "active_pollers": list, "timed_pollers": list, "paused_pollers": list}, {}),
     "poller": ({"name": str, "id": int, "state": str, "run_count": int, "busy_count": int}, {"period_ticks": int}),
-    "reactor": ({"lcore": int, "tid": int, "busy": int, "idle": int, "in_interrupt": bool, "irq": int, "sys": int, "lw_threads": list}, {}),
+    "reactor": ({"lcore": int, "tid": int, "busy": int, "idle": int, "in_interrupt": bool, "irq": int, "sys": int,
+                 "usr": int, "numa_id": int, "lw_threads": list}, {"core_freq": int}),
     "lw_thread": ({"name": str, "id": int, "cpumask": str, "elapsed": int}, {}),
     "channels": ({"name": str, "id": int, "io_channels": list}, {}),
     "channel": ({"name": str, "ref": int}, {}),
@@ -308,11 +309,22 @@ def stock(kind, objects):
             check(type(value) is {**wanted, **optional}[key] and (type(value) is not int or value >= 0), (kind, key, o))
 
 
+def jiffies():
+    """Of each CPU in programs, in the kernel and in interrupts."""
+    cpus = [line.split() for line in open("/proc/stat", encoding="ascii") if line.startswith("cpu") and not line.startswith("cpu ")]
+    return {int(c[0][3:]): (int(c[1]), int(c[3]), int(c[6]) + int(c[7])) for c in cpus}
+
+
 def test_a_stock_top_gets_what_it_expects():
     """The calls that spdk_top makes, in its order, decoded as strictly as it does."""
     with busy_target() as d:
         check(d.call("framework_wait_init") is True, "framework_wait_init")
+        earlier = jiffies()
         reactors = d.call("framework_get_reactors")
+        later = jiffies()
+        for r in reactors["reactors"]:
+            times = [earlier[r["lcore"]], (r["usr"], r["sys"], r["irq"]), later[r["lcore"]]]
+            check(all(a <= b <= c for a, b, c in zip(*times)) and any(times[1]), f"lcore {r['lcore']}: user, system, interrupts: {times}")
         check(isinstance(reactors["tick_rate"], int) and reactors["pid"] == d.pid, reactors)
         stock("reactor", reactors["reactors"])
         stock("lw_thread", [t for r in reactors["reactors"] for t in r["lw_threads"]])

@@ -134,12 +134,12 @@ int thread_get_io_channels(struct thread *t, struct io_channel_stats **stats)
 	return answer_collect(t, channels_collect, sizeof(**stats), (void **)stats);
 }
 
-/* /proc/stat: "cpu0 user nice system idle iowait irq softirq ...", in clock ticks. */
+/* /proc/stat: "cpu0 user nice system idle iowait irq softirq ...", in jiffies. */
 static void cpu_collect(uint32_t cpu, struct reactor_stats *stats)
 {
 	char line[256];
 	unsigned number;
-	uint64_t sys, irq, softirq, hz = (uint64_t)sysconf(_SC_CLK_TCK);
+	uint64_t usr, sys, irq, softirq;
 	FILE *f = fopen("/proc/stat", "re");
 
 	if (f == NULL) {
@@ -147,11 +147,12 @@ static void cpu_collect(uint32_t cpu, struct reactor_stats *stats)
 			    strerror(errno), cpu);
 	}
 	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
-		if (sscanf(line, "cpu%u %*u %*u %" SCNu64 " %*u %*u %" SCNu64 " %" SCNu64, &number, &sys, &irq,
-			   &softirq) == 4 &&
+		if (sscanf(line, "cpu%u %" SCNu64 " %*u %" SCNu64 " %*u %*u %" SCNu64 " %" SCNu64, &number, &usr, &sys,
+			   &irq, &softirq) == 5 &&
 		    number == cpu) {
-			stats->sys_ticks = sys * (env_ticks_hz() / hz);
-			stats->irq_ticks = (irq + softirq) * (env_ticks_hz() / hz);
+			stats->usr_jiffies = usr;
+			stats->sys_jiffies = sys;
+			stats->irq_jiffies = irq + softirq;
 		}
 	}
 	if (f != NULL) {

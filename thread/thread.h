@@ -279,8 +279,9 @@ struct reactor_stats {
 	uint64_t busy_ticks, idle_ticks;
 	bool sleeping;   /* before this call woke it */
 	uint64_t sleeps; /* how often it has slept */
-	/* Time of the lcore's CPU in interrupts and in system calls, as the kernel counts it; 0 with oversubscribe. */
-	uint64_t irq_ticks, sys_ticks;
+	/* Time of the lcore's CPU in interrupts, in the kernel and in programs, as the kernel counts it: in jiffies, of
+	 * which a second has sysconf(_SC_CLK_TCK). 0 with oversubscribe. */
+	uint64_t irq_jiffies, sys_jiffies, usr_jiffies;
 };
 /* Collects the statistics of the reactor on that lcore. -ENODEV: there is none. Control thread; waits for the
  * reactor. */

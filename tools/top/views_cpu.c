@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Views of CPU time: reactors, threads, pollers. */
 #include <limits.h>
+#include <unistd.h>
 
 #include "tools/top/top.h"
 
@@ -29,6 +30,14 @@ static const struct top_column reactor_columns[] = {
 	{"IRQ%", "irq_percent", TOP_PERCENT, 6},   {"THREADS", "threads", TOP_COUNT, 7},
 	{"NAMES", "thread_names", TOP_TEXT, 40},
 };
+
+/* Of the time of a CPU, as the kernel counts it. */
+static double top_jiffies_percent(const json_t *now, const json_t *before, const char *key, double seconds)
+{
+	double rate = top_rate(now, before, key, seconds);
+
+	return rate >= 0 ? 100 * rate / (double)sysconf(_SC_CLK_TCK) : -1;
+}
 
 static double top_ticks_percent(const json_t *now, const json_t *before, const char *key, const struct top_sample *s,
 				double seconds)
@@ -70,8 +79,8 @@ static void top_build_reactors(struct top_table *t, const struct top_sample *now
 		top_set(row, 2, top_busy_percent(r, b));
 		top_set_text(row, 3, asleep ? "sleeping" : "polling");
 		top_set(row, 4, top_rate(r, b, "sleeps", seconds));
-		top_set(row, 5, top_ticks_percent(r, b, "sys", now, seconds));
-		top_set(row, 6, top_ticks_percent(r, b, "irq", now, seconds));
+		top_set(row, 5, top_jiffies_percent(r, b, "sys", seconds));
+		top_set(row, 6, top_jiffies_percent(r, b, "irq", seconds));
 		top_set(row, 7, (double)json_array_size(json_object_get(r, "lw_threads")));
 		top_set_text(row, 8, names);
 	}
