@@ -16,8 +16,10 @@ LOG_FLAG(nvmf)
 
 #define FIRST_LOOK_US UINT64_C(1000)
 #define LAST_LOOK_US  UINT64_C(64000) /* the time between two looks doubles up to this */
-/* How long a host has for taking its answers when nothing is being carried out any more. */
-#define ANSWER_US UINT64_C(1000000)
+/* How long a host has for taking its answers when nothing is being carried out any more. One that sends on takes them,
+ * but may never come to an end: it may submit again at once what has been answered with a path error. */
+#define ANSWER_US         UINT64_C(1000000)
+#define ANSWER_SENDING_US UINT64_C(50000)
 
 /* ---- Taking back ---- */
 
@@ -82,7 +84,7 @@ static bool qpair_carries_out(const struct nvmf_qpair *qpair)
 	return req != NULL;
 }
 
-/* Whether its commands have ended and been answered. A host that does not take its answers is not waited for. */
+/* Whether its commands have ended and been answered. A host is not waited for without end. */
 static bool qpair_is_quiesced(struct nvmf_qpair *qpair)
 {
 	if (qpair->transport->ops->qpair_is_idle(qpair)) {
@@ -94,8 +96,10 @@ static bool qpair_is_quiesced(struct nvmf_qpair *qpair)
 	}
 	if (qpair->answering_ticks == 0) {
 		qpair->answering_ticks = env_ticks();
+		qpair->answering_sq_head = qpair->sq_head;
 	}
-	return env_ticks() - qpair->answering_ticks > env_us_to_ticks(ANSWER_US);
+	bool sends = qpair->sq_head != qpair->answering_sq_head;
+	return env_ticks() - qpair->answering_ticks > env_us_to_ticks(sends ? ANSWER_SENDING_US : ANSWER_US);
 }
 
 static void qpair_quiesced_on_control(struct thread_msg *msg)

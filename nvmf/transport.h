@@ -266,6 +266,7 @@ struct nvmf_qpair {
 	struct thread_timer end_timer; /* QUIESCING, DISCONNECTING: looks after what has begun */
 	uint64_t look_us;              /* until it looks again */
 	uint64_t answering_ticks;      /* QUIESCING: since when answers alone are under way; 0: they are not */
+	uint16_t answering_sq_head;    /* sq_head then */
 	TAILQ_ENTRY(nvmf_qpair) group_link;
 	TAILQ_ENTRY(nvmf_qpair) ctrlr_link; /* control thread */
 	struct thread_timer late_timer;     /* control thread: it is ending, and should have ended */

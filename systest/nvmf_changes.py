@@ -41,7 +41,7 @@ def stuck():
         t.call("bdev_error_create", base_name="M1")
         t.add_ns("M0", nsid=1)
         t.add_ns("EE_M1", nsid=2)
-        with Host(t, "-w", "randread", "-q", "2", "-t", "3600", nsid=1) as busy, \
+        with Host(t, "-w", "randread", "-q", "32", "-t", "3600", nsid=1) as busy, \
                 Host(t, "-w", "randread", "-q", "2", "-t", "3600", nsid=2, hostnqn=HOSTNQN + ":2") as h:
             wait_io(t, [busy, h])
             t.call("bdev_error_inject_error", name="EE_M1", io_type="read", error_type="pending", num=2)
@@ -82,16 +82,15 @@ def test_what_is_being_deleted_is_not_saved():
         check([p["namespace"]["nsid"] for m, p in saved(t, "nvmf") if m == "nvmf_subsystem_add_ns"] == [1], saved(t, "nvmf"))
         error_of(t, "bdev_malloc_delete", name="M1")
         check([p["name"] for m, p in saved(t, "bdev") if m == "bdev_malloc_create"] == ["M0", "M2"], saved(t, "bdev"))
-        check(not [p for m, p in saved(t, "bdev") if m == "bdev_error_create"], "what stands on it goes with it")
+        waits = [p for m, p in saved(t, "bdev") if m == "bdev_error_create"]
+        check(waits == [{"base_name": "M1"}], f"what stood on it waits for it to come back, and is saved once: {waits}")
 
 
 def test_a_subsystem_is_deleted_although_a_removal_is_stuck():
     with stuck() as (t, _):
         error_of(t, "nvmf_subsystem_remove_ns", nqn=NQN, nsid=2)
-        try:        # what the bdev holds back is taken back; a busy machine may need more than the deadline
-            t.call("nvmf_delete_subsystem", nqn=NQN)
-        except RpcError as e:
-            check(e.code == -110, e.message)
+        # What the bdev holds back is taken back; a host that submits again at once what has failed does not keep its controller.
+        check(t.call("nvmf_delete_subsystem", nqn=NQN) is True, "within the deadline of 1 s")
         wait_for(lambda: t.call("rpc_get_calls") == [], "the deletion and the removal to end")
         check([s["nqn"] for s in t.call("nvmf_get_subsystems") if s["nqn"] == NQN] == [], "it is gone")
         check(sorted(b["name"] for b in t.call("bdev_get_bdevs")) == ["EE_M1", "M0", "M1", "M2"], "the bdevs stay")
