@@ -80,10 +80,11 @@ def test_what_is_being_deleted_is_not_saved():
     with stuck() as (t, _):
         error_of(t, "nvmf_subsystem_remove_ns", nqn=NQN, nsid=2)
         check([p["namespace"]["nsid"] for m, p in saved(t, "nvmf") if m == "nvmf_subsystem_add_ns"] == [1], saved(t, "nvmf"))
+        uuid = t.call("bdev_get_bdevs", name="EE_M1")[0]["uuid"]
         error_of(t, "bdev_malloc_delete", name="M1")
         check([p["name"] for m, p in saved(t, "bdev") if m == "bdev_malloc_create"] == ["M0", "M2"], saved(t, "bdev"))
         waits = [p for m, p in saved(t, "bdev") if m == "bdev_error_create"]
-        check(waits == [{"base_name": "M1"}], f"what stood on it waits for it to come back, and is saved once: {waits}")
+        check(waits == [{"base_name": "M1", "uuid": uuid}], f"what stood on it waits for it to come back, and is saved once: {waits}")
 
 
 def test_a_subsystem_is_deleted_although_a_removal_is_stuck():

@@ -256,7 +256,7 @@ class Scenario:
     def clean(self):
         """Takes away what is left, now that nothing fails any more; returns when all is gone."""
         t = self.t
-        names = [b["name"] for b in t.call("bdev_get_bdevs")]
+        names = [b["name"] for method in ("bdev_get_bdevs", "bdev_get_waiting") for b in t.call(method)]
         if VICTIM in [s["nqn"] for s in t.call("nvmf_get_subsystems")]:
             t.call("nvmf_delete_subsystem", nqn=VICTIM)
         if "T2" in t.call("nvmf_get_targets"):

@@ -136,6 +136,9 @@ static void test_a_wrong_shape_is_named(void)
 	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[{\"method\":\"m\",\"params\":[]}]}]}",
 			"config[0]|(m)|params");
 	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[[[]]]}]}", "config[0]");
+	check_malformed("{\"subsystems\":[{\"subsystem\":\"a\",\"config\":[[5,6]]}]}", "config[0]");
+	check_malformed("{\"subsystems\":[],\"varve\":{}}", "x.json|\"varve\" must be an array");
+	check_malformed("{\"subsystems\":[],\"varve\":[{}]}", "x.json|\"varve\" must have a \"subsystem\"");
 }
 
 static void test_comments_are_passed_over(void)
