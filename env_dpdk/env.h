@@ -101,14 +101,16 @@ void env_time_pair_read(struct env_time_pair *pair);
 
 /* Allocates DMA-able memory of size bytes on a NUMA node (-1: any), aligned to align bytes (a power of two; 0: a cache
  * line); for env_dma_free(). NULL: no memory. Without hugepages a block of 1 MiB or more is a mapping of its own, whose
- * pages the kernel allocates as they are touched. When hugepages run out, ordinary pages are used, with a warning in
- * the log. Any thread, not on the I/O path. */
+ * pages the kernel allocates as they are touched, and blocks of 64 KiB or more are in a memfd, which another process
+ * may map. When hugepages run out, ordinary pages are used, with a warning in the log. Any thread, not on the I/O path.
+ */
 void *env_dma_malloc(size_t size, size_t align, int numa_node);
 /* As env_dma_malloc(), and zeroes the memory. */
 void *env_dma_zmalloc(size_t size, size_t align, int numa_node);
 /* As env_dma_zmalloc(), and every page of a large block is touched before listeners (env_mem_listen()) are told of it.
  * Registering memory with a device pins its pages and holds a lock that other registrations wait for, which takes much
- * longer if pages must be allocated meanwhile. Takes a good part of a second per GB: for worker threads. */
+ * longer if pages must be allocated meanwhile. Takes a good part of a second per GB: for worker threads. Without
+ * hugepages a large block is private memory, which the kernel may back with huge pages of its own. */
 void *env_dma_zmalloc_touched(size_t size, size_t align, int numa_node);
 /* Frees memory of these functions; NULL is ignored. No device may use it any more. Any thread. */
 void env_dma_free(void *buf);

@@ -43,7 +43,8 @@ static size_t heap_step = HEAP_STEP_MIN;
 #define LOW_START ((uintptr_t)64 << 30)
 #define LOW_END   ((uintptr_t)1 << 39)
 
-static void *map_low(size_t len)
+/* Address space only: nothing is there yet. */
+static void *reserve_low(size_t len)
 {
 	static uintptr_t next = LOW_START; /* atomic; only a hint */
 	uintptr_t hint = __atomic_fetch_add(&next, len, __ATOMIC_RELAXED);
@@ -52,14 +53,53 @@ static void *map_low(size_t len)
 		__atomic_store_n(&next, LOW_START, __ATOMIC_RELAXED); /* what was freed may be used again */
 		hint = LOW_START;
 	}
-	return mmap((void *)hint, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return mmap((void *)hint, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+/* The memory is that of a memfd, as the EAL's is, so that processes on this machine may map it and move data without a
+ * system call (softverbs does). One memfd has all regions: where one was, a hole is left, and its offsets are not used
+ * again. */
+static struct {
+	pthread_mutex_t lock;
+	int fd; /* -1: not made yet */
+	off_t end;
+} region_file = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+
+/* Makes the file longer by len bytes, and returns where they begin; -1: errno says why. */
+static off_t region_file_grow(size_t len)
+{
+	off_t start = -1;
+
+	pthread_mutex_lock(&region_file.lock);
+	if (region_file.fd < 0) {
+		region_file.fd = memfd_create("varve_dma", MFD_CLOEXEC);
+	}
+	if (region_file.fd >= 0 && ftruncate(region_file.fd, region_file.end + (off_t)len) == 0) {
+		start = region_file.end;
+		region_file.end += (off_t)len;
+	}
+	pthread_mutex_unlock(&region_file.lock);
+	return start;
+}
+
+/* Puts memory at `start`, where address space is reserved. Private memory, which the kernel may back with huge pages,
+ * if `shared` is false or there can be no such file. */
+static int region_populate(void *start, size_t len, bool shared)
+{
+	off_t offset = shared ? region_file_grow(len) : -1;
+
+	if (offset >= 0 && mmap(start, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+				region_file.fd, offset) == start) {
+		return 0;
+	}
+	return mprotect(start, len, PROT_READ | PROT_WRITE);
 }
 
 /* 2 MB aligned, so that the kernel can back it with transparent huge pages, and no two regions share a 2 MB
  * step. */
-static void *map_aligned(size_t len, size_t align, int numa_node)
+static void *map_aligned(size_t len, size_t align, int numa_node, bool shared)
 {
-	uint8_t *raw = map_low(len + align);
+	uint8_t *raw = reserve_low(len + align);
 
 	if (raw == MAP_FAILED) {
 		return NULL;
@@ -69,6 +109,10 @@ static void *map_aligned(size_t len, size_t align, int numa_node)
 		munmap(raw, (size_t)(start - raw));
 	}
 	munmap(start + len, align - (size_t)(start - raw));
+	if (region_populate(start, len, shared) != 0) {
+		munmap(start, len);
+		return NULL;
+	}
 	madvise(start, len, MADV_HUGEPAGE); /* advice only */
 	if (numa && numa_node >= 0 && numa_node <= numa_max_node()) {
 		struct bitmask *nodes = numa_allocate_nodemask();
@@ -80,6 +124,14 @@ static void *map_aligned(size_t len, size_t align, int numa_node)
 	return start;
 }
 
+static void region_unmap(void *start, size_t len)
+{
+	madvise(start, len,
+		MADV_REMOVE); /* out of the file, too; fails for private memory, which needs no such thing */
+	munmap(start, len);
+}
+
+/* touch: it is zeroed here, and private: what RAM disks are made of, which others need not map. */
 static void *region_map(size_t size, size_t align, int numa_node, enum env_region_kind kind, bool touch)
 {
 	size_t len = (size + HUGE_2M - 1) & ~(HUGE_2M - 1);
@@ -90,13 +142,13 @@ static void *region_map(size_t size, size_t align, int numa_node, enum env_regio
 	if (len < size || len + align < len) {
 		return NULL;
 	}
-	void *start = map_aligned(len, align, numa_node);
+	void *start = map_aligned(len, align, numa_node, !touch);
 	if (start != NULL && touch) {
 		memset(start, 0,
 		       size); /* a page at a time, so that other threads' faults and mappings are served in between */
 	}
 	if (start != NULL && env_region_add(start, len, kind) != 0) {
-		munmap(start, len);
+		region_unmap(start, len);
 		start = NULL;
 	}
 	return start;
@@ -121,7 +173,7 @@ static int heap_grow(size_t size)
 	if (rte_malloc_heap_memory_add(HEAP_NAME, start, len, NULL, 0, (size_t)sysconf(_SC_PAGESIZE)) != 0) {
 		int rc = -rte_errno;
 		env_region_remove(start);
-		munmap(start, len);
+		region_unmap(start, len);
 		return rc;
 	}
 	if (heap_step < HEAP_STEP_MAX) {
@@ -227,7 +279,7 @@ void env_dma_free(void *buf)
 
 	if (len != 0) {
 		env_region_remove(buf);
-		munmap(buf, len);
+		region_unmap(buf, len);
 	} else {
 		rte_free(buf);
 	}

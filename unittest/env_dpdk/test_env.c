@@ -5,6 +5,7 @@
 #include "util/log.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <rte_mempool.h>
 #include <poll.h>
 #include <signal.h>
@@ -429,6 +430,70 @@ static void test_memory_grows_beyond_the_fixed_heap(void)
 	CU_ASSERT(child_passed(child_start(child_memory)));
 }
 
+/* Whether the mapping that addr lies in is one of a memfd, as /proc/self/maps has it. */
+static bool is_in_memfd(const void *addr)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[512], perms[5];
+	uintptr_t start, end;
+	bool found = false;
+
+	while (f != NULL && !found && fgets(line, sizeof(line), f) != NULL) {
+		found = sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &start, &end, perms) == 3 &&
+			(uintptr_t)addr >= start && (uintptr_t)addr < end && perms[3] == 's' &&
+			strstr(line, "/memfd:varve_dma") != NULL;
+	}
+	if (f != NULL) {
+		fclose(f);
+	}
+	return found;
+}
+
+/* What all memfds of that name have in them. */
+static uint64_t memfd_bytes(void)
+{
+	uint64_t bytes = 0;
+	char path[32], name[64];
+	struct stat st;
+
+	for (int fd = 3; fd < 64; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		ssize_t n = readlink(path, name, sizeof(name) - 1);
+		if (n > 0 && fstat(fd, &st) == 0) {
+			name[n] = '\0';
+			bytes += strstr(name, "memfd:varve_dma") != NULL ? (uint64_t)st.st_blocks * 512 : 0;
+		}
+	}
+	return bytes;
+}
+
+static void child_shared_memory(void)
+{
+	struct env_opts opts = opts_for_tests();
+
+	opts.no_huge = true;
+	CHECK(starts(&opts));
+	uint8_t *medium = env_dma_malloc(128 << 10, 0, -1), *large = env_dma_zmalloc(8 << 20, 0, -1);
+	uint8_t *touched = env_dma_zmalloc_touched(8 << 20, 0, -1);
+	CHECK(is_in_memfd(medium) && is_in_memfd(large) && !is_in_memfd(touched));
+	uint64_t before = memfd_bytes();
+	memset(large, 7, 8 << 20);
+	CHECK(memfd_bytes() == before + 8 * MB);
+	env_dma_free(large);
+	CHECK(memfd_bytes() == before);
+	large = env_dma_zmalloc(8 << 20, 0, -1);
+	CHECK(large[0] == 0 && large[(8 << 20) - 1] == 0);
+	env_dma_free(large);
+	env_dma_free(medium);
+	env_dma_free(touched);
+	env_fini();
+}
+
+static void test_others_can_map_ordinary_memory_and_what_is_freed_is_given_back(void)
+{
+	CU_ASSERT(child_passed(child_start(child_shared_memory)));
+}
+
 static void child_mempool(void)
 {
 	struct env_opts opts = opts_for_tests();
@@ -671,6 +736,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_every_lcore_runs_what_it_is_given),
 	UNIT(test_ticks_keep_time),
 	UNIT(test_memory_grows_beyond_the_fixed_heap),
+	UNIT(test_others_can_map_ordinary_memory_and_what_is_freed_is_given_back),
 	UNIT(test_pools_give_aligned_objects),
 	UNIT(test_wrong_options_are_explained_and_start_nothing),
 	UNIT(test_the_eal_keeps_quiet),
