@@ -9,6 +9,8 @@
 #include "softverbs/softverbs.h"
 
 #define MAX_CQE (1 << 22)
+/* How many completions a poll takes from one queue pair before the next one has its turn. */
+#define TURN 16
 
 static uint32_t cq_register(struct sv_cq *cq)
 {
@@ -35,6 +37,9 @@ static struct ibv_cq *cq_create(struct ibv_context *context, uint32_t cqe, void 
 
 	if (cq == NULL) {
 		return NULL;
+	}
+	for (uint32_t i = 0; i < SV_CQ_BUCKETS; i++) {
+		TAILQ_INIT(&cq->buckets[i]);
 	}
 	pthread_mutex_init(&cq->lock, NULL);
 	pthread_mutex_init(&cq->events_lock, NULL);
@@ -258,21 +263,53 @@ static int poll_local(struct sv_cq *cq, int max, struct ibv_wc *wc)
 	return n;
 }
 
-/* Receives of the queue pairs of one bucket; *more tells whether some are left. */
-static int poll_bucket(struct sv_cq *cq, uint32_t bucket, int max, struct ibv_wc *wc, bool *more)
+/* Takes up to max completions of a queue pair; *more: some may be left. */
+static int poll_qp(struct sv_qp *qp, int max, struct ibv_wc *wc, bool *more)
 {
 	struct sv_cqe cqe;
-	struct sv_qp *qp;
 	int n = 0;
 
-	LIST_FOREACH (qp, &cq->buckets[bucket], in_bucket) {
-		while (n < max && sv_recv_next(qp, &cqe)) {
-			cqe_to_wc(&cqe, &wc[n]);
-			n++;
+	while (n < max && sv_recv_next(qp, &cqe)) {
+		cqe_to_wc(&cqe, &wc[n]);
+		n++;
+	}
+	*more = *more || n == max;
+	return n;
+}
+
+/* Receives of the queue pairs of one bucket: each of them has one turn, if there is room. Whoever had it is the last
+ * one of the next poll. *more tells whether some may be left. */
+static int poll_bucket(struct sv_cq *cq, uint32_t bucket, int max, struct ibv_wc *wc, bool *more)
+{
+	struct sv_qp *last = TAILQ_LAST(&cq->buckets[bucket], sv_bucket), *qp = NULL;
+	int n = 0;
+
+	while (qp != last && n < max) {
+		qp = TAILQ_FIRST(&cq->buckets[bucket]);
+		n += poll_qp(qp, max - n < TURN ? max - n : TURN, wc + n, more);
+		if (qp != TAILQ_LAST(&cq->buckets[bucket], sv_bucket)) {
+			TAILQ_REMOVE(&cq->buckets[bucket], qp, in_bucket);
+			TAILQ_INSERT_TAIL(&cq->buckets[bucket], qp, in_bucket);
 		}
-		if (n == max) {
-			*more = true; /* some may be left, which the next poll finds */
-			break;
+	}
+	*more = *more || qp != last;
+	return n;
+}
+
+/* Gives each of the buckets in *bits one turn, from cq->next_bucket on; in *bits those are left that may have more. */
+static int poll_buckets(struct sv_cq *cq, uint64_t *bits, int max, struct ibv_wc *wc)
+{
+	uint64_t before = *bits & ((1ull << cq->next_bucket) - 1), turns[2] = {*bits & ~before, before};
+	int n = 0;
+
+	for (int i = 0; i < 2; i++) {
+		for (; turns[i] != 0 && n < max; turns[i] &= turns[i] - 1) {
+			uint32_t bucket = (uint32_t)__builtin_ctzll(turns[i]);
+			bool more = false;
+
+			n += poll_bucket(cq, bucket, max - n, wc + n, &more);
+			*bits &= more ? ~0ull : ~(1ull << bucket);
+			cq->next_bucket = (bucket + 1) % SV_CQ_BUCKETS;
 		}
 	}
 	return n;
@@ -280,25 +317,16 @@ static int poll_bucket(struct sv_cq *cq, uint32_t bucket, int max, struct ibv_wc
 
 static int poll_remote(struct sv_cq *cq, int max, struct ibv_wc *wc)
 {
-	uint64_t bits = atomic_load_explicit(&cq->carried, memory_order_relaxed), left = 0;
+	uint64_t bits = atomic_load_explicit(&cq->carried, memory_order_relaxed);
 	int n = 0;
 
 	if (atomic_load_explicit(&cq->shm->ready, memory_order_relaxed) != 0) {
 		bits |= atomic_exchange(&cq->shm->ready, 0); /* pairs with sv_deliver_publish() */
 	}
-	while (bits != 0) {
-		uint32_t bucket = (uint32_t)__builtin_ctzll(bits);
-		bool more = false;
-
-		if (n == max) {
-			left |= bits;
-			break;
-		}
-		n += poll_bucket(cq, bucket, max - n, wc + n, &more);
-		left |= more ? 1ull << bucket : 0;
-		bits &= bits - 1;
+	while (bits != 0 && n < max) {
+		n += poll_buckets(cq, &bits, max - n, wc + n);
 	}
-	atomic_store_explicit(&cq->carried, left, memory_order_relaxed);
+	atomic_store_explicit(&cq->carried, bits, memory_order_relaxed);
 	return n;
 }
 
@@ -368,7 +396,7 @@ void sv_cq_attach(struct sv_cq *cq, struct sv_qp *qp)
 {
 	pthread_mutex_lock(&cq->lock);
 	qp->cq_bit = cq->qps++ % SV_CQ_BUCKETS;
-	LIST_INSERT_HEAD(&cq->buckets[qp->cq_bit], qp, in_bucket);
+	TAILQ_INSERT_TAIL(&cq->buckets[qp->cq_bit], qp, in_bucket);
 	pthread_mutex_unlock(&cq->lock);
 }
 
@@ -410,6 +438,6 @@ void sv_cq_purge(struct sv_cq *cq, struct sv_qp *qp)
 void sv_cq_detach(struct sv_cq *cq, struct sv_qp *qp)
 {
 	pthread_mutex_lock(&cq->lock);
-	LIST_REMOVE(qp, in_bucket);
+	TAILQ_REMOVE(&cq->buckets[qp->cq_bit], qp, in_bucket);
 	pthread_mutex_unlock(&cq->lock);
 }

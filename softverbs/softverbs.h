@@ -179,7 +179,8 @@ struct sv_cq {
 	uint32_t ring_size;  /* power of two */
 	_Atomic uint32_t head, tail;
 	_Atomic uint64_t carried; /* buckets with completions that the last poll had no room for */
-	LIST_HEAD(, sv_qp) buckets[SV_CQ_BUCKETS];
+	uint32_t next_bucket;     /* where the next poll begins, so that each has its turn */
+	TAILQ_HEAD(sv_bucket, sv_qp) buckets[SV_CQ_BUCKETS];
 	uint32_t qps;             /* users as receive queue */
 	_Atomic uint32_t users;   /* queue pairs */
 	_Atomic uint32_t blocked; /* queue pairs whose sends wait */
@@ -313,7 +314,7 @@ struct sv_qp {
 	uint32_t rq_completed; /* the same */
 	bool rq_flushed;       /* under rq_lock */
 	uint32_t cq_bit;
-	LIST_ENTRY(sv_qp) in_bucket;
+	TAILQ_ENTRY(sv_qp) in_bucket;
 
 	pthread_mutex_t events_lock;
 	pthread_cond_t events_cond;

@@ -173,5 +173,19 @@ def test_two_targets_are_driven_at_once():
             t.stop_clean()
 
 
+def test_queue_pairs_have_equal_shares():
+    with Target() as t:
+        for nsid, name in enumerate(("M0", "M1"), 1):
+            t.add_malloc(name)
+            t.add_ns(name, nsid=nsid)
+        for queues, depth in (("1", "128"), ("8", "32")):
+            before = [b["num_read_ops"] for b in t.call("bdev_get_iostat")["bdevs"]]
+            with Host(t, "-w", "randread", "-P", queues, "-q", depth, "--ios", "200000") as h:
+                h.result()
+            ios = [b["num_read_ops"] - n for b, n in zip(t.call("bdev_get_iostat")["bdevs"], before)]
+            check(len(ios) == 2 and min(ios) * 2 >= max(ios), f"{queues} queue pairs for each of two namespaces, depth {depth}: {ios} I/Os")
+        t.stop_clean()
+
+
 if __name__ == "__main__":
     main(sys.modules[__name__])

@@ -294,6 +294,31 @@ static void test_shared_queue_serves_two_queue_pairs_in_order(void)
 	pair_close();
 }
 
+static void test_no_queue_pair_waits_until_another_has_nothing_more(void)
+{
+	struct sr s = send_empty();
+	struct side_options o = with_srq();
+	TEST_BEGIN();
+	if (!pair_open(&o, &(struct side_options){0}) || !second_connection()) {
+		return;
+	}
+	CU_ASSERT_EQUAL(post_recv(&(struct rr){.count = 64, .n = 1, .p = {{0, 64, 0}}}), 0);
+	for (int i = 0; i < 64; i++) {
+		s.extra = i % 2 == 1;
+		CU_ASSERT_EQUAL(FAR(far_sends, &s), 0);
+	}
+	struct wcs w = {.recv = true, .n = 32};
+	for (int half = 0; half < 2; half++) {
+		uint32_t extra = 0;
+		CU_ASSERT_EQUAL(wait_wc(&w), 32);
+		for (uint32_t i = 0; i < 32; i++) {
+			extra += w.wc[i].qp_num == me.extra_qp->qp_num;
+		}
+		CU_ASSERT_TRUE(extra >= 11 && extra <= 21); /* a third of them at least */
+	}
+	pair_close();
+}
+
 static void test_shared_queue_outlives_a_queue_pair_in_error(void)
 {
 	struct sr s = send_empty();
@@ -468,6 +493,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_resize_keeps_what_is_in_the_queue),
 	UNIT(test_overflow_is_an_event),
 	UNIT(test_shared_queue_serves_two_queue_pairs_in_order),
+	UNIT(test_no_queue_pair_waits_until_another_has_nothing_more),
 	UNIT(test_shared_queue_outlives_a_queue_pair_in_error),
 	UNIT(test_messages_that_nobody_polled_give_their_room_back_with_the_queue_pair),
 	UNIT(test_last_work_reached_is_an_event),
