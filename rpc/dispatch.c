@@ -276,6 +276,7 @@ static struct rpc_request *rpc_request_create(const struct rpc_method *m, json_t
 		rpc_request_free(req);
 		return NULL;
 	}
+	rpc_params_log_no_effect(m->name, m->params, given);
 	return req;
 }
 

@@ -11,6 +11,8 @@
 #include <strings.h>
 
 #include "rpc/message.h"
+#include "util/compiler.h"
+#include "util/log.h"
 #include "util/parse.h"
 
 #define PATH_MAX_ 128
@@ -256,20 +258,48 @@ static int params_decode_array(struct decode *d, const struct rpc_param *p, json
 	return 0;
 }
 
-static int params_decode_only(struct decode *d, const struct rpc_param *p, const json_t *value)
+static bool params_is_only(const struct rpc_param *p, const json_t *value)
 {
 	char *dump = rpc_big_number(value) == NULL ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-	bool right = dump != NULL && strcmp(dump, p->only) == 0;
+	bool is_only = dump != NULL && strcmp(dump, p->only) == 0;
 
 	free(dump);
-	return right ? 0 : params_wrong_value(d, p, value, "%s: %s", p->only, p->help);
+	return is_only;
+}
+
+static int params_decode_typed(struct decode *d, const struct rpc_param *p, json_t *value, void *at);
+
+/* A value of the type, which is forgotten; or the usual one, which may be null whatever the type is. */
+static int params_decode_no_effect(struct decode *d, const struct rpc_param *p, json_t *value)
+{
+	union {
+		uint64_t number;
+		char *text;
+		json_t *borrowed;
+	} at = {0};
+	int rc = params_is_only(p, value) ? 0 : params_decode_typed(d, p, value, &at);
+
+	if (p->type == RPC_STRING) {
+		free(at.text);
+	}
+	return rc;
+}
+
+static int params_decode_only(struct decode *d, const struct rpc_param *p, const json_t *value)
+{
+	return params_is_only(p, value) ? 0 : params_wrong_value(d, p, value, "%s: %s", p->only, p->help);
 }
 
 static int params_decode_value(struct decode *d, const struct rpc_param *p, json_t *value, void *at)
 {
-	if (p->only != NULL) {
-		return params_decode_only(d, p, value);
+	if (p->no_effect) {
+		return params_decode_no_effect(d, p, value);
 	}
+	return p->only != NULL ? params_decode_only(d, p, value) : params_decode_typed(d, p, value, at);
+}
+
+static int params_decode_typed(struct decode *d, const struct rpc_param *p, json_t *value, void *at)
+{
 	switch (p->type) {
 	case RPC_STRING:
 		return params_decode_string(d, p, value, at);
@@ -351,6 +381,41 @@ int rpc_params_decode(const struct rpc_param *table, json_t *given, void *params
 	struct decode d = {.why = why, .why_size = why_size};
 
 	return params_decode_object(&d, table, given, params);
+}
+
+/* Whether a line about this entry of a table has to be logged: only the first time. All entries are static, and there
+ * are fewer of them than places; one more would be logged each time. */
+static bool params_no_effect_is_new(const struct rpc_param *p)
+{
+	static const struct rpc_param *told[64];
+	size_t n = 0;
+
+	while (n < ARRAY_SIZE(told) && told[n] != NULL) {
+		if (told[n++] == p) {
+			return false;
+		}
+	}
+	if (n < ARRAY_SIZE(told)) {
+		told[n] = p;
+	}
+	return true;
+}
+
+void rpc_params_log_no_effect(const char *method, const struct rpc_param *table, json_t *given)
+{
+	char text[RPC_VALUE_TEXT_MAX];
+
+	for (const struct rpc_param *p = table; p != NULL && p->name != NULL; p++) {
+		json_t *value = json_object_get(given, p->name);
+
+		if (value != NULL && p->type == RPC_OBJECT && p->object != NULL) {
+			rpc_params_log_no_effect(method, p->object, value);
+		}
+		if (value != NULL && p->no_effect && !params_is_only(p, value) && params_no_effect_is_new(p)) {
+			log_notice("%s: parameter \"%s\" is %s: taken, %s", method, p->name,
+				   rpc_value_text(value, text), p->help);
+		}
+	}
 }
 
 void rpc_params_free(const struct rpc_param *table, void *params)

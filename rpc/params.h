@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checks the parameters of a call against the method's table, and decodes them into its structure. Pure. */
+/* Checks the parameters of a call against the method's table, and decodes them into its structure. Pure, but for the
+ * log. */
 #ifndef RPC_PARAMS_H
 #define RPC_PARAMS_H
 
@@ -18,5 +19,10 @@ const char *rpc_value_text(const json_t *value, char text[RPC_VALUE_TEXT_MAX]);
 
 /* A type's name in --help and in the documentation: "uint32", "string", "enum" ... */
 const char *rpc_type_name(enum rpc_type type);
+
+/* Writes a line to the log for each parameter in given that has no effect (RPC_NO_EFFECT) and asks for something, once
+ * for each entry of a table. method: its name, for the line. given: as rpc_params_decode() has accepted it. Control
+ * thread. */
+void rpc_params_log_no_effect(const char *method, const struct rpc_param *table, json_t *given);
 
 #endif

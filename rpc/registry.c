@@ -164,7 +164,7 @@ static json_t *describe_param(const struct rpc_param *p)
 		}
 		json_object_set_new(o, "values", names);
 	}
-	if (p->only != NULL) {
+	if (p->only != NULL && !p->no_effect) {
 		json_object_set_new(o, "only", json_loads(p->only, JSON_DECODE_ANY, NULL));
 	}
 	if (p->own) {

@@ -60,7 +60,8 @@ struct rpc_param {
 	const char *help;
 	uint64_t min, max;   /* integers: the allowed range when max != 0 */
 	size_t given_offset; /* of a bool that is set when the parameter is given; 0: none */
-	const char *only;    /* the one value that may be given, as JSON: RPC_ONLY */
+	const char *only;    /* as JSON. RPC_ONLY: the one value that may be given; RPC_NO_EFFECT: the usual one */
+	bool no_effect;      /* RPC_NO_EFFECT */
 	bool own;            /* SPDK's method of that name lacks it: saved apart (rpc/own.h) */
 };
 #define RPC_PARAM(type_, field_, rpc_type_, required_, help_, ...)                                                     \
@@ -73,6 +74,14 @@ struct rpc_param {
 #define RPC_ONLY(name_, rpc_type_, only_, why_)                                                                        \
 	{                                                                                                              \
 		.name = #name_, .type = rpc_type_, .only = only_, .help = why_                                         \
+	}
+/* A parameter that clients of other servers send, about something that varve does not have. A value of the type is
+ * taken and forgotten, so it is not saved; the log says so once unless it is usual_, which asks for nothing. why_ says
+ * why there is no effect. */
+#define RPC_NO_EFFECT(name_, rpc_type_, usual_, why_)                                                                  \
+	{                                                                                                              \
+		.name = #name_, .type = rpc_type_, .only = usual_, .no_effect = true, .size = sizeof(uint64_t),        \
+		.help = "no effect: " why_                                                                             \
 	}
 #define RPC_PARAM_END                                                                                                  \
 	{                                                                                                              \

@@ -28,9 +28,9 @@ struct listener_params {
 
 static const struct rpc_param add_listener_params[] = {
 	LISTENER_PARAMS,
-	RPC_ONLY(secure_channel, RPC_BOOL, "false", "secure channels are NVMe/TCP's"),
-	RPC_ONLY(sock_impl, RPC_STRING, "null", "RDMA has no sockets to choose"),
-	RPC_ONLY(numa_id, RPC_INT32, "-1", "the address decides which device, and so which node, serves"),
+	RPC_NO_EFFECT(secure_channel, RPC_BOOL, "false", "secure channels are NVMe/TCP's, RDMA is not encrypted"),
+	RPC_NO_EFFECT(sock_impl, RPC_STRING, "null", "RDMA has no sockets to choose"),
+	RPC_NO_EFFECT(numa_id, RPC_INT32, "-1", "the address decides which device, and so which node, serves"),
 	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_OPTIONAL, "of all ANA groups; by default optimized",
 		  .enums = ana_states),
 	RPC_PARAM_END,

@@ -38,11 +38,11 @@ static const struct rpc_param fixed_params[] = {
 };
 
 static const struct rpc_param last_params[] = {
-	RPC_ONLY(disable_mappable_bar0, RPC_BOOL, "false", "there is no vfio-user"),
-	RPC_ONLY(disable_adaptive_irq, RPC_BOOL, "false", "there is no vfio-user"),
-	RPC_ONLY(disable_shadow_doorbells, RPC_BOOL, "false", "there is no vfio-user"),
-	RPC_ONLY(disable_command_passthru, RPC_BOOL, "false",
-		 "which commands are passed on is up to each namespace, by default none"),
+	RPC_NO_EFFECT(disable_mappable_bar0, RPC_BOOL, "false", "there is no vfio-user"),
+	RPC_NO_EFFECT(disable_adaptive_irq, RPC_BOOL, "false", "there is no vfio-user"),
+	RPC_NO_EFFECT(disable_shadow_doorbells, RPC_BOOL, "false", "there is no vfio-user"),
+	RPC_NO_EFFECT(disable_command_passthru, RPC_BOOL, "false",
+		      "which commands are passed on is up to each namespace, by default none"),
 	RPC_ONLY(masked_oncs, RPC_ARRAY, "[]", "optional commands are offered as the bdevs have them"),
 	RPC_ONLY(masked_fuses, RPC_ARRAY, "[]", "fused commands are offered as the bdevs have them"),
 	RPC_PARAM_END,

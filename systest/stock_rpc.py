@@ -74,10 +74,10 @@ STARTUP = [
                                "dhchap_digests": ["sha256", "sha384", "sha512"], "dhchap_dhgroups": ["null", "ffdhe2048"],
                                "multipath_opts": {"policy": "active_active", "selector": "queue_depth", "min_io": 4}}, True),
     *(wrong("bdev_nvme_set_options", {**NVME_SWITCHES, name: value}, f'"{name}" is {json.dumps(value)}', f"expected {json.dumps(only)}: ")
-      for name, value, only in (("delay_cmd_submit", False, True), ("generate_uuids", True, False),
-                                ("nvme_error_stat", True, False), ("io_path_stat", True, False), ("allow_accel_sequence", True, False),
-                                ("rdma_umr_per_io", True, False), ("rdma_srq_size", 128, 0), ("rdma_max_cq_size", 128, 0),
-                                ("tcp_connect_timeout_ms", 10, 0), ("nvme_ioq_poll_period_us", 10, 0))),
+      for name, value, only in (("generate_uuids", True, False), ("nvme_error_stat", True, False), ("io_path_stat", True, False))),
+    ("bdev_nvme_set_options", {**NVME_SWITCHES, "delay_cmd_submit": False, "allow_accel_sequence": True, "rdma_umr_per_io": True, "rdma_srq_size": 128,
+                               "rdma_max_cq_size": 128, "tcp_connect_timeout_ms": 10, "nvme_ioq_poll_period_us": 10}, True),
+    wrong("bdev_nvme_set_options", {"rdma_srq_size": -1}, "rdma_srq_size", "-1", "0 to 4294967295"),
     wrong("bdev_nvme_set_options", {"transport_retry_count": 8}, "transport_retry_count", "8", "0 to 7"),
     wrong("bdev_nvme_set_options", {"transport_ack_timeout": 32}, "transport_ack_timeout", "32", "0 to 31"),
     wrong("bdev_nvme_set_options", {"arbitration_burst": 8}, "arbitration_burst", "8", "0 to 7"),
@@ -127,7 +127,7 @@ TRANSPORT_SWITCHES = {"no_srq": False, "c2h_success": True, "zcopy": False, "dif
                       "disable_command_passthru": False}
 SUBSYSTEM_SWITCHES = {"allow_any_host": False, "ana_reporting": False, "passthrough": False, "enable_nssr": False}
 LISTEN = {"trtype": "rdma", "traddr": ADDRESS, "trsvcid": str(FRONT_PORT), "adrfam": "ipv4"}
-SECOND = {**LISTEN, "trsvcid": str(FRONT_PORT + 1)}
+SECOND, THIRD = ({**LISTEN, "trsvcid": str(FRONT_PORT + n)} for n in (1, 2))
 NVMF = [
     ("nvmf_get_transports", {}, []),
     ("nvmf_create_transport", {"trtype": "RDMA", **TRANSPORT_SWITCHES, "max_queue_depth": 128, "max_io_qpairs_per_ctrlr": 127,
@@ -136,14 +136,14 @@ NVMF = [
                                "sock_priority": 0, "acceptor_backlog": 100, "abort_timeout_sec": 1, "control_msg_num": 32,
                                "acceptor_poll_rate": 10000, "ack_timeout": 0, "data_wr_pool_size": 0, "kas": 10, "min_kato": 10000}, True),
     ("nvmf_create_transport", {"trtype": "RDMA", **TRANSPORT_SWITCHES}, Error(EXISTS, "Transport type 'RDMA' already exists")),
-    *(wrong("nvmf_create_transport", {"trtype": "RDMA", **TRANSPORT_SWITCHES, name: True}, f'"{name}" is true', "expected false")
-      for name in ("disable_mappable_bar0", "disable_adaptive_irq", "disable_shadow_doorbells", "disable_command_passthru")),
+    wrong("nvmf_create_transport", {"trtype": "RDMA", **TRANSPORT_SWITCHES, "disable_mappable_bar0": 1}, '"disable_mappable_bar0" is 1', "true or false"),
     wrong("nvmf_create_transport", {"trtype": "TCP", **TRANSPORT_SWITCHES}, "trtype", "TCP", "RDMA"),
     ("nvmf_get_transports", {"trtype": "RDMA"}, each("trtype", "max_queue_depth", "max_io_qpairs_per_ctrlr", "in_capsule_data_size",
                                                      "max_io_size", "io_unit_size", "max_aq_depth", "num_shared_buffers", "abort_timeout_sec")),
     ("nvmf_create_target", {"name": "other", "max_subsystems": 0, "discovery_filter": "match_any"}, "other"),
     ("nvmf_get_targets", {}, lambda a: "other" in a and len(a) == 2),
-    ("nvmf_create_transport", {"trtype": "RDMA", "tgt_name": "other", "no_srq": False, "c2h_success": True}, True),
+    ("nvmf_create_transport", {"trtype": "RDMA", "tgt_name": "other", "no_srq": False, "c2h_success": True, "disable_mappable_bar0": True,
+                               "disable_adaptive_irq": True, "disable_shadow_doorbells": True, "disable_command_passthru": True}, True),
     ("nvmf_create_subsystem", {"nqn": NQN, "serial_number": "OTHER", "tgt_name": "other", "model_number": "SPDK bdev Controller",
                                "max_namespaces": 0, "min_cntlid": 1, "max_cntlid": 65519}, True),
     ("nvmf_get_subsystems", {"tgt_name": "other", "nqn": NQN}, lambda a: [s["nqn"] for s in a] == [NQN]),
@@ -171,14 +171,16 @@ NVMF = [
     ("nvmf_ns_remove_host", {"nqn": NQN, "nsid": 3, "host": HOSTNQN}, True),
     ("nvmf_subsystem_set_ns_ana_group", {"nqn": NQN, "nsid": 3, "anagrpid": 3}, True),
     ("nvmf_subsystem_add_host", {"nqn": NQN, "host": HOSTNQN}, True),
-    wrong("nvmf_subsystem_add_host", {"nqn": NQN, "host": HOSTNQN, "psk": "key0"}, "psk", "TCP"),
+    ("nvmf_subsystem_add_host", {"nqn": NQN, "host": HOSTNQN + "x", "psk": "key0"}, True),
+    ("nvmf_subsystem_remove_host", {"nqn": NQN, "host": HOSTNQN + "x"}, True),
     ("nvmf_subsystem_remove_host", {"nqn": NQN, "host": HOSTNQN}, True),
     ("nvmf_subsystem_allow_any_host", {"nqn": NQN, "allow_any_host": True}, True),
     ("nvmf_subsystem_allow_any_host", {"nqn": NQN, "allow_any_host": False}, True),
     ("nvmf_subsystem_add_listener", {"nqn": NQN, "listen_address": LISTEN, "secure_channel": False}, True),
     ("nvmf_subsystem_add_listener", {"nqn": NQN, "listen_address": SECOND, "secure_channel": False, "ana_state": "non_optimized"}, True),
-    wrong("nvmf_subsystem_add_listener", {"nqn": NQN, "listen_address": SECOND, "secure_channel": True}, "secure_channel", "false"),
-    wrong("nvmf_subsystem_add_listener", {"nqn": NQN, "listen_address": SECOND, "secure_channel": False, "sock_impl": "ssl"}, "sock_impl"),
+    ("nvmf_subsystem_add_listener", {"nqn": NQN, "listen_address": THIRD, "secure_channel": True, "sock_impl": "ssl", "numa_id": 0}, True),
+    ("nvmf_subsystem_remove_listener", {"nqn": NQN, "listen_address": THIRD}, True),
+    wrong("nvmf_subsystem_add_listener", {"nqn": NQN, "listen_address": THIRD, "secure_channel": 1}, "secure_channel", "true or false"),
     ("nvmf_subsystem_add_listener", {"nqn": DISCOVERY, "listen_address": LISTEN, "secure_channel": False}, True),
     ("nvmf_subsystem_listener_set_ana_state", {"nqn": NQN, "ana_state": "inaccessible", "listen_address": SECOND}, True),
     ("nvmf_subsystem_listener_set_ana_state", {"nqn": NQN, "ana_state": "optimized", "listen_address": SECOND, "anagrpid": 3}, True),
@@ -288,7 +290,7 @@ CONTROLLERS = [
     ("bdev_nvme_attach_controller", {"name": "Nvme1", **BACK, **ATTACH_SWITCHES, "hostnqn": HOSTNQN, "hostaddr": ADDRESS,
                                      "hostsvcid": str(BACK_PORT + 9), "fabrics_connect_timeout_us": 30000000, "multipath": "multipath",
                                      "num_io_queues": 4, "ctrlr_loss_timeout_sec": 30, "reconnect_delay_sec": 2, "fast_io_fail_timeout_sec": 10,
-                                     "max_bdevs": 16, "priority": "0", "disable_sq_flow_control": False,
+                                     "max_bdevs": 16, "priority": "3", "disable_sq_flow_control": True, "hdgst": True, "ddgst": True, "psk": "key0",
                                      "multipath_opts": {"policy": "active_active", "selector": "queue_depth", "min_io": 2}}, ["Nvme1n1"]),
     ("bdev_nvme_get_controllers", {"name": "Nvme1"}, lambda a: a[0]["ctrlrs"][0]["host"] == {"nqn": HOSTNQN, "addr": ADDRESS,
                                                                                             "svcid": str(BACK_PORT + 9)}),
@@ -296,7 +298,7 @@ CONTROLLERS = [
     ("bdev_nvme_detach_controller", {"name": "Nvme1", "hostaddr": ADDRESS, "hostsvcid": str(BACK_PORT + 9)}, True),
     ("bdev_nvme_detach_controller", {"name": "Nvme1"}, Error(NO_DEVICE, "Nvme1")),
     *(wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, name: value}, f'"{name}" is', "expected")
-      for name, value in (("hdgst", True), ("ddgst", True), ("allow_unrecognized_csi", True), ("psk", "key0"), ("priority", "3"))),
+      for name, value in (("hdgst", 1), ("ddgst", None), ("allow_unrecognized_csi", True), ("psk", 0), ("priority", 3))),
     wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, "trtype": "tcp"}, "trtype", "tcp", "RDMA or PCIe"),
     wrong("bdev_nvme_attach_controller", {"name": "Nvme2", "trtype": "PCIe", "traddr": "0000:00:1f.0", **ATTACH_SWITCHES,
                                           "hostaddr": ADDRESS}, "hostaddr", "PCIe"),
@@ -399,6 +401,20 @@ WRITTEN = {"subsystems": [
             "nqn": NQN, "listen_address": {"trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(FRONT_PORT)},
             "secure_channel": False}}]},
 ]}
+
+
+def test_parameters_without_effect_are_named_once_in_the_log():
+    usual, asked = {"delay_cmd_submit": True, "rdma_srq_size": 0}, {"delay_cmd_submit": False, "rdma_srq_size": 128}
+    with daemon() as d:
+        d.call("bdev_nvme_set_options", **usual)
+        check("no effect" not in d.log(), d.log())
+        for _ in range(2):
+            d.call("bdev_nvme_set_options", **asked)
+        for name, value in asked.items():
+            line = f'bdev_nvme_set_options: parameter "{name}" is {json.dumps(value)}: taken, no effect: '
+            check(d.log().count(line) == 1, f"{line!r} in {d.log()}")
+        saved = d.call("framework_get_config", name="bdev")
+        check(not any(name in e.get("params", {}) for e in saved for name in asked), saved)
 
 
 def load(d, config):

@@ -55,6 +55,10 @@ static const struct rpc_param sample_params[] = {
 	RPC_ONLY(secret, RPC_STRING, "null", "there is no use for one"),
 	RPC_ONLY(mode, RPC_STRING, "\"any\"", "there is one mode"),
 	RPC_ONLY(masks, RPC_ARRAY, "[]", "nothing is masked"),
+	RPC_NO_EFFECT(socket, RPC_STRING, "null", "there are no sockets"),
+	RPC_NO_EFFECT(queue, RPC_UINT32, "0", "there is one"),
+	RPC_NO_EFFECT(node, RPC_INT32, "-1", "all are near"),
+	RPC_NO_EFFECT(bar, RPC_BOOL, "false", "there is none"),
 	RPC_PARAM_END,
 };
 
@@ -216,6 +220,22 @@ static void test_of_what_others_have_only_one_value_is_taken(void)
 	check_refused("{\"name\":\"\",\"digest\":18446744073709551615}", "\"digest\"|18446744073709551615");
 }
 
+static void test_what_has_no_effect_is_taken_if_it_has_its_type(void)
+{
+	char why[RPC_ERROR_TEXT_MAX];
+	struct sample s;
+
+	CU_ASSERT_EQUAL(decode("{\"name\":\"n\",\"socket\":\"ssl\",\"queue\":7,\"node\":-2,\"bar\":true}", &s, why), 0);
+	CU_ASSERT_STRING_EQUAL(s.name, "n");
+	rpc_params_free(sample_params, &s);
+	CU_ASSERT_EQUAL(decode("{\"name\":\"\",\"socket\":null,\"queue\":0,\"node\":-1,\"bar\":false}", &s, why), 0);
+	rpc_params_free(sample_params, &s);
+	check_refused("{\"name\":\"\",\"socket\":1}", "\"socket\" is 1|expected a string");
+	check_refused("{\"name\":\"\",\"queue\":-1}", "\"queue\" is -1|expected an integer from 0 to 4294967295");
+	check_refused("{\"name\":\"\",\"queue\":18446744073709551615}", "\"queue\"|18446744073709551615");
+	check_refused("{\"name\":\"\",\"bar\":0}", "\"bar\" is 0|expected true or false");
+}
+
 static void test_a_range_around_zero_has_both_signs(void)
 {
 	char why[RPC_ERROR_TEXT_MAX];
@@ -267,6 +287,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_wrong_types_are_refused),
 	UNIT(test_missing_and_unknown_parameters_are_named),
 	UNIT(test_of_what_others_have_only_one_value_is_taken),
+	UNIT(test_what_has_no_effect_is_taken_if_it_has_its_type),
 	UNIT(test_a_range_around_zero_has_both_signs),
 	UNIT(test_a_long_value_is_cut_in_the_message),
 	UNIT(test_a_method_without_parameters_takes_none),
