@@ -44,33 +44,28 @@ nvme/discovery.c:padded_field_copy:nvme_discovery_decode nvme_logs perf_util 0
 "
 column() { awk -v n="$1" 'NF && $n != "-" {print $n}' <<<"$table" | tr ',' '\n' | sort -u; }
 
-flags="-fprofile-instr-generate -fcoverage-mapping"
-build() { # FOLDER OPTION... -- TARGET...
-	local folder=$1 options=()
-	shift
-	while [ "$1" != -- ]; do options+=("$1"); shift; done
-	shift
-	[ -f "$folder/build.ninja" ] || CC=clang meson setup "$folder" -Dc_link_args="-fprofile-instr-generate" "${options[@]}" >/dev/null
-	ninja -C "$folder" "$@" >"$folder/coverage-build.log" || { tail -20 "$folder/coverage-build.log" >&2; exit 1; }
-}
+# One build for both: each input of a corpus is run once, so the fuzzers need no instrumentation of their own.
+build=build-coverage flags="-fprofile-instr-generate -fcoverage-mapping"
 mapfile -t fuzzers < <(column 2)
 mapfile -t units < <(column 3)
-build build-cov-fuzz -Dfuzzers=true -Db_lundef=false "-Dc_args=$flags -fsanitize=fuzzer-no-link" -- "${fuzzers[@]/#/unittest/fuzz-}" >&2
-build build-cov "-Dc_args=$flags" -- "${units[@]/#/unittest/unit-}" >&2
+[ -f $build/build.ninja ] ||
+	CC=clang meson setup $build -Dfuzzers=true -Db_lundef=false "-Dc_args=$flags" -Dc_link_args=-fprofile-instr-generate >/dev/null
+ninja -C $build "${fuzzers[@]/#/unittest/fuzz-}" "${units[@]/#/unittest/unit-}" >$build/coverage-build.log ||
+	{ tail -20 $build/coverage-build.log >&2; exit 1; }
 
-profiles=$PWD/build-cov/profiles objects=()
+profiles=$PWD/$build/profiles objects=()
 rm -rf "$profiles"
 mkdir -p "$profiles"
 for name in "${fuzzers[@]}"; do
 	corpus=unittest/fuzz/corpus/$name
 	[ -d "$corpus" ] || { echo "coverage.sh: $corpus is missing" >&2; exit 1; }
-	LLVM_PROFILE_FILE="$profiles/fuzz-$name" "build-cov-fuzz/unittest/fuzz-$name" "$corpus"/* >"$profiles/$name.log" 2>&1 ||
+	LLVM_PROFILE_FILE="$profiles/fuzz-$name" "$build/unittest/fuzz-$name" "$corpus"/* >"$profiles/$name.log" 2>&1 ||
 		{ tail "$profiles/$name.log" >&2; exit 1; }
-	objects+=(-object "build-cov-fuzz/unittest/fuzz-$name")
+	objects+=(-object "$build/unittest/fuzz-$name")
 done
 for name in "${units[@]}"; do
-	LLVM_PROFILE_FILE="$profiles/unit-$name" "build-cov/unittest/unit-$name" >"$profiles/$name.log" 2>&1 || { grep FAIL "$profiles/$name.log" >&2; exit 1; }
-	objects+=(-object "build-cov/unittest/unit-$name")
+	LLVM_PROFILE_FILE="$profiles/unit-$name" "$build/unittest/unit-$name" >"$profiles/$name.log" 2>&1 || { grep FAIL "$profiles/$name.log" >&2; exit 1; }
+	objects+=(-object "$build/unittest/unit-$name")
 done
 llvm-profdata merge -o "$profiles/all" "$profiles"/fuzz-* "$profiles"/unit-*
 
