@@ -191,8 +191,9 @@ def readable(sock, seconds=0):
 
 
 def main(module):
-    """Runs the functions test_* of a module, or those whose names contain an argument."""
+    """Runs the functions test_* of a module, or those whose names contain an argument. A failure names the module's SEED, if it has one."""
     failed = 0
+    seed = f" (VARVE_SEED={module.SEED})" if hasattr(module, "SEED") else ""
     for name, function in list(vars(module).items()):
         if not name.startswith("test_") or not (len(sys.argv) == 1 or any(a in name for a in sys.argv[1:])):
             continue
@@ -204,6 +205,6 @@ def main(module):
             print(f"SKIP {label}: {e}", flush=True)
         except Exception as e:  # any failure of one test must not hide the others
             failed += 1
-            print(f"FAIL {label}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}", flush=True)
+            print(f"FAIL {label}: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}{seed}", flush=True)
             traceback.print_exc()
     sys.exit(failed != 0)

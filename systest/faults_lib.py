@@ -124,9 +124,9 @@ def name_sites(sites):
 
 # The sweep. VARVE_FAULTS_SECONDS bounds its time (0: every site of every scenario), VARVE_FAULTS_ONLY is a text that a site's name must
 # contain. Each kind of site is tried once at first, always the same one. VARVE_SEED makes the order of all others, and so what time cuts off:
-# by default it is the day, so that in time all are tried.
+# by default it is another one in each run, so that in time all are tried.
 SECONDS = float(os.environ.get("VARVE_FAULTS_SECONDS", "400"))
-SEED = int(os.environ.get("VARVE_SEED", "0")) or int(time.time() // 86400)
+SEED = int(os.environ.get("VARVE_SEED", "0")) or time.time_ns() % 1000000
 ONLY = os.environ.get("VARVE_FAULTS_ONLY", "")
 STATE = re.compile(r"(nvme|nvmf|bdev_nvme)_[a-z_]+( |$)")
 ONCE = 1        # seconds; what a fault has left is then looked at a second time
