@@ -8,8 +8,14 @@ A test program prints `PASS name`, `FAIL name: why` and `SKIP name: why` lines; 
     # limit: 600                 seconds (default 120)
     # sanitize                   is run once more with the sanitized build
     # long                       takes minutes: left out by --quick
-    # beside                     may run beside others of its kind; without this a system test has the machine to itself
+    # beside                     may run beside other jobs; without this a system test has the machine to itself
+    # asan                       uses the sanitized build: waits until it is there
     # once                       looks for what is rare: a failure is never tried again
+    # budget: VARIABLE=120       tries things at random for as long as this environment variable says: by default for these seconds.
+                                 VARVE_TEST_BUDGET=MINUTES gives each such test that long
+
+Jobs run side by side, as many as there are CPUs. First come those of the release build; meanwhile the other builds are made, with the CPU time
+that the jobs leave. The jobs that want the machine to themselves come last.
 
 A job that failed (`again`) is run once more by itself when all the others are over, for these tests share a few CPUs with daemons, guests and whatever
 else the machine does. If it passes then, it counts as passed and is reported as UNSTEADY, with what failed at first: that is a fault to be
@@ -20,6 +26,7 @@ import atexit
 import concurrent.futures
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -27,7 +34,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable
+from typing import Callable, NamedTuple
 
 TOP = Path(__file__).resolve().parent.parent
 RELEASE, ASAN, FUZZ = TOP / "build", TOP / "build-asan", TOP / "build-fuzz"
@@ -35,6 +42,8 @@ LOGS = RELEASE / "test-logs"
 RESULT = re.compile(r"^(PASS|FAIL|SKIP) (\S.*)$")
 FINDING = re.compile(rb"Sanitizer: |runtime error:|^==\d+== ", re.M)     # a sanitizer's or valgrind's
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "10"))
+BUDGET_MINUTES = os.environ.get("VARVE_TEST_BUDGET", "")
+SLOWEST = 15            # how many jobs the table at the end has
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=0",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
@@ -59,7 +68,9 @@ class Job:
     failed: list = field(default_factory=list)
     skipped: list = field(default_factory=list)
     seconds: float = 0.0
+    cpu_seconds: float = 0.0        # of it and of all its children that were waited for
     first: list = field(default_factory=list)       # what failed before it was run again
+    stage: str = ""
 
     def unmet(self):
         if "root" in self.needs and os.geteuid() != 0:
@@ -79,18 +90,26 @@ class Job:
         with open(log, "wb") as out:
             p = subprocess.Popen(DEFAULT_SIGNALS + [str(c) for c in self.command], stdout=out, stderr=subprocess.STDOUT, cwd=TOP,
                                  stdin=subprocess.DEVNULL, env={**os.environ, **self.env}, start_new_session=True)
-            try:
-                status = p.wait(timeout=self.limit)
-            except subprocess.TimeoutExpired:
-                status = None
+            in_time = self.wait(p)
             try:
                 os.killpg(p.pid, signal.SIGKILL)    # whatever it left behind
             except ProcessLookupError:
                 pass
-            p.wait()
+            _, wait_status, used = os.wait4(p.pid, 0)
+            p.returncode = os.waitstatus_to_exitcode(wait_status)
+            status = p.returncode if in_time else None
         self.seconds = time.monotonic() - start
+        self.cpu_seconds = used.ru_utime + used.ru_stime
         self.judge(log, status)
         return self
+
+    def wait(self, p):
+        """Until it has ended; false: it has not within its limit. It stays to be waited for, so that its number is nobody else's."""
+        fd = os.pidfd_open(p.pid)
+        try:
+            return bool(select.select([fd], [], [], self.limit)[0])
+        finally:
+            os.close(fd)
 
     def log(self):
         return LOGS / (self.name.replace("/", "_") + (".second" if self.first else "") + ".log")
@@ -124,11 +143,19 @@ class Job:
             self.failed.append(f"{self.name}: said nothing; see {log}")
 
     def report(self):
+        """By one write: other jobs report, too."""
         bad = "again" if self.failed and self.may_run_again() else "FAIL"
         state = bad if self.failed else "ok" if self.passed else "skip"
-        print(f"  {state:5} {self.name:44} {self.passed:5} passed {self.seconds:7.1f} s", flush=True)
-        for f in self.failed:
-            print(f"        {bad} {f}", flush=True)
+        lines = [f"  {state:5} {self.name:44} {self.passed:5} passed {self.times()}", *(f"        {bad} {f}" for f in self.failed)]
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
+
+    def times(self):
+        return f"{self.seconds:7.1f} s {self.cpu_seconds:7.1f} s CPU"
+
+    def run_and_report(self):
+        self.run()
+        self.report()
 
 
 @dataclass
@@ -138,20 +165,38 @@ class Stage:
     folder: Path = None             # what to build, if anything
     env: dict = field(default_factory=dict)
     options: list = field(default_factory=list)
+    targets: list = field(default_factory=list)     # all, if none is named
+    seconds: float = 0.0            # of the build
 
-    def build(self):
+    def build(self, command=()):
+        """command: what to run meson and ninja with."""
         if self.folder is None:
             return True
         print(f"{self.title}: building {self.folder.name}", flush=True)
-        log = LOGS / f"{self.folder.name}.log"
+        log, start = LOGS / f"{self.folder.name}.log", time.monotonic()
         with open(log, "wb") as out:
-            def run(*command):
-                return subprocess.run(command, cwd=TOP, stdout=out, stderr=out, env={**os.environ, **self.env}).returncode == 0
+            def run(*args):
+                return subprocess.run([*command, *args], cwd=TOP, stdout=out, stderr=out, stdin=subprocess.DEVNULL,
+                                      env={**os.environ, **self.env}).returncode == 0
             ok = ((self.folder / "build.ninja").exists() or run("meson", "setup", str(self.folder), *self.options)) \
-                and run("ninja", "-C", str(self.folder))
+                and run("ninja", "-C", str(self.folder), *self.targets)
+        self.seconds = time.monotonic() - start
         if not ok:
             sys.stdout.write(log.read_text(errors="replace")[-3000:])
         return ok
+
+    def wanted(self, patterns):
+        """Its jobs, whose build is there."""
+        jobs = [j for j in self.jobs() if not patterns or any(p in j.name for p in patterns)]
+        for j in jobs:
+            j.stage = self.title
+        return jobs
+
+    def broken(self):
+        job = Job("build/" + self.title, [], stage=self.title)
+        job.failed.append(f"{self.title}: the build failed; see {LOGS}")
+        job.report()
+        return job
 
 
 def executables(folder, prefix):
@@ -165,20 +210,43 @@ def unit_jobs(folder, prefix, command=(), env=None, limit=120, preloaded=False):
             if preloaded or not f.name.startswith("unit-softverbs-")]
 
 
+class Head(NamedTuple):
+    """What a system test says near its top."""
+    needs: list
+    limit: int
+    flags: list
+    budget: tuple       # (variable, seconds), or nothing
+
+
+def head_of(script):
+    head = "\n".join(script.read_text(errors="replace").splitlines()[:30])
+    needs = re.search(r"^# needs: (.*)$", head, re.M)
+    limit = re.search(r"^# limit: (\d+)", head, re.M)
+    budget = re.search(r"^# budget: (\w+)=(\d+)$", head, re.M)
+    return Head(needs[1].split() if needs else [], int(limit[1] if limit else 120),
+                re.findall(r"^# (sanitize|long|beside|asan|once)$", head, re.M), (budget[1], int(budget[2])) if budget else ())
+
+
+def budget_of(head):
+    """(the environment that says how long it tries things, by how much its limit is longer for it)"""
+    if not head.budget or head.budget[0] in os.environ:
+        return {}, 0
+    variable, usual = head.budget
+    seconds = int(BUDGET_MINUTES) * 60 if BUDGET_MINUTES else usual
+    return {variable: str(seconds)}, 2 * max(seconds - usual, 0)     # some have two parts
+
+
 def system_jobs(prefix, env, wanted, slower=1):
     """wanted(needs, flags) chooses by what the script's head says."""
     jobs = []
     for script in sorted((TOP / "systest").iterdir()):
         if script.suffix not in (".sh", ".py") or not os.access(script, os.X_OK) or script.name == "vm.sh":
             continue
-        head = "\n".join(script.read_text(errors="replace").splitlines()[:30])
-        needs = re.search(r"^# needs: (.*)$", head, re.M)
-        needs = needs[1].split() if needs else []
-        limit = re.search(r"^# limit: (\d+)", head, re.M)
-        flags = re.findall(r"^# (sanitize|long|beside|once)$", head, re.M)
-        if wanted(needs, flags):
-            jobs.append(Job(prefix + script.stem, [script], env, slower * int(limit[1] if limit else 120), needs, "beside" not in flags,
-                            once="once" in flags))
+        head = head_of(script)
+        if wanted(head.needs, head.flags):
+            given, more = budget_of(head)
+            jobs.append(Job(prefix + script.stem, [script], {**env, **given}, slower * (head.limit + more), head.needs, "beside" not in head.flags,
+                            once="once" in head.flags))
     return jobs
 
 
@@ -203,6 +271,7 @@ def fuzz_jobs():
 
 
 def stages(quick):
+    """In the order in which they begin. The lab's guests are the longest jobs, and need the release build only: they give the other builds time."""
     env = {"VARVE_BUILD": str(RELEASE)}
     asan_env = {"VARVE_BUILD": str(ASAN), "VARVE_SANITIZED": "1", **SANITIZER_ENV}
     yield Stage("the tree itself", lambda: [Job("check", [TOP / "scripts" / "check.py"], limit=600)])
@@ -210,35 +279,51 @@ def stages(quick):
     yield Stage("system tests", lambda: system_jobs("system/", env, lambda needs, flags: "lab" not in needs and "long" not in flags))
     if quick:
         return
-    yield Stage("long system tests", lambda: system_jobs("system/", env, lambda needs, flags: "lab" not in needs and "long" in flags))
+    yield Stage("long system tests", lambda: system_jobs("system/", env, lambda needs, flags: "lab" not in needs and "long" in flags and "asan" not in flags))
+    yield Stage("VM lab", lambda: lab_jobs(env))
     yield Stage("AddressSanitizer and UBSan",
                 lambda: unit_jobs(ASAN, "asan/unit/", env=asan_env, limit=300) +
-                system_jobs("asan/system/", asan_env, lambda needs, flags: "sanitize" in flags, 3),
+                system_jobs("asan/system/", asan_env, lambda needs, flags: "sanitize" in flags, 3) +
+                system_jobs("system/", env, lambda needs, flags: "asan" in flags),
                 ASAN, options=["-Db_sanitize=address,undefined", "-Db_lundef=false"])
-    yield Stage("valgrind", lambda: unit_jobs(RELEASE, "valgrind/", VALGRIND, {**env, "VARVE_VALGRIND": "1"}, 600))
     yield Stage("fuzzing", fuzz_jobs, FUZZ, {"CC": "clang"},
-                ["-Dfuzzers=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dc_args=-fsanitize=fuzzer-no-link"])
+                ["-Dfuzzers=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dc_args=-fsanitize=fuzzer-no-link"], ["fuzzers"])
     yield Stage("coverage of the decoders", lambda: [Job("coverage/decoders", [TOP / "scripts" / "coverage.sh", "--minimum"], limit=1200, silent=True)])
-    yield Stage("VM lab", lambda: lab_jobs(env))
+    yield Stage("valgrind", lambda: unit_jobs(RELEASE, "valgrind/", VALGRIND, {**env, "VARVE_VALGRIND": "1"}, 600))
 
 
-def run_stage(stage, patterns):
-    if not stage.build():
-        job = Job("build/" + stage.title, [])
-        job.failed.append(f"{stage.title}: the build failed; see {LOGS}")
-        job.report()
-        return [job]
-    jobs = [j for j in stage.jobs() if not patterns or any(p in j.name for p in patterns)]
-    if jobs:
-        print(stage.title, flush=True)
-    beside = sorted((j for j in jobs if not j.alone), key=lambda j: -j.limit)       # the longest first, so that none is left over alone
-    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        for f in concurrent.futures.as_completed([pool.submit(j.run) for j in beside]):
-            f.result().report()
-    for j in jobs:
-        if j.alone:
-            j.run().report()
+def run_beside(chosen, patterns):
+    """Runs the jobs that may run side by side, the longest of a stage first. Returns the jobs of all stages. The builds after the release
+    build are made meanwhile, one by one, by processes that get what CPU time the others leave."""
+    def build(stage):
+        return stage.build(() if stage.folder in (None, RELEASE) else ("nice", "-n", "19"))
+
+    jobs, running = [], []
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool, concurrent.futures.ThreadPoolExecutor(max_workers=1) as builder:
+        builds = [builder.submit(build, stage) for stage in chosen]
+        for stage, built in zip(chosen, builds):
+            if not built.result():
+                jobs.append(stage.broken())
+                continue
+            of_stage = stage.wanted(patterns)
+            jobs += of_stage
+            running += [pool.submit(j.run_and_report) for j in sorted(of_stage, key=lambda j: -j.limit) if not j.alone]
+        for f in concurrent.futures.as_completed(running):
+            f.result()
     return jobs
+
+
+def tables(chosen, jobs):
+    """The slowest jobs, and what each stage took: seconds of its build, and of its jobs, of which several run at a time."""
+    lines = ["The slowest jobs:"] if jobs else []
+    lines += [f"  {j.name:50} {j.times()}" for j in sorted(jobs, key=lambda j: -j.seconds)[:SLOWEST]]
+    lines += ["The stages: the build, the sum of the jobs"] if jobs else []
+    for stage in chosen:
+        of_stage = [j for j in jobs if j.stage == stage.title]
+        if of_stage:
+            seconds, cpu = (sum(getattr(j, x) for j in of_stage) for x in ("seconds", "cpu_seconds"))
+            lines.append(f"  {stage.title:28} {stage.seconds:7.1f} s {len(of_stage):5} jobs {seconds:7.1f} s {cpu:7.1f} s CPU")
+    return lines
 
 
 def without_autogroups():
@@ -259,26 +344,31 @@ def main():
     unknown = options - {"--quick", "--list"}
     if unknown:
         sys.exit(f"test.sh: unknown option '{unknown.pop()}'; there are --quick, --list and --help")
+    if BUDGET_MINUTES and not re.fullmatch(r"[1-9]\d{0,3}", BUDGET_MINUTES):
+        sys.exit(f"test.sh: VARVE_TEST_BUDGET '{BUDGET_MINUTES}': allowed is a whole number of minutes from 1 to 9999")
     LOGS.mkdir(parents=True, exist_ok=True)
     if "--list" in options:
         for stage in stages("--quick" in options):
             print("\n".join(j.name for j in stage.jobs()) if stage.build() else f"{stage.title}: does not build")
         return
     without_autogroups()
-    start, jobs, times = time.monotonic(), [], []
-    for stage in stages("--quick" in options):
-        began = time.monotonic()
-        jobs += run_stage(stage, patterns)
-        times.append((stage.title, time.monotonic() - began))
+    start, chosen = time.monotonic(), list(stages("--quick" in options))
+    jobs = run_beside(chosen, patterns)
+    beside = time.monotonic()
+    for j in jobs:
+        if j.alone:
+            j.run_and_report()
+    alone = time.monotonic()
     for j in jobs:
         if j.failed:
             j.again()
+    again = time.monotonic()
     skipped = [s for j in jobs for s in j.skipped]
     unsteady = [f for j in jobs if not j.failed for f in j.first]
     failed = [f for j in jobs for f in j.failed]
-    print(", ".join(f"{title} {seconds / 60:.0f} min" for title, seconds in times if seconds > 30))
-    print("\n".join([f"SKIP {s}" for s in skipped] + [f"UNSTEADY {f}" for f in unsteady] + [f"FAIL {f}" for f in failed] +
-                    [f"{time.monotonic() - start:.0f} s; logs in {LOGS}",
+    print("\n".join(tables(chosen, jobs) + [f"SKIP {s}" for s in skipped] + [f"UNSTEADY {f}" for f in unsteady] + [f"FAIL {f}" for f in failed] +
+                    [f"{beside - start:.0f} s side by side, {alone - beside:.0f} s alone, {again - alone:.0f} s once more",
+                     f"{time.monotonic() - start:.0f} s; logs in {LOGS}",
                      f"{sum(j.passed for j in jobs)} passed, {len(failed)} failed" +
                      (f", {len(skipped)} skipped" if skipped else "")]))
     sys.exit(1 if failed else 0)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 180
 # sanitize
+# beside
 """The daemon's life: start, stop, signals, crash."""
 import ctypes
 import os

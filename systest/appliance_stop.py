@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
 # sanitize
+# beside
 """The end of a daemon with I/O in flight: by a signal, by two, and by a kill."""
 import json
 import signal

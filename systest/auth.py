@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
 # sanitize
+# beside
 """In-band authentication between two varves over the software device: who gets in, who does not, and what is told of it. (Messages that no
 host of ours sends are in unittest/nvmf/test_auth.c.)"""
 import base64

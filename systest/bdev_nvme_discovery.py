@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
 # sanitize
+# beside
 """A varve that attaches what discovery services list: front -> back, and another one that back refers to."""
 import json
 import sys

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 180
 # sanitize
+# beside
 """The bdev_* methods: shapes of their results, errors that name what is wrong, saving and loading."""
 import base64
 import json

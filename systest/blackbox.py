@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
 # sanitize
+# beside
 """Triggers: something goes wrong, and a file says what."""
 import contextlib
 import ctypes

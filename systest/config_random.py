@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 600
 # once
+# beside
 """Random valid configurations, saved, loaded into a fresh daemon and saved again, are the same. $VARVE_SEED repeats a run.
 
 Every method that changes what is saved takes part, and every call that a saved file can have is in one that was loaded."""

@@ -4,6 +4,7 @@
 """Every command line of doc/tracing.md is run against a target with a bdev that makes one in a thousand of its reads slow, as in the
 page's worked case; and what the page says of that case is checked: alive, on the file that a killed process left, on its core alone."""
 # needs: gdb
+# beside
 import json
 import os
 import pathlib

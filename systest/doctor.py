@@ -3,6 +3,7 @@
 """varve-doctor: each thing that it is to find is made to happen, on a daemon of its own; and what it reads may be anything."""
 # needs: root gdb
 # limit: 900
+# beside
 import contextlib
 import ctypes
 import json

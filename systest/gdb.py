@@ -4,6 +4,7 @@
 the commands say is compared with what the daemon says itself."""
 # needs: root gdb
 # limit: 600
+# beside
 import json
 import pathlib
 import re

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 900
 # sanitize
+# beside
 """varve-top and varve-rpc against what listens in a daemon's place and lies: they end with a status of their own, say why, and let no control
 character through to the terminal."""
 import contextlib

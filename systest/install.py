@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
+# beside
 """`meson install` into a folder of its own: everything is there, and runs from there without the tree."""
 import atexit
 import functools

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
 # sanitize
+# beside
 """The data buffers that all share: their options, and statistics that are true."""
 import json
 import sys

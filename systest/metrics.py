@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 240
 # sanitize
+# beside
 """Metrics: the format, what is told, and clients that mean no good."""
 import http.client
 import json

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 900
 # long
+# beside
 """A build without an optional module of block devices: the daemon has neither the module nor its methods, and serves the others."""
 import os
 import subprocess

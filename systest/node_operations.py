@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 400
+# beside
 """What an operator does to a node while hosts do verified I/O: restarts it from its saved configuration, moves its threads; and memory
 that adds up before, during and after."""
 import sys

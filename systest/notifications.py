@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
 # sanitize
+# beside
 """What notify_get_notifications tells of hosts, namespaces, listeners and paths, and why."""
 import re
 import signal

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 400
 # sanitize
+# beside
 """Cross-Controller Reset: a host has the controllers that it has lost ended through others, in one varve and between two that export one
 subsystem, whatever the other varve does meanwhile."""
 import base64

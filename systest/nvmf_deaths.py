@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 240
 # sanitize
+# beside
 """Hosts and targets that are killed: a few here, hundreds in nvmf_deaths_full.py. VARVE_KILLS and VARVE_RESTARTS (of each kind) set
 how many, VARVE_SEED repeats a run."""
 import os

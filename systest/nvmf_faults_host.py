@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 1200
+# budget: VARVE_FAULTS_SECONDS=90
 # long
+# beside
 """The sweep of nvmf_faults.py, of a varve that is a host: its controllers are at two other varves, over the software RDMA device. A fault at
 every call, completion and state on the way: the process lives, other bdevs of it and their I/O notice nothing, all that was taken is given back."""
 import sys
 
 from appliance_lib import check, main, wait_for
-from faults_lib import Victim, add_keys, sweep, tolerant
+from faults_lib import SEED, Victim, add_keys, sweep, tolerant  # noqa: F401 (main() names the seed)
 from nvmf_lib import NQN, Host, Target
 
 SHARED, LOCKED, STEADY, VICTIM = (f"{NQN}:{x}" for x in ("shared", "locked", "steady", "victim"))

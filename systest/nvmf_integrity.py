@@ -3,6 +3,7 @@
 # limit: 180
 # once
 # sanitize
+# beside
 """Verified I/O while all around it changes: namespaces, hosts, listeners, tracepoints. VARVE_SECONDS makes it longer."""
 import os
 import random

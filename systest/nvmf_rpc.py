@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 120
+# beside
 """The nvmf methods: shapes of their answers, what they refuse and how they say it, saving and loading."""
 import json
 import os

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 180
 # sanitize
+# beside
 """What the programs print arrives, or their exit status says that it did not; and it goes nowhere else."""
 import os
 import pathlib

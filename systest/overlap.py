@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 600
 # sanitize
+# beside
 """Operations that overlap, in the whole program: RPC clients create, change and delete targets, subsystems, namespaces, listeners, hosts, bdevs and
 controllers of a remote target at the same time, while hosts connect, do I/O and die, and while the remote target changes too. Each client draws its
 operations from a seed; what a client alone uses must answer as it expects, what clients share may succeed or fail. Afterwards the configuration is

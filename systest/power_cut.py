@@ -4,6 +4,7 @@
 every block whose write was acknowledged before an acknowledged flush must be there. DEVICE is as power-cut has it; default: a file,
 through the uring bdev."""
 # limit: 600
+# beside
 import os
 import random
 import signal

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 180
 # sanitize
+# beside
 """The JSON configuration, varve-rpc, and that the documentation knows every method."""
 import json
 import os

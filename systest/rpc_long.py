@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
 # sanitize
+# beside
 """A call that takes long holds nobody else up; and who calls a control thread that is held up itself is told so."""
 import pathlib
 import signal

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 180
 # sanitize
+# beside
 """What the RPC server does with clients of all kinds."""
 import json
 import os

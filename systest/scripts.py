@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # needs: root
+# beside
 """The command lines of scripts/: what is wrong is said, and nothing is done. No hugepages are set aside here: the files of the kernel are others."""
 import os
 import pathlib

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 900
+# beside
 # Debian's own RDMA programs, unmodified, over softverbs: client and server as two processes, by polling and by events, as
 # this user and (if this is root) as an ordinary one, and four pairs at once. With data validation where a program has it.
 # `softverbs_programs.sh PATTERN` runs what matches.

@@ -3,6 +3,7 @@
 # limit: 1200
 # long
 # beside
+# asan
 # The verbs conformance suite with softverbs built for AddressSanitizer and UndefinedBehaviorSanitizer, and for
 # ThreadSanitizer: no finding in either process. The test programs find their sanitizer's runtime and preload it before
 # the library. `softverbs_sanitizers.sh [address,undefined|thread] [PROGRAM] [PATTERN...]` runs a part of it.

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
+# beside
 # The verbs conformance suite over softverbs, as an ordinary user (the unit tests run it as whoever runs them; this is for
 # those who run as root). `softverbs_suite.sh PROGRAM [PATTERN...]` runs a part of it.
 set -u

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 120
 # sanitize
+# beside
 """A configuration that an SPDK target of 26.09-pre saved, stock_config.json: varve loads it, has the same node, and saves the same calls."""
 import json
 import re

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 240
+# beside
 """varve-top: on a terminal, in batch mode, as JSON; and the calls that a stock spdk_top makes."""
 import contextlib
 import fcntl

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # sanitize
 # limit: 240
+# beside
 """What varve-trace writes for other programs: Perfetto's JSON against a schema, CTF as babeltrace2 reads it, captures."""
 import collections
 import json

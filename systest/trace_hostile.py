@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # sanitize
 # limit: 400
+# beside
 """Truncated, scrambled and foreign files under every option of varve-trace: a message and status 1, or what is left of it; never a crash,
 never a document that cannot be parsed."""
 import json

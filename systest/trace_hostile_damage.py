@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # sanitize
 # limit: 300
+# beside
 """Trace files that are damaged in one place: each field of the heads set to extremes, the file cut at each border between sections and at random,
 under the views of varve-trace in turn and under varve-doctor; and files that shrink, change or are replaced while they are followed.
 VARVE_SEED chooses which view meets which damage."""

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 600
+# beside
 """The page of varve-trace --html: complete in itself, and in a real browser (headless Chromium) it zooms, hovers and filters by owner."""
 import html
 import json

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """trace_*: tracepoints switched while the daemon runs, and the shapes that clients decode."""
 # sanitize
+# beside
 import subprocess
 import sys
 

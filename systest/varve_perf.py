@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 240
 # sanitize
+# beside
 """varve-perf: block devices inside its process, several targets, mixes, results, complaints."""
 import fcntl
 import json

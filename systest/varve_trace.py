@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # sanitize
 # limit: 400
+# beside
 """varve-trace on a file that a stock target (SPDK 26.05) wrote, against what the stock reader printed for it, and varve-trace's options.
 
 The stock output was made with the stock reader's own flaws. Where they could make a difference:
