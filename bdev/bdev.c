@@ -510,6 +510,11 @@ void bdev_unregister(struct bdev *b, void (*cb)(void *arg, int rc), void *arg)
 {
 	struct bdev_core *core = b->core;
 
+	if (core->state > BDEV_READY && core->unregister_cb == NULL && cb != NULL) {
+		core->unregister_cb = cb; /* it goes by itself, for example with its base */
+		core->unregister_arg = arg;
+		return;
+	}
 	if (core->state != BDEV_READY) {
 		if (cb != NULL) {
 			cb(arg, -EBUSY);

@@ -154,8 +154,9 @@ struct bdev {
  * says which field; -ENOMEM. */
 int bdev_register(struct bdev *b);
 /* Takes b out again. Users get BDEV_EVENT_REMOVE, and new I/O fails. When the last descriptor and channel are gone,
- * ops.destruct is called, and after bdev_destruct_done() cb(arg, 0), on the control thread. cb may be NULL. cb(arg,
- * -EBUSY), before this returns: b is being removed already. */
+ * ops.destruct is called, and after bdev_destruct_done() cb(arg, 0), on the control thread. cb may be NULL. If b is
+ * being removed already and nobody has given a cb, as when its base is removed, cb is called at the end of that
+ * removal. cb(arg, -EBUSY), before this returns: another cb is called then. */
 void bdev_unregister(struct bdev *b, void (*cb)(void *arg, int rc), void *arg);
 /* Ends the removal of b: calls the callback of bdev_unregister(). From ops.destruct or later; b belongs to the module
  * afterwards. */

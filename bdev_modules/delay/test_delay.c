@@ -230,10 +230,11 @@ static void test_one_of_two_gets_the_base_that_both_wait_for(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
 }
 
-/* The base goes, the bdev with it, but a user holds on to the bdev: who deletes it meanwhile does not want it back. */
+/* The base goes, the bdev with it, but a user holds on to the bdev: who deletes it meanwhile does not want it back, and
+ * is told when it has gone. */
 static void test_what_is_deleted_while_it_goes_does_not_come_back(void)
 {
-	atomic_bool base_gone = false;
+	atomic_bool base_gone = false, gone = false;
 	struct user u;
 
 	make_null("n0", 512, 100);
@@ -242,8 +243,11 @@ static void test_what_is_deleted_while_it_goes_does_not_come_back(void)
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "d0", true, fixture_thread(0)), 0);
 	bdev_null_delete("n0", set_base_gone, &base_gone);
 	CU_ASSERT_TRUE(fixture_poll(is_removed, &u));
-	CU_ASSERT_NOT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0); /* goes already */
+	bdev_delay_delete("d0", set_base_gone, &gone);
+	CU_ASSERT_FALSE(atomic_load(&gone));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), -EBUSY);
 	user_close(&u);
+	CU_ASSERT_TRUE(fixture_wait(&gone));
 	CU_ASSERT_TRUE(fixture_wait(&base_gone));
 	make_null("n0", 512, 100);
 	CU_ASSERT_PTR_NULL(bdev_find("d0"));
