@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What holds between any two messages of the control thread. */
+#include "bdev/vbdev/vbdev.h"
 #include "unittest/overlap/overlap.h"
 
 static void check_ns(const struct nvmf_subsystem *s, uint32_t index)
@@ -82,6 +83,26 @@ static unsigned check_subsystem(const struct nvmf_tgt *tgt, const struct nvmf_su
 	return qpairs;
 }
 
+static void check_bdev(const struct bdev *b)
+{
+	const char *of = b->module->name;
+
+	if (bdev_get_state(b) == BDEV_NONE || bdev_find(bdev_name(b)) != b) {
+		ov_fail("bdev %s is in the registry, and in state %s", bdev_name(b),
+			bdev_state_name(bdev_get_state(b)));
+	}
+	if (strcmp(of, "delay") != 0 && strcmp(of, "error") != 0 && strcmp(of, "passthru") != 0) {
+		return;
+	}
+	const struct bdev *base = bdev_desc_bdev(((const struct vbdev *)b)->base);
+	if (bdev_find(bdev_name(base)) != base || bdev_num_blocks(base) != bdev_num_blocks(b)) {
+		ov_fail("bdev %s stands on %s, which is gone or has another size", bdev_name(b), bdev_name(base));
+	}
+	if (bdev_get_state(b) == BDEV_READY && bdev_get_state(base) != BDEV_READY) {
+		ov_fail("bdev %s stays, and its base %s goes", bdev_name(b), bdev_name(base));
+	}
+}
+
 void ov_check(void)
 {
 	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
@@ -96,9 +117,6 @@ void ov_check(void)
 		}
 	}
 	for (struct bdev *b = bdev_next(NULL); b != NULL; b = bdev_next(b)) {
-		if (bdev_get_state(b) == BDEV_NONE || bdev_find(bdev_name(b)) != b) {
-			ov_fail("bdev %s is in the registry, and in state %s", bdev_name(b),
-				bdev_state_name(bdev_get_state(b)));
-		}
+		check_bdev(b);
 	}
 }

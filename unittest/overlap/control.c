@@ -5,6 +5,8 @@
 
 #include <stdarg.h>
 #include <unistd.h>
+#include "bdev/vbdev/vbdev.h"
+#include "bdev_modules/error/error.h"
 #include "rpc/rpc.h"
 #include "unittest/overlap/overlap.h"
 
@@ -48,7 +50,8 @@ const char *ov_host_nqn(unsigned h)
 
 static const char *bdev_name_of(unsigned b)
 {
-	static const char *const names[OV_BDEVS] = {"b0", "b1", "b2", "b3", "b4", "b5"};
+	static const char *const names[OV_BDEVS] = {"b0", "b1",    "b2",    "b3", "b4", "b5",
+						    "d0", "EE_b0", "EE_d0", "p0", "p1"};
 
 	return names[b % OV_BDEVS];
 }
@@ -311,7 +314,7 @@ static void control_do_state(const struct ov_op *op)
 static void control_create_bdev(const struct ov_op *op)
 {
 	static const uint32_t latencies[] = {0, 0, 2000, 300000};
-	const char *name = bdev_name_of(op->a[0]);
+	const char *name = bdev_name_of(model_bdev_of(op));
 
 	if (op->a[1] % 4 == 0) {
 		call_rpc(op, "bdev_malloc_create", "{'name':'%s','block_size':%u,'num_blocks':%u}", name, OV_BLOCK,
@@ -327,9 +330,9 @@ static void control_create_bdev(const struct ov_op *op)
 
 static void control_delete_bdev(const struct ov_op *op)
 {
-	const char *name = bdev_name_of(op->a[0]);
+	const char *name = bdev_name_of(model_bdev_of(op));
 
-	if (model_bdevs[op->a[0] % OV_BDEVS].is_malloc) {
+	if (model_bdevs[model_bdev_of(op)].is_malloc) {
 		call_rpc(op, "bdev_malloc_delete", "{'name':'%s'}", name);
 		return;
 	}
@@ -365,8 +368,8 @@ static void control_reset_bdev(const struct ov_op *op)
 {
 	struct call *c = call_new(op);
 
-	snprintf(c->text, sizeof(c->text), "reset of %s", bdev_name_of(op->a[0]));
-	int rc = user_open(&c->user, bdev_name_of(op->a[0]), false, fixture_thread(op->a[0] % 4));
+	snprintf(c->text, sizeof(c->text), "reset of %s", bdev_name_of(model_bdev_of(op)));
+	int rc = user_open(&c->user, bdev_name_of(model_bdev_of(op)), false, fixture_thread(op->a[0] % 4));
 	if (rc != 0) {
 		call_answered(c, rc);
 		call_begun(c);
@@ -382,11 +385,98 @@ static void control_reset_bdev(const struct ov_op *op)
 	}
 }
 
+/* ---- Bdevs on others ---- */
+
+bool ov_bdev_is_on(unsigned bdev, unsigned base)
+{
+	const struct bdev *b = bdev_find(bdev_name_of(bdev));
+
+	return b != NULL && bdev_get_state(b) == BDEV_READY &&
+	       strcmp(vbdev_base_name((const struct vbdev *)b), bdev_name_of(base)) == 0;
+}
+
+static bool bdev_waits(unsigned bdev)
+{
+	const struct vbdev_waiting *w = NULL;
+
+	while ((w = vbdev_waiting_next(w)) != NULL && strcmp(w->name, bdev_name_of(bdev)) != 0) {
+	}
+	return w != NULL;
+}
+
+static void control_create_stack(const struct ov_op *op)
+{
+	const char *name = bdev_name_of(model_bdev_of(op)), *base = bdev_name_of(model_base_of(op));
+
+	switch (op->a[0] % OV_STACKED) {
+	case OV_STACKED_DELAY:
+		call_rpc(op, "bdev_delay_create",
+			 "{'name':'%s','base_bdev_name':'%s','avg_read_latency':0,'avg_write_latency':%u,"
+			 "'p99_read_latency':9000,'p99_write_latency':400000}",
+			 name, base, op->a[1] % 3 * 700);
+		break;
+	case OV_STACKED_ERROR:
+	case OV_STACKED_ERROR_ON_DELAY:
+		call_rpc(op, "bdev_error_create", "{'base_name':'%s'}", base);
+		break;
+	default:
+		call_rpc(op, "bdev_passthru_create", "{'name':'%s','base_bdev_name':'%s'}", name, base);
+		break;
+	}
+}
+
+static void control_delete_stack(const struct ov_op *op)
+{
+	static const char *const methods[OV_STACKED] = {"bdev_delay_delete", "bdev_error_delete", "bdev_error_delete",
+							"bdev_passthru_delete", "bdev_passthru_delete"};
+
+	call_rpc(op, methods[op->a[0] % OV_STACKED], "{'name':'%s'}", bdev_name_of(model_bdev_of(op)));
+}
+
+static void control_fault_stack(const struct ov_op *op)
+{
+	static const char *const faults[] = {"failure", "pending", "nomem"};
+	const char *name = bdev_name_of(model_bdev_of(op));
+
+	if (op->a[0] % OV_STACKED == OV_STACKED_DELAY) {
+		call_rpc(op, "bdev_delay_update_latency",
+			 "{'delay_bdev_name':'%s','latency_type':'%s','latency_us':%u}", name,
+			 (op->a[1] & 1) != 0 ? "avg_write" : "avg_read", op->a[1] % 4 * 50000);
+	} else if (op->a[1] % 4 == 3) {
+		call_rpc(op, "bdev_error_resume_pending", "{'name':'%s'}", name);
+	} else {
+		call_rpc(op, "bdev_error_inject_error", "{'name':'%s','io_type':'all','error_type':'%s','num':%u}",
+			 name, faults[op->a[1] % 4], op->a[1] / 4 % 8 + 1);
+	}
+}
+
+void ov_stacks_release(void)
+{
+	const struct bdev_error_injection none = {.clear = true};
+	char error[BDEV_ERROR_MAX];
+
+	for (unsigned b = OV_DISKS + OV_STACKED_ERROR; b <= OV_DISKS + OV_STACKED_ERROR_ON_DELAY; b++) {
+		if (bdev_find(bdev_name_of(b)) != NULL) {
+			bdev_error_inject(bdev_name_of(b), &none, error);
+			bdev_error_resume_pending(bdev_name_of(b), error);
+		}
+	}
+}
+
 static void control_do_bdev(const struct ov_op *op)
 {
-	const char *name = bdev_name_of(op->a[0]);
+	const char *name = bdev_name_of(model_bdev_of(op));
 
 	switch (op->kind) {
+	case OV_stack_create:
+		control_create_stack(op);
+		break;
+	case OV_stack_delete:
+		control_delete_stack(op);
+		break;
+	case OV_stack_fault:
+		control_fault_stack(op);
+		break;
 	case OV_bdev_create:
 		control_create_bdev(op);
 		break;
@@ -419,7 +509,8 @@ static void control_pick_bdev(struct ov_op *op)
 {
 	for (unsigned i = 0; i < OV_BDEVS; i++) {
 		unsigned b = (op->a[3] + i) % OV_BDEVS;
-		if (model_bdevs[b].exists && !model_bdevs[b].deleting && !model_bdev_in_use(b)) {
+		if (model_bdevs[b].exists && !model_bdevs[b].deleting && !model_bdevs[b].leaving &&
+		    !model_bdev_in_use(b)) {
 			op->a[3] = (uint8_t)b;
 			return;
 		}
@@ -443,7 +534,7 @@ bool ov_control_do(const struct ov_op *given)
 		control_do_ns(op);
 	} else if (op->kind < OV_look) {
 		control_do_sub(op);
-	} else if (op->kind <= OV_bdev_reset) {
+	} else if (op->kind <= OV_stack_fault) {
 		control_do_bdev(op);
 	} else {
 		return false;
@@ -560,6 +651,11 @@ void ov_control_compare(void)
 		if ((bdev_find(bdev_name_of(b)) != NULL) != model_bdevs[b].exists) {
 			ov_fail("bdev %s is %sthere", bdev_name_of(b), model_bdevs[b].exists ? "not " : "");
 		}
+		if (bdev_waits(b) != (model_bdevs[b].promised && !model_bdevs[b].exists)) {
+			ov_fail("bdev %s %s", bdev_name_of(b),
+				bdev_waits(b) ? "waits for its base, and nobody wants it"
+					      : "is neither there nor waits");
+		}
 	}
 }
 
@@ -575,8 +671,11 @@ void ov_control_delete_targets(void)
 void ov_control_delete_bdevs(void)
 {
 	for (unsigned b = 0; b < OV_BDEVS; b++) {
-		if (model_bdevs[b].exists && !model_bdevs[b].deleting) {
+		const struct model_bdev *m = &model_bdevs[b];
+		if (b < OV_DISKS && m->exists && !m->deleting) {
 			control_do_bdev(&(struct ov_op){.kind = OV_bdev_delete, .a = {(uint8_t)b}});
+		} else if (b >= OV_DISKS && m->promised && !m->deleting) {
+			control_do_bdev(&(struct ov_op){.kind = OV_stack_delete, .a = {(uint8_t)(b - OV_DISKS)}});
 		}
 	}
 }

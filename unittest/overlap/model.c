@@ -12,7 +12,37 @@ void model_reset(void)
 
 static bool model_is_of_bdev(unsigned kind)
 {
-	return kind >= OV_bdev_create && kind <= OV_bdev_reset;
+	return kind >= OV_bdev_create && kind <= OV_stack_fault;
+}
+
+unsigned model_bdev_of(const struct ov_op *op)
+{
+	switch (op->kind) {
+	case OV_stack_create:
+	case OV_stack_delete:
+	case OV_stack_fault:
+		return OV_DISKS + op->a[0] % OV_STACKED;
+	case OV_bdev_qos:
+	case OV_bdev_timeout:
+	case OV_bdev_reset:
+		return op->a[0] % OV_BDEVS;
+	default:
+		return op->a[0] % OV_DISKS;
+	}
+}
+
+/* Error bdevs are named after their bases, so theirs are fixed. */
+unsigned model_base_of(const struct ov_op *op)
+{
+	static const uint8_t fixed[OV_STACKED] = {[OV_STACKED_ERROR] = 0, [OV_STACKED_ERROR_ON_DELAY] = OV_DISKS};
+	unsigned s = op->a[0] % OV_STACKED;
+
+	return s == OV_STACKED_ERROR || s == OV_STACKED_ERROR_ON_DELAY ? fixed[s] : op->a[1] % OV_BDEVS;
+}
+
+bool model_bdev_can_wait(unsigned bdev)
+{
+	return bdev >= OV_DISKS && bdev < OV_DISKS + OV_STACKED_PASSTHRU;
 }
 
 static bool model_is_of_ns(unsigned kind)
@@ -34,7 +64,7 @@ void model_find(struct model_call *c, const struct ov_op *op)
 {
 	*c = (struct model_call){.op = op};
 	if (model_is_of_bdev(op->kind)) {
-		c->bdev = &model_bdevs[op->a[0] % OV_BDEVS];
+		c->bdev = &model_bdevs[model_bdev_of(op)];
 		return;
 	}
 	c->tgt = &model_tgts[op->a[0] % OV_TGTS];
@@ -48,6 +78,11 @@ void model_find(struct model_call *c, const struct ov_op *op)
 
 bool model_bdev_in_use(unsigned bdev)
 {
+	for (unsigned b = OV_DISKS; b < OV_BDEVS; b++) {
+		if (model_bdevs[b].exists && model_bdevs[b].base == bdev) {
+			return true;
+		}
+	}
 	for (unsigned t = 0; t < OV_TGTS; t++) {
 		for (unsigned s = 0; s < OV_SUBS; s++) {
 			for (unsigned n = 0; n < OV_NSIDS; n++) {
@@ -99,7 +134,7 @@ static enum model_answer model_begin_ns(const struct model_call *c)
 	if (c->op->kind == OV_ns_add) {
 		const struct model_bdev *b = &model_bdevs[c->op->a[3] % OV_BDEVS];
 		return b->creating != 0 ? MODEL_EITHER
-					: model_ok_if(!ns->used && b->exists && !b->deleting &&
+					: model_ok_if(!ns->used && b->exists && !b->deleting && !b->leaving &&
 						      !model_bdev_in_use(c->op->a[3] % OV_BDEVS));
 	}
 	if (!ns->used) {
@@ -166,24 +201,58 @@ static enum model_answer model_begin_sub(const struct model_call *c)
 	return c->ns != NULL ? model_begin_ns(c) : model_begin_host_or_listener(c);
 }
 
+static enum model_answer model_begin_stack(const struct model_call *c)
+{
+	unsigned base = model_base_of(c->op);
+	bool can_wait = model_bdev_can_wait(model_bdev_of(c->op));
+	const struct model_bdev *m = c->bdev, *b = &model_bdevs[base];
+
+	if (c->op->kind == OV_stack_delete) {
+		return m->deleting ? MODEL_EITHER : model_ok_if(m->promised);
+	}
+	if (m->deleting || (m->leaving && !m->promised) || (m->leaving && !can_wait)) {
+		return MODEL_EITHER;
+	}
+	if (m->promised) {
+		return MODEL_FAILS;
+	}
+	if (b->creating != 0) {
+		return MODEL_EITHER;
+	}
+	if (!b->exists || b->deleting || b->leaving) {
+		return model_ok_if(can_wait);
+	}
+	return model_ok_if(!model_bdev_in_use(base));
+}
+
 static enum model_answer model_begin_bdev(const struct model_call *c)
 {
 	if (c->bdev->creating != 0) {
 		return MODEL_EITHER;
 	}
 	switch (c->op->kind) {
+	case OV_stack_create:
+	case OV_stack_delete:
+		return model_begin_stack(c);
 	case OV_bdev_create:
 		return model_ok_if(!c->bdev->exists);
 	case OV_bdev_delete:
 		return model_ok_if(c->bdev->exists && !c->bdev->deleting);
 	default:
-		return c->bdev->exists ? MODEL_EITHER : MODEL_FAILS;
+		return c->bdev->exists || c->bdev->promised ? MODEL_EITHER : MODEL_FAILS;
 	}
 }
 
-/* A bdev goes, and with it the namespace that has it. */
+/* A bdev goes, and with it the namespace that has it and what stands on it. */
 static void model_bdev_goes(unsigned bdev)
 {
+	for (unsigned b = OV_DISKS; b < OV_BDEVS; b++) {
+		struct model_bdev *m = &model_bdevs[b];
+		if (m->exists && m->base == bdev && !m->leaving) {
+			m->leaving = true;
+			model_bdev_goes(b);
+		}
+	}
 	for (unsigned t = 0; t < OV_TGTS; t++) {
 		for (unsigned s = 0; s < OV_SUBS; s++) {
 			struct model_sub *sub = &model_tgts[t].sub[s];
@@ -237,7 +306,13 @@ enum model_answer model_begin(struct model_call *c)
 			break;
 		case OV_bdev_delete:
 			c->bdev->deleting = c->bdev->exists;
-			model_bdev_goes(c->op->a[0] % OV_BDEVS);
+			model_bdev_goes(model_bdev_of(c->op));
+			break;
+		case OV_stack_delete:
+			if (a == MODEL_OK) { /* otherwise it is being deleted already */
+				c->bdev->deleting = true;
+				model_bdev_goes(model_bdev_of(c->op));
+			}
 			break;
 		default:
 			break;
@@ -340,24 +415,81 @@ static void model_end_sub(struct model_call *c)
 	}
 }
 
-static void model_end_bdev(struct model_call *c)
+/* The bdev has gone, and with it the namespaces that had it and what stood on it. */
+static void model_bdev_gone(unsigned bdev)
 {
-	unsigned b = c->op->a[0] % OV_BDEVS;
+	struct model_bdev *m = &model_bdevs[bdev];
 
-	if (c->op->kind == OV_bdev_create) {
-		c->bdev->exists = true;
-		c->bdev->deleting = false;
-		c->bdev->is_malloc = c->op->a[1] % 4 == 0;
-	} else if (c->op->kind == OV_bdev_delete) {
-		c->bdev->exists = c->bdev->deleting = false;
-		for (unsigned t = 0; t < OV_TGTS; t++) {
-			for (unsigned s = 0; s < OV_SUBS; s++) {
-				for (unsigned n = 0; n < OV_NSIDS; n++) {
-					struct model_ns *ns = &model_tgts[t].sub[s].ns[n];
-					*ns = ns->used && ns->bdev == b ? (struct model_ns){0} : *ns;
-				}
+	m->exists = m->leaving = false;
+	m->promised = m->promised && model_bdev_can_wait(bdev);
+	for (unsigned t = 0; t < OV_TGTS; t++) {
+		for (unsigned s = 0; s < OV_SUBS; s++) {
+			for (unsigned n = 0; n < OV_NSIDS; n++) {
+				struct model_ns *ns = &model_tgts[t].sub[s].ns[n];
+				*ns = ns->used && ns->bdev == bdev ? (struct model_ns){0} : *ns;
 			}
 		}
+	}
+	for (unsigned b = OV_DISKS; b < OV_BDEVS; b++) {
+		if (model_bdevs[b].exists && model_bdevs[b].base == bdev) {
+			model_bdev_gone(b);
+		}
+	}
+}
+
+/* The bdev is there. If others wait for it, one of them has it now, whichever. */
+static void model_bdev_came(unsigned bdev)
+{
+	bool wanted = false, had = false;
+
+	model_bdevs[bdev].exists = true;
+	for (unsigned b = OV_DISKS; b < OV_BDEVS; b++) {
+		struct model_bdev *m = &model_bdevs[b];
+		if (m->promised && !m->exists && !m->deleting && m->base == bdev) {
+			wanted = true;
+			if (ov_bdev_is_on(b, bdev)) {
+				had = true;
+				model_bdev_came(b);
+			}
+		}
+	}
+	if (wanted && !had) {
+		ov_fail("bdev %u has come, and of those that waited for it none is there", bdev);
+	}
+}
+
+static void model_end_stack(struct model_call *c)
+{
+	unsigned b = model_bdev_of(c->op), base = model_base_of(c->op);
+
+	if (c->op->kind == OV_stack_delete) {
+		model_bdev_gone(b);
+		c->bdev->promised = c->bdev->deleting = false;
+	} else if (c->op->kind == OV_stack_create) {
+		c->bdev->promised = true;
+		c->bdev->leaving = false;
+		c->bdev->base = (uint8_t)base;
+		if (ov_bdev_is_on(b, base)) {
+			model_bdev_came(b);
+		} else if (!model_bdev_can_wait(b)) {
+			ov_fail("bdev %u was made, and is not there", b);
+		}
+	}
+}
+
+static void model_end_bdev(struct model_call *c)
+{
+	unsigned b = model_bdev_of(c->op);
+
+	if (c->op->kind == OV_bdev_create) {
+		c->bdev->deleting = false;
+		c->bdev->is_malloc = c->op->a[1] % 4 == 0;
+		model_bdev_came(b);
+	} else if (c->op->kind == OV_bdev_delete) {
+		model_bdev_gone(b);
+		c->bdev->deleting = false;
+	} else {
+		model_end_stack(c);
 	}
 }
 

@@ -31,6 +31,10 @@ struct model_tgt {
 struct model_bdev {
 	bool exists, deleting, is_malloc;
 	unsigned creating; /* calls that make it, not answered yet */
+	/* Of those that stand on another one. */
+	bool promised; /* a call has made it, and none has deleted it: it is there, or waits for its base */
+	bool leaving;  /* it exists, and its base goes */
+	uint8_t base;  /* if it is promised or exists */
 };
 
 enum model_answer {
@@ -61,7 +65,13 @@ enum model_answer model_begin(struct model_call *c);
 void model_end(struct model_call *c, bool success, int64_t result);
 /* Whether something has overlapped with it that makes either answer right. */
 bool model_is_disturbed(const struct model_call *c);
-/* Whether a namespace of any subsystem has the bdev. */
+/* Whether a namespace of any subsystem or another bdev has the bdev. */
 bool model_bdev_in_use(unsigned bdev);
+/* The bdev that an operation is about. */
+unsigned model_bdev_of(const struct ov_op *op);
+/* The base that a stacked bdev is made on. */
+unsigned model_base_of(const struct ov_op *op);
+/* Whether a stacked bdev may be asked for before its base is there, and comes back with it. */
+bool model_bdev_can_wait(unsigned bdev);
 
 #endif

@@ -16,7 +16,9 @@
 #define OV_ADDRS   2
 #define OV_HOSTS   3
 #define OV_ASSOCS  6 /* associations that may exist at once */
-#define OV_BDEVS   6
+#define OV_DISKS   6 /* bdevs that stand on none */
+#define OV_STACKED 5 /* bdevs that stand on another one; numbered behind the disks */
+#define OV_BDEVS   (OV_DISKS + OV_STACKED)
 #define OV_OPS_MAX 4096
 #define OV_BLOCK   512
 #define OV_BLOCKS  64 /* of a bdev, at least */
@@ -56,7 +58,10 @@
 	X(bdev_stick, 3, 2) /* bdev, how */                                                                            \
 	X(bdev_unstick, 4, 1)                                                                                          \
 	X(bdev_reset, 2, 1)                                                                                            \
-	X(connect, 14, 5) /* association, target, subsystem, address, flags */                                         \
+	X(stack_create, 3, 2) /* stacked bdev, base */                                                                 \
+	X(stack_delete, 2, 1)                                                                                          \
+	X(stack_fault, 2, 2) /* stacked bdev, which */                                                                 \
+	X(connect, 14, 5)    /* association, target, subsystem, address, flags */                                      \
 	X(leave, 3, 1)                                                                                                 \
 	X(leave_all, 0, 0)                                                                                             \
 	X(die, 3, 1)                                                                                                   \
@@ -82,6 +87,15 @@ enum ov_kind {
 	OV_OPS(X)
 #undef X
 		OV_KINDS
+};
+
+/* The stacked bdevs. */
+enum ov_stacked {
+	OV_STACKED_DELAY,
+	OV_STACKED_ERROR,
+	OV_STACKED_ERROR_ON_DELAY,
+	OV_STACKED_PASSTHRU,
+	OV_STACKED_PASSTHRU_2,
 };
 
 #define OV_ARGS 5
@@ -127,6 +141,10 @@ void ov_control_delete_targets(void);
 void ov_control_delete_bdevs(void);
 /* Removes the files of reservations that a process has left. */
 void ov_ptpl_remove(int pid);
+/* Whether a stacked bdev is there, and stands on base. */
+bool ov_bdev_is_on(unsigned bdev, unsigned base);
+/* Lets go what error bdevs hold, and takes the injections back. */
+void ov_stacks_release(void);
 struct nvmf_tgt *ov_tgt(unsigned t);
 const char *ov_sub_nqn(unsigned s); /* OV_SUBS: the discovery subsystem */
 const char *ov_host_nqn(unsigned h);

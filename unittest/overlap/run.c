@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One interleaving: made from a seed, carried out, and checked at its end. */
 #include <stdarg.h>
+
+#include "bdev/vbdev/waiting.h"
 #include "unittest/overlap/overlap.h"
 
 #define STEPS_MAX    24
@@ -63,6 +65,7 @@ enum theme {
 	THEME_RESERVATIONS,
 	THEME_PREEMPTION,
 	THEME_CROSS_RESETS,
+	THEME_STACKS, /* bdevs on bdevs that come and go */
 	THEMES,
 };
 
@@ -79,6 +82,11 @@ static unsigned kind_weight(enum theme theme, unsigned k)
 		return k < OV_bdev_create ? w * 3 : w;
 	case THEME_RESERVATIONS:
 		return k == OV_resv || of_ns ? w * 3 : k <= OV_sub_delete ? 0 : (w + 2) / 4;
+	case THEME_STACKS:
+		return k >= OV_stack_create && k <= OV_stack_fault                             ? w * 10
+		       : of_ns || (k >= OV_bdev_create && k <= OV_bdev_reset) || k == OV_abort ? w * 3
+		       : k == OV_connect || k == OV_leave || k == OV_die                       ? w
+											       : (w + 3) / 4;
 	case THEME_CROSS_RESETS:
 		return of_cross_reset ? w * 3 : (w + 2) / 4;
 	default:
@@ -184,6 +192,42 @@ static unsigned generate_peers(uint64_t *state, struct ov_op *ops, unsigned n)
 	return n;
 }
 
+/* Bdevs on others: one on a base that comes later, one on that one, and a namespace on top. */
+static unsigned generate_stacks(uint64_t *state, struct ov_op *ops, unsigned n)
+{
+	static const struct ov_op setup[] = {
+		{OV_stack_create, {OV_STACKED_DELAY, 5}},
+		{OV_stack_create, {OV_STACKED_ERROR_ON_DELAY}},
+		{OV_bdev_create, {5, 1}},
+		{OV_ns_add, {0, 0, 2, OV_DISKS + OV_STACKED_ERROR_ON_DELAY}},
+		{OV_stack_create, {OV_STACKED_PASSTHRU, 4}},
+	};
+
+	for (unsigned i = 0; i < sizeof(setup) / sizeof(setup[0]); i++) {
+		ops[n] = setup[i];
+		ops[n].steps = 8;
+		ops[n++].seed = ov_random(state);
+	}
+	return n;
+}
+
+/* Most stand on the same few. */
+static void op_concentrate_stack(struct ov_op *op)
+{
+	static const uint8_t bases[] = {
+		5, 5, 0, OV_DISKS, OV_DISKS + OV_STACKED_ERROR_ON_DELAY, OV_DISKS + OV_STACKED_PASSTHRU};
+
+	if (op->kind == OV_stack_create) {
+		op->a[1] = bases[op->a[1] % sizeof(bases)];
+	} else if (op->kind == OV_bdev_create || op->kind == OV_bdev_delete) {
+		op->a[0] = (op->a[0] & 1) != 0 ? 5 : 0;
+	} else if (op->kind == OV_ns_add) {
+		op->a[3] = (uint8_t)(OV_DISKS + op->a[3] % OV_STACKED);
+	} else if (op->kind == OV_connect) {
+		op->a[1] = op->a[2] = 0;
+	}
+}
+
 static void op_concentrate_on_host(struct ov_op *op)
 {
 	static const uint8_t of_host[] = {0, 4, 5, 3}; /* its associations */
@@ -234,7 +278,7 @@ static void op_fill_preemption(struct ov_op *op, uint64_t *state)
 		op->a[2] = (uint8_t)((r >> 20) % 3);
 		op->a[3] = op->a[0];
 	} else {
-		op->a[0] = (uint8_t)((r >> 16) % OV_BDEVS);
+		op->a[0] = (uint8_t)((r >> 16) % OV_DISKS);
 		op->a[1] = (uint8_t)((r >> 20) % 2);
 		op->a[2] = (uint8_t)((r >> 24) % 3);
 	}
@@ -278,7 +322,7 @@ static unsigned generate_preemptions(uint64_t *state, struct ov_op *ops, unsigne
 {
 	unsigned setup = sizeof(preemption_setup) / sizeof(preemption_setup[0]);
 
-	while (n + setup + 2 * PREEMPTION_OPS + OV_BDEVS < wanted) {
+	while (n + setup + 2 * PREEMPTION_OPS + OV_DISKS < wanted) {
 		for (unsigned i = 0; i < setup; i++) {
 			ops[n] = preemption_setup[i];
 			op_may_persist(&ops[n], ov_random(state));
@@ -291,7 +335,7 @@ static unsigned generate_preemptions(uint64_t *state, struct ov_op *ops, unsigne
 		for (unsigned i = 0; i < PREEMPTION_OPS; i++) {
 			op_fill_preemption(&ops[n++], state);
 		}
-		for (uint8_t b = 0; b < OV_BDEVS; b++) {
+		for (uint8_t b = 0; b < OV_DISKS; b++) {
 			ops[n++] =
 				(struct ov_op){.kind = OV_bdev_unstick, .a = {b}, .steps = 2, .seed = ov_random(state)};
 		}
@@ -329,6 +373,9 @@ unsigned ov_generate(uint64_t seed, unsigned wanted, struct ov_op *ops)
 	if (theme == THEME_CROSS_RESETS) {
 		n = generate_peers(&state, ops, n);
 	}
+	if (theme == THEME_STACKS) {
+		n = generate_stacks(&state, ops, n);
+	}
 	if (theme == THEME_PREEMPTION) {
 		n = generate_preemptions(&state, ops, n, wanted);
 	}
@@ -337,6 +384,9 @@ unsigned ov_generate(uint64_t seed, unsigned wanted, struct ov_op *ops)
 		op_fill(&ops[n], &state);
 		if (theme == THEME_CROSS_RESETS && ov_random(&state) % 8 != 0) {
 			op_concentrate_on_host(&ops[n]);
+		}
+		if (theme == THEME_STACKS && ov_random(&state) % 4 != 0) {
+			op_concentrate_stack(&ops[n]);
 		}
 		if ((theme == THEME_CONCENTRATED || theme == THEME_RESERVATIONS) && ov_random(&state) % 8 != 0) {
 			op_concentrate(&ops[n], theme == THEME_RESERVATIONS ? 1 : 2,
@@ -449,6 +499,7 @@ static bool resume_is_queued(const struct nvmf_subsystem *s)
 static void let_all_end(void)
 {
 	ov_slowdevs_unstick();
+	ov_stacks_release();
 	ov_peers_end();
 	if (atomic_load(&loop_hold_data)) {
 		ov_host_do(&(struct ov_op){.kind = OV_data_release});
@@ -489,7 +540,8 @@ static bool all_has_ended(void)
 
 static bool all_is_gone(void)
 {
-	return all_has_ended() && ov_hosts_gone() && bdev_next(NULL) == NULL && nvmf_tgt_next(NULL) == NULL;
+	return all_has_ended() && ov_hosts_gone() && bdev_next(NULL) == NULL && vbdev_waiting_next(NULL) == NULL &&
+	       nvmf_tgt_next(NULL) == NULL;
 }
 
 static void wait_until(bool (*fn)(void), const char *what)
