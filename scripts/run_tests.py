@@ -296,7 +296,7 @@ def run_beside(chosen, patterns):
     """Runs the jobs that may run side by side, the longest of a stage first. Returns the jobs of all stages. The builds after the release
     build are made meanwhile, one by one, by processes that get what CPU time the others leave."""
     def build(stage):
-        return stage.build(() if stage.folder in (None, RELEASE) else ("nice", "-n", "19"))
+        return stage.build(() if stage.folder in (None, RELEASE) else ("nice", "-n", "10"))
 
     jobs, running = [], []
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool, concurrent.futures.ThreadPoolExecutor(max_workers=1) as builder:

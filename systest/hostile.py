@@ -3,7 +3,6 @@
 # limit: 300
 # once
 # sanitize
-# beside
 """Hosts that keep to nothing, beside one that does its verified I/O: `hostile-host` sends them and knows what the specification wants
 answered. VARVE_CASES and VARVE_SEED choose others; a failure names the case, which `hostile-host --only N` sends again by itself."""
 import os

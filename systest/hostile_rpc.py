@@ -3,7 +3,6 @@
 # limit: 300
 # once
 # sanitize
-# beside
 """Calls of every method, while the daemon runs and before it starts, with parameters that are wrong in one way, made from what the daemon says of
 its methods; clients that flood, or
 never read; and configuration files that are none. Beside it a host does verified I/O. VARVE_SEED chooses other calls."""
