@@ -533,6 +533,18 @@ void bdev_unregister(struct bdev *b, void (*cb)(void *arg, int rc), void *arg)
 
 /* --- Size, aliases --- */
 
+static void observers_tell_resize(struct bdev *b)
+{
+	struct bdev_observer *o, *next;
+
+	for (o = LIST_FIRST(&observers); o != NULL; o = next) {
+		next = LIST_NEXT(o, link);
+		if (o->resized != NULL) {
+			o->resized(o->ctx, b);
+		}
+	}
+}
+
 int bdev_resize(struct bdev *b, uint64_t num_blocks)
 {
 	if (num_blocks == 0 || num_blocks > INT64_MAX / b->block_size) {
@@ -542,6 +554,7 @@ int bdev_resize(struct bdev *b, uint64_t num_blocks)
 		/* I/O checked against the old size may still be on its way: its module has the last word. */
 		__atomic_store_n(&b->num_blocks, num_blocks, __ATOMIC_RELAXED);
 		descs_tell(b, BDEV_EVENT_RESIZE);
+		observers_tell_resize(b);
 	}
 	return 0;
 }

@@ -355,6 +355,7 @@ void bdev_uuid_format(const uint8_t uuid[16], char *text);
 struct bdev_observer {
 	void (*added)(void *ctx, struct bdev *b);   /* b has become READY, or was so when the observer was added */
 	void (*removed)(void *ctx, struct bdev *b); /* b is about to be removed */
+	void (*resized)(void *ctx, struct bdev *b); /* its number of blocks has changed; NULL: no matter */
 	void *ctx;
 	LIST_ENTRY(bdev_observer) link;
 };

@@ -528,8 +528,10 @@ void iobuf_for_each_module(void (*fn)(void *arg, const char *module, const struc
 	LIST_FOREACH (m, &modules, link) {
 		struct iobuf_stat stat[IOBUF_CLASSES] = {m->closed[IOBUF_SMALL], m->closed[IOBUF_LARGE]};
 		LIST_FOREACH (ch, &m->channels, link) {
-			stat_add(&stat[IOBUF_SMALL], &ch->cache[IOBUF_SMALL]);
-			stat_add(&stat[IOBUF_LARGE], &ch->cache[IOBUF_LARGE]);
+			for (unsigned class = 0; class < IOBUF_CLASSES; class ++) {
+				stat_add(&stat[class], &ch->cache[class]);
+				stat[class].cache_size += ch->cache[class].keep;
+			}
 		}
 		fn(arg, m->name, stat);
 	}

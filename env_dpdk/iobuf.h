@@ -42,9 +42,10 @@ int iobuf_set_opts(const struct iobuf_opts *opts, char *error);
 
 /* Of the buffers of a class. */
 struct iobuf_stat {
-	uint64_t cache; /* buffers taken from a channel's cache */
-	uint64_t main;  /* buffers that were fetched from the main pool when they were needed */
-	uint64_t retry; /* requests that had to wait for a buffer */
+	uint64_t cache;      /* buffers taken from a channel's cache */
+	uint64_t main;       /* buffers that were fetched from the main pool when they were needed */
+	uint64_t retry;      /* requests that had to wait for a buffer */
+	uint64_t cache_size; /* buffers that the caches of its channels keep, at most, now */
 };
 
 /* Bytes of a buffer: the option, rounded up to IOBUF_ALIGN. Does not change while channels exist. Any thread. */

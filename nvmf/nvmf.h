@@ -725,6 +725,7 @@ struct nvmf_transport_stats {
 struct nvmf_poll_group_stats {
 	uint64_t admin_qpairs, io_qpairs;                 /* ever */
 	uint64_t current_admin_qpairs, current_io_qpairs; /* now */
+	uint64_t current_unassociated_qpairs;             /* now: connections without a controller */
 	uint64_t pending_bdev_io;                         /* held back by a paused subsystem, now */
 	uint64_t completed_nvme_io;
 	uint64_t failed_nvme_io;

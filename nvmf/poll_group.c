@@ -199,6 +199,8 @@ static void group_read_stats_on_group(void *arg)
 	stats->io_qpairs = group->io_qpairs;
 	stats->current_admin_qpairs = group->current_admin_qpairs;
 	stats->current_io_qpairs = group->current_io_qpairs;
+	stats->current_unassociated_qpairs =
+		group->qpairs_count - group->current_admin_qpairs - group->current_io_qpairs;
 	stats->completed_nvme_io = group->completed;
 	stats->failed_nvme_io = group->failed;
 	for (uint32_t i = 0; i < group->tgt->max_subsystems; i++) {

@@ -102,6 +102,7 @@ static void qpair_add_on_group(struct thread_msg *msg)
 		thread_absence_watch(&group->absence);
 	}
 	TAILQ_INSERT_TAIL(&group->qpairs, qpair, group_link);
+	group->qpairs_count++;
 	qpair->tgroup = group_find_tgroup(group, qpair->transport);
 	int rc = qpair->tgroup != NULL && !group->stopping ? qpair->transport->ops->qpair_add(qpair->tgroup, qpair)
 							   : -ENODEV;
@@ -264,6 +265,7 @@ void nvmf_qpair_closed(struct nvmf_qpair *qpair)
 	nvmf_qpair_set_state(qpair, NVMF_QPAIR_CLOSED);
 	thread_timer_stop(&qpair->end_timer);
 	TAILQ_REMOVE(&qpair->group->qpairs, qpair, group_link);
+	qpair->group->qpairs_count--;
 	if (TAILQ_EMPTY(&qpair->group->qpairs)) {
 		thread_absence_unwatch(&qpair->group->absence);
 	}

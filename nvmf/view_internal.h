@@ -81,6 +81,7 @@ struct nvmf_poll_group {
 	struct nvmf_subsystem_view **views;               /* by subsystem index; group */
 	TAILQ_HEAD(, nvmf_transport_group) tgroups;       /* group */
 	TAILQ_HEAD(, nvmf_qpair) qpairs;                  /* group */
+	uint64_t qpairs_count;                            /* group */
 	struct thread_absence absence;                    /* group: watched while there are queue pairs */
 	bool stopping;                                    /* group: accepts no more queue pairs */
 	uint64_t completed, failed;                       /* group: I/O commands */

@@ -174,7 +174,7 @@ STAILQ_HEAD(nvmf_rdma_dirty_list, nvmf_rdma_qpair);
 /* What a poll group counts of a device; nvmf_get_stats and metrics name these (transport.c). Group. */
 struct nvmf_rdma_counters {
 	uint64_t polls, idle_polls, completions, requests, request_latency;
-	uint64_t pending_free_request, pending_rdma_read, pending_rdma_write;
+	uint64_t pending_free_request, pending_rdma_read, pending_rdma_write, pending_rdma_send;
 	uint64_t total_send_wrs, send_doorbell_updates, total_recv_wrs, recv_doorbell_updates;
 	uint64_t memory_regions, registered_bytes; /* of our memory with the device, now; all groups share them */
 };

@@ -285,8 +285,10 @@ static void start_response(struct nvmf_rdma_request *r)
 	if (qp->send_room < (with_data ? r->data_wrs : 0) + 1u || !STAILQ_EMPTY(&qp->pending)) {
 		if (with_data) {
 			set_request_state(r, RDMA_REQ_TX_PENDING_C2H);
+			qp->poller->counters.pending_rdma_write++;
 		} else {
 			set_request_state(r, RDMA_REQ_RDY2COMPL_PEND);
+			qp->poller->counters.pending_rdma_send++;
 		}
 		STAILQ_INSERT_TAIL(&qp->pending, r, wait);
 		return;

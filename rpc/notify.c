@@ -9,31 +9,45 @@
 
 #define EVENTS_MAX 1024
 
-static const char *types[NOTIFY_TYPES_MAX];
-static unsigned n_types;
-static struct notify_event events[EVENTS_MAX];
-static uint64_t next_id;
+struct view {
+	const char *types[NOTIFY_TYPES_MAX];
+	unsigned n_types;
+	struct notify_event events[EVENTS_MAX];
+	uint64_t next_id;
+};
+static struct view views[NOTIFY_VIEWS];
 
-static const char *notify_type_find(const char *type)
+static const char *notify_type_find(const struct view *v, const char *type)
 {
-	for (unsigned i = 0; i < n_types; i++) {
-		if (strcmp(types[i], type) == 0) {
-			return types[i];
+	for (unsigned i = 0; i < v->n_types; i++) {
+		if (strcmp(v->types[i], type) == 0) {
+			return v->types[i];
 		}
 	}
 	return NULL;
 }
 
-void notify_type_register(const char *type)
+static void notify_type_add(struct view *v, const char *type)
 {
-	if (notify_type_find(type) != NULL) {
+	if (notify_type_find(v, type) != NULL) {
 		return;
 	}
-	if (n_types == NOTIFY_TYPES_MAX) {
+	if (v->n_types == NOTIFY_TYPES_MAX) {
 		log_error("more than %d types of notifications: \"%s\" is left out", NOTIFY_TYPES_MAX, type);
 		return;
 	}
-	types[n_types++] = type;
+	v->types[v->n_types++] = type;
+}
+
+void notify_type_register(const char *type)
+{
+	notify_type_add(&views[NOTIFY_ALL], type);
+}
+
+void notify_type_register_common(const char *type)
+{
+	notify_type_add(&views[NOTIFY_COMMON], type);
+	notify_type_add(&views[NOTIFY_ALL], type);
 }
 
 static uint64_t notify_now_us(void)
@@ -44,19 +58,28 @@ static uint64_t notify_now_us(void)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-void notify_send_reason(const char *type, const char *context, const char *reason)
+static void notify_add(struct view *v, const char *type, const char *context, const char *reason)
 {
-	const char *known = notify_type_find(type);
+	struct notify_event *e = &v->events[v->next_id++ % EVENTS_MAX];
 
-	if (known == NULL) {
-		log_error("a notification of the type \"%s\", which is not registered", type);
-		return;
-	}
-	struct notify_event *e = &events[next_id++ % EVENTS_MAX];
-	e->type = known;
+	e->type = type;
 	e->time_us = notify_now_us();
 	snprintf(e->context, sizeof(e->context), "%s", context);
 	snprintf(e->reason, sizeof(e->reason), "%s", reason != NULL ? reason : "");
+}
+
+void notify_send_reason(const char *type, const char *context, const char *reason)
+{
+	if (notify_type_find(&views[NOTIFY_ALL], type) == NULL) {
+		log_error("a notification of the type \"%s\", which is not registered", type);
+		return;
+	}
+	for (unsigned i = 0; i < NOTIFY_VIEWS; i++) {
+		const char *known = notify_type_find(&views[i], type);
+		if (known != NULL) {
+			notify_add(&views[i], known, context, reason);
+		}
+	}
 }
 
 void notify_send(const char *type, const char *context)
@@ -64,17 +87,21 @@ void notify_send(const char *type, const char *context)
 	notify_send_reason(type, context, NULL);
 }
 
-const char *notify_type(unsigned index)
+const char *notify_type(enum notify_view view, unsigned index)
 {
-	return index < n_types ? types[index] : NULL;
+	return index < views[view].n_types ? views[view].types[index] : NULL;
 }
 
-uint64_t notify_first(void)
+uint64_t notify_first(enum notify_view view)
 {
+	uint64_t next_id = views[view].next_id;
+
 	return next_id > EVENTS_MAX ? next_id - EVENTS_MAX : 0;
 }
 
-const struct notify_event *notify_get(uint64_t id)
+const struct notify_event *notify_get(enum notify_view view, uint64_t id)
 {
-	return id < notify_first() || id >= next_id ? NULL : &events[id % EVENTS_MAX];
+	struct view *v = &views[view];
+
+	return id < notify_first(view) || id >= v->next_id ? NULL : &v->events[id % EVENTS_MAX];
 }

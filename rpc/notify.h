@@ -7,10 +7,13 @@
 
 #define NOTIFY_TYPES_MAX 64
 
-/* The registered type number index, from 0; NULL: no more. */
-const char *notify_type(unsigned index);
+/* What a client is shown: the common types, or all; each view has its own numbers. */
+enum notify_view { NOTIFY_COMMON, NOTIFY_ALL, NOTIFY_VIEWS };
+
+/* The type number index of a view, from 0; NULL: no more. */
+const char *notify_type(enum notify_view view, unsigned index);
 /* The id of the oldest event that is still kept. */
-uint64_t notify_first(void);
+uint64_t notify_first(enum notify_view view);
 struct notify_event {
 	const char *type;
 	char context[256]; /* the name of the object that it happened to; longer ones are cut */
@@ -18,6 +21,6 @@ struct notify_event {
 	uint64_t time_us;  /* since 1970-01-01 UTC */
 };
 /* The event with that id; NULL: it is not kept any more, or has not happened yet. Valid until the next event. */
-const struct notify_event *notify_get(uint64_t id);
+const struct notify_event *notify_get(enum notify_view view, uint64_t id);
 
 #endif

@@ -198,9 +198,12 @@ void rpc_config_register(struct rpc_config *c);
 /* Appends {"method": method, "params": params} to methods; params is consumed, NULL for none. */
 void rpc_config_add(json_t *methods, const char *method, json_t *params);
 
-/* Declares a type of event that notify_get_notifications may show, such as "bdev_register". The text must stay. Before
- * main(), or on the control thread. */
+/* Declares a type of event that notify_get_notifications shows to those who ask for all, such as "nvmf_ns_add". The
+ * text must stay. Before main(), or on the control thread. */
 void notify_type_register(const char *type);
+/* The same, of a type that SPDK's targets have, such as "bdev_register". Everybody is shown those, and clients count
+ * them: numbered apart, they have no gaps. */
+void notify_type_register_common(const char *type);
 /* Records an event. context: the name of the object that it happened to; copied. */
 void notify_send(const char *type, const char *context);
 /* The same, with the reason as a text for people; NULL: unknown or obvious. */

@@ -50,6 +50,7 @@ static const struct {
 	{"seek_data", BDEV_IO_INVALID},
 	{"copy", BDEV_IO_COPY},
 	{"nvme_iov_md", BDEV_IO_INVALID},
+	{"nvme_nssr", BDEV_IO_INVALID},
 	/* ours */
 	{"verify", BDEV_IO_VERIFY},
 	{"write_uncorrectable", BDEV_IO_WRITE_UNCORRECTABLE},
@@ -414,11 +415,18 @@ static void rpc_bdev_removed(void *ctx, struct bdev *b)
 	notify_send("bdev_unregister", bdev_name(b));
 }
 
-static struct bdev_observer notifier = {.added = rpc_bdev_added, .removed = rpc_bdev_removed};
+static void rpc_bdev_resized(void *ctx, struct bdev *b)
+{
+	notify_send("bdev_resize", bdev_name(b));
+}
+
+static struct bdev_observer notifier = {
+	.added = rpc_bdev_added, .removed = rpc_bdev_removed, .resized = rpc_bdev_resized};
 
 __attribute__((constructor)) static void notify_of_bdevs(void)
 {
-	notify_type_register("bdev_register");
-	notify_type_register("bdev_unregister");
+	notify_type_register_common("bdev_register");
+	notify_type_register_common("bdev_unregister");
+	notify_type_register_common("bdev_resize");
 	bdev_observe(&notifier);
 }

@@ -47,6 +47,7 @@ static json_t *iobuf_stat_json(const struct iobuf_stat *s)
 	json_object_set_new(o, "cache", rpc_uint(s->cache));
 	json_object_set_new(o, "main", rpc_uint(s->main));
 	json_object_set_new(o, "retry", rpc_uint(s->retry));
+	json_object_set_new(o, "cache_size", rpc_uint(s->cache_size));
 	return o;
 }
 
@@ -67,7 +68,7 @@ static void rpc_iobuf_get_stats(struct rpc_request *req, void *params)
 	iobuf_for_each_module(iobuf_stats_add_module, list);
 	rpc_reply(req, list);
 }
-#define POOL_SHAPE "{cache: int, main: int, retry: int}"
+#define POOL_SHAPE "{cache: int, main: int, retry: int, cache_size: int}"
 RPC_METHOD("iobuf_get_stats", rpc_iobuf_get_stats, struct rpc_no_params, NULL, RPC_RUNTIME,
 	   "Tell how users of data buffers got them: at hand, from the main pool, after waiting",
 	   .result = "[{module: string, small_pool: " POOL_SHAPE ", large_pool: " POOL_SHAPE ", ...}]")

@@ -171,12 +171,8 @@ static json_t *listener_ana_states_json(const struct nvmf_subsystem *s, const st
 
 static json_t *listener_json(const struct nvmf_subsystem *s, const struct nvmf_listener *l)
 {
-	json_t *o = json_pack("{s:o}", "address", rpc_nvmf_address_json(nvmf_listener_address(l)));
-
-	if (nvmf_subsystem_ana_reporting(s)) {
-		json_object_set_new(o, "ana_states", listener_ana_states_json(s, l));
-	}
-	return o;
+	return json_pack("{s:o, s:o}", "address", rpc_nvmf_address_json(nvmf_listener_address(l)), "ana_states",
+			 listener_ana_states_json(s, l));
 }
 
 static void rpc_get_listeners(struct rpc_request *req, void *params)
@@ -196,4 +192,4 @@ static void rpc_get_listeners(struct rpc_request *req, void *params)
 }
 RPC_METHOD("nvmf_subsystem_get_listeners", rpc_get_listeners, struct get_listeners, get_listeners_params, RPC_RUNTIME,
 	   "List the addresses of a subsystem, with the state of each ANA group there",
-	   .result = "[{address: " RPC_NVMF_ADDRESS_SHAPE ", ana_states?: [{ana_group: int, ana_state: string}], ...}]")
+	   .result = "[{address: " RPC_NVMF_ADDRESS_SHAPE ", ana_states: [{ana_group: int, ana_state: string}], ...}]")

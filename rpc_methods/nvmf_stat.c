@@ -299,6 +299,7 @@ static json_t *rpc_nvmf_group_stats_json(struct nvmf_poll_group *group)
 	json_object_set_new(o, "io_qpairs", rpc_uint(s->io_qpairs));
 	json_object_set_new(o, "current_admin_qpairs", rpc_uint(s->current_admin_qpairs));
 	json_object_set_new(o, "current_io_qpairs", rpc_uint(s->current_io_qpairs));
+	json_object_set_new(o, "current_unassociated_qpairs", rpc_uint(s->current_unassociated_qpairs));
 	json_object_set_new(o, "pending_bdev_io", rpc_uint(s->pending_bdev_io));
 	json_object_set_new(o, "completed_nvme_io", rpc_uint(s->completed_nvme_io));
 	json_object_set_new(o, "failed_nvme_io", rpc_uint(s->failed_nvme_io));
@@ -330,7 +331,8 @@ static void rpc_get_stats(struct rpc_request *req, void *params)
 RPC_METHOD("nvmf_get_stats", rpc_get_stats, struct tgt_only, tgt_only_params, RPC_RUNTIME,
 	   "Tell how much each poll group has done",
 	   .result = "{tick_rate: int, poll_groups: [{name: string, admin_qpairs: int, io_qpairs: int, "
-		     "current_admin_qpairs: int, current_io_qpairs: int, pending_bdev_io: int, "
+		     "current_admin_qpairs: int, current_io_qpairs: int, current_unassociated_qpairs: int, "
+		     "pending_bdev_io: int, "
 		     "completed_nvme_io: int, failed_nvme_io: int, transports: [{trtype: string, "
 		     "pending_data_buffer: int, group_bytes: int, connections: int, connection_bytes: int, "
 		     "devices: [{name: string, *: int}], ...}], ...}]}")

@@ -322,6 +322,7 @@ static void subsystem_add_nvme_fields(json_t *o, const struct nvmf_subsystem *s)
 	json_object_set_new(o, "serial_number", rpc_string(nvmf_subsystem_serial_number(s)));
 	json_object_set_new(o, "model_number", rpc_string(nvmf_subsystem_model_number(s)));
 	json_object_set_new(o, "max_namespaces", json_integer(nvmf_subsystem_max_namespaces(s)));
+	json_object_set_new(o, "passthrough", json_false()); /* of all commands: there is no such thing */
 	json_object_set_new(o, "min_cntlid", json_integer(nvmf_subsystem_min_cntlid(s)));
 	json_object_set_new(o, "max_cntlid", json_integer(nvmf_subsystem_max_cntlid(s)));
 	json_object_set_new(o, "ana_reporting", json_boolean(nvmf_subsystem_ana_reporting(s)));
@@ -410,7 +411,8 @@ RPC_METHOD("nvmf_get_subsystems", rpc_get_subsystems, struct get_subsystems, get
 	   "List subsystems with their listeners, hosts and namespaces; the discovery subsystem comes first",
 	   .result = "[{nqn: string, subtype: string, listen_addresses: [" RPC_NVMF_ADDRESS_SHAPE
 		     "], allow_any_host: bool, hosts: [{nqn: string, ...}], state: string, state_us: int, "
-		     "serial_number?: string, model_number?: string, max_namespaces?: int, min_cntlid?: int, "
+		     "serial_number?: string, model_number?: string, max_namespaces?: int, passthrough?: bool, "
+		     "min_cntlid?: int, "
 		     "max_cntlid?: int, ana_reporting?: bool, namespaces?: [{nsid: int, bdev_name: string, "
 		     "name: string, nguid: string, eui64?: string, uuid: string, anagrpid: int, ...}], "
 		     "changes?: [{change: string, begun: bool, age_us: int, waits_for: string}], "

@@ -302,7 +302,9 @@ static void rpc_get_transports(struct rpc_request *req, void *params)
 	list = json_array();
 	for (struct nvmf_transport *t = nvmf_transport_next(tgt, NULL); t != NULL; t = nvmf_transport_next(tgt, t)) {
 		if (p->trtype == NULL || nvmf_transport_find(tgt, p->trtype) == t) {
-			json_array_append_new(list, rpc_nvmf_transport_json(t));
+			json_t *o = rpc_nvmf_transport_json(t);
+			json_object_set_new(o, "disable_command_passthru", json_false()); /* as it may be set */
+			json_array_append_new(list, o);
 		}
 	}
 	rpc_reply(req, list);

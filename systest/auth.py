@@ -96,7 +96,7 @@ def test_who_gets_in():
         h.detach()
         h.refused("AUTH_Negotiate", dhchap_key="key", dhchap_ctrlr_key="ctrlr")
         t.wait_empty()
-        events = [e for e in t.call("notify_get_notifications", id=0, max=1000) if e["type"] == "nvmf_auth_failed"]
+        events = [e for e in t.call("notify_get_notifications", id=0, max=1000, all=True) if e["type"] == "nvmf_auth_failed"]
         check(events and events[0]["ctx"].startswith(f"{NQN} {HOSTNQN}"), events)
         check(not any(s.split(":")[2] in t.log() + h.log() for s in SECRETS.values()), "a secret is in the log")
         check(h.stop() == 0, h.log())

@@ -66,7 +66,7 @@ class Front(Target):
         return {int(p["transport"]["trsvcid"]) for p in self.io_paths() if p["current"]}
 
     def news(self, kind):
-        return [n["ctx"] for n in self.call("notify_get_notifications") if n["type"] == kind]
+        return [n["ctx"] for n in self.call("notify_get_notifications", all=True) if n["type"] == kind]
 
     def refused(self, words, method, **params):
         try:

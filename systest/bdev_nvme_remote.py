@@ -43,7 +43,7 @@ def bdevs(d):
 
 
 def news(d, kind):
-    return [n["ctx"] for n in d.call("notify_get_notifications") if n["type"] == kind]
+    return [n["ctx"] for n in d.call("notify_get_notifications", all=True) if n["type"] == kind]
 
 
 def refused(d, words, method, **params):

@@ -129,7 +129,7 @@ def test_a_request_that_is_too_old_is_kept_with_its_history():
             path = slow["last_file"]
             check(os.path.basename(path).endswith(f".request_age.pid{t.pid}"), path)
             check(t.trigger("never")["fired"] == 0, "a limit that was not reached")
-            events = t.call("notify_get_notifications")
+            events = t.call("notify_get_notifications", all=True)
             told = [e for e in events if e["type"] == "trace_trigger"]
             check(told and told[0]["ctx"].startswith("slow request_age outstanding for "), events)
             text = read(path)

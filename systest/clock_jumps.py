@@ -92,7 +92,7 @@ class Jumping(Target):
     def hours_ahead(self):
         """What the target's clock says, by an event's time."""
         self.add_malloc("X", 1)
-        event = self.call("notify_get_notifications")[-1]
+        event = self.call("notify_get_notifications", all=True)[-1]
         self.call("bdev_malloc_delete", name="X")
         return round((event["time_us"] / 1e6 - time.time()) / HOUR)
 

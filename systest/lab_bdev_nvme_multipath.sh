@@ -48,7 +48,7 @@ await_paths() { # LINE...
 }
 
 told() { # TYPE PORT: how often
-  rpc notify_get_notifications | grep -A 1 "\"type\": \"$1\"" | grep -c "K RDMA $TARGET $2\"" || :
+  rpc notify_get_notifications all=true | grep -A 1 "\"type\": \"$1\"" | grep -c "K RDMA $TARGET $2\"" || :
 }
 
 is_told() { # TYPE PORT NUMBER

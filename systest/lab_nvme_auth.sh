@@ -115,7 +115,7 @@ test_kernel_host_without_the_right_key_is_refused() {
   refused auth_connect host0 other
   await 60 target_is_empty
   target_says 'authentication .* failed'
-  rpc notify_get_notifications > /tmp/n
+  rpc notify_get_notifications all=true > /tmp/n
   grep -q nvmf_auth_failed /tmp/n
   auth_connect host0 ctrlr
   reads

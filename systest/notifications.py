@@ -15,7 +15,7 @@ HOST, FROZEN, STRANGER = (NQN + x for x in (":welcome", ":frozen", ":stranger"))
 
 
 def events(d, kind):
-    return [n for n in d.call("notify_get_notifications") if n["type"] == kind]
+    return [n for n in d.call("notify_get_notifications", all=True) if n["type"] == kind]
 
 
 def expect(d, kind, ctx, reason=None, number=1):
@@ -75,8 +75,8 @@ def test_what_the_operator_changes():
             h.kill()
         t.call("nvmf_delete_subsystem", nqn=nqn)
         expect(t, "nvmf_subsystem_destroy", nqn)
-        known = set(t.call("notify_get_types"))
-        check({n["type"] for n in t.call("notify_get_notifications")} <= known, "types that are not listed")
+        known = set(t.call("notify_get_types", all=True))
+        check({n["type"] for n in t.call("notify_get_notifications", all=True)} <= known, "types that are not listed")
 
 
 def test_a_namespace_that_changes_its_size():

@@ -54,7 +54,7 @@ class Node(Target):
         return any(c["cirn"] == name["cirn"] for c in self.controllers(SHARED))
 
     def news(self, kind):
-        return [n for n in self.call("notify_get_notifications") if n["type"] == kind]
+        return [n for n in self.call("notify_get_notifications", all=True) if n["type"] == kind]
 
     def peer(self):
         peers = [s["peers"] for s in self.call("nvmf_get_subsystems", nqn=SHARED)]

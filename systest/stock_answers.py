@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The keys and types of answers, as an SPDK target gives them and its clients decode them.
+
+stock_answers.json has them, by method: a type (string, integer, bool), an object, or an array whose elements all have one shape. A key that ends in `?` is not
+in every element there. Answers of ours may have more keys. The node below has something of each kind: an array of the table that is not empty is not empty
+everywhere in the answer, either."""
+import json
+import sys
+
+from appliance_lib import TOP, check, main
+from nvmf_lib import ADDRESS, HOSTNQN, NQN, Host, Target, wait_io
+
+TYPES = {"string": str, "integer": int, "bool": bool}
+PARAMS = {"bdev_get_histogram": {"name": "M0"}, "nvmf_subsystem_get_listeners": {"nqn": NQN}, "nvmf_subsystem_get_controllers": {"nqn": NQN},
+          "nvmf_subsystem_get_qpairs": {"nqn": NQN}}
+
+# What SPDK's answers have and ours have not, and why: doc/compat.md says the same.
+LACKING = {
+    "accel_get_opc_assignments": "there is no accel framework",
+    "sock_get_default_impl": "there are no socket implementations",
+}
+
+
+def faults(wanted, got, at, filled):
+    """What is wrong with an answer, as texts. filled: shapes of arrays of which there was an element."""
+    if isinstance(wanted, str):
+        return [] if type(got) is TYPES[wanted] else [f"{at} is {json.dumps(got)}: no {wanted}"]
+    if type(got) is not type(wanted):
+        return [f"{at} is {json.dumps(got)}"]
+    if isinstance(wanted, list):
+        if wanted and got:
+            filled.add(id(wanted))
+        return [f for i, x in enumerate(got) if wanted for f in faults(wanted[0], x, f"{at}[{i}]", filled)]
+    found = []
+    for key, shape in wanted.items():
+        name = key.rstrip("?")
+        if name in got:
+            found += faults(shape, got[name], f"{at}.{name}", filled)
+        elif key == name:
+            found.append(f"{at} has no {name}")
+    return found
+
+
+def never_filled(wanted, at, filled):
+    """The arrays of which there was no element."""
+    if isinstance(wanted, dict):
+        return [x for key, shape in wanted.items() for x in never_filled(shape, f"{at}.{key}", filled)]
+    if isinstance(wanted, list) and wanted:
+        return ([] if id(wanted) in filled else [f"{at} was always empty"]) + never_filled(wanted[0], f"{at}[]", filled)
+    return []
+
+
+def all_faults(wanted, got, at):
+    filled = set()
+    return faults(wanted, got, at, filled) or never_filled(wanted, at, filled)
+
+
+def make_one_of_each(t):
+    t.add_malloc("M0")
+    t.add_ns("M0", nsid=1)
+    t.call("bdev_malloc_create", name="PI", num_blocks=64, block_size=512, md_size=8, md_interleave=True, dif_type=1)
+    with open(t.folder / "file", "wb") as f:
+        f.truncate(1 << 20)
+    t.call("bdev_uring_create", name="U", filename=str(t.folder / "file"), block_size=512)
+    t.call("bdev_null_create", name="N", num_blocks=64, block_size=512)
+    t.call("bdev_error_create", base_name="N")
+    t.call("bdev_delay_create", name="D", base_bdev_name="EE_N", avg_read_latency=1, p99_read_latency=1, avg_write_latency=1, p99_write_latency=1)
+    t.call("nvmf_subsystem_add_host", nqn=NQN, host=HOSTNQN)
+    t.call("nvmf_discovery_add_referral", address={"trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": "9"})
+    t.call("bdev_enable_histogram", name="M0", enable=True)
+
+
+def test_the_checker_finds_what_is_wrong():
+    shape = {"a": "integer", "b?": "string", "c": [{"d": "bool"}]}
+    good = {"a": 1, "c": [{"d": True, "more": None}], "more": 1}
+    check(not all_faults(shape, good, "x"), all_faults(shape, good, "x"))
+    for change in ({"a": True}, {"a": "1"}, {"b": 1}, {"c": []}, {"c": [{}]}, {"c": [{"d": 0}]}, {"c": {}}, {"c": [{"d": True}, {}]}):
+        check(len(all_faults(shape, {**good, **change}, "x")) == 1, f"{change} is not found")
+    check(all_faults(shape, {"c": [{"d": True}]}, "x") == ["x has no a"], "a missing key")
+
+
+def test_answers_have_the_keys_and_types_that_clients_decode():
+    table = json.loads((TOP / "systest/stock_answers.json").read_text())
+    with Target() as t:
+        make_one_of_each(t)
+        with Host(t, "-w", "randread", "-q", "4", "-t", "600") as h:
+            wait_io(t, [h])
+            found = [f for method, shape in table.items() for f in all_faults(shape, t.call(method, **PARAMS.get(method, {})), method)]
+        check(not found, "\n".join(found))
+        methods = t.call("rpc_get_methods")
+        check(not set(LACKING) & set(methods), f"they are there now: move them to the table: {set(LACKING) & set(methods)}")
+
+
+def test_a_size_that_changes_is_told():
+    with Target() as t:
+        t.call("bdev_null_create", name="N", num_blocks=64, block_size=512)
+        t.call("bdev_null_resize", name="N", new_size=2)
+        t.call("nvmf_create_subsystem", nqn=NQN + ":more", serial_number="1")
+        check(t.call("notify_get_types") == ["bdev_register", "bdev_unregister", "bdev_resize"], "the types that clients know")
+        common = t.call("notify_get_notifications")
+        check([(n["type"], n["ctx"], n["id"]) for n in common] == [("bdev_register", "N", 0), ("bdev_resize", "N", 1)], common)
+        check([n["type"] for n in t.call("notify_get_notifications", all=True)][-1] == "nvmf_subsystem_create", "all of them")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
