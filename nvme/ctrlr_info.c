@@ -50,6 +50,17 @@ uint32_t nvme_ctrlr_max_transfer(const struct nvme_ctrlr *ctrlr)
 	return (uint32_t)(mdts < transport ? mdts : transport);
 }
 
+uint64_t nvme_ctrlr_max_write_zeroes(const struct nvme_ctrlr *ctrlr)
+{
+	/* in units of CAP.MPSMIN, as MDTS; 52 bits more than 4 KiB do not fit */
+	return ctrlr->wzsl == 0 || ctrlr->wzsl >= 52 ? UINT64_MAX : UINT64_C(4096) << ctrlr->wzsl;
+}
+
+uint32_t nvme_ctrlr_max_deallocate_blocks(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->dmrsl == 0 ? UINT32_MAX : ctrlr->dmrsl;
+}
+
 uint16_t nvme_ctrlr_io_queue_entries(const struct nvme_ctrlr *ctrlr)
 {
 	uint16_t most = (uint16_t)NVME_CAP_MQES(ctrlr->cap); /* 0's based; one entry stays free */

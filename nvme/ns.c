@@ -13,6 +13,7 @@
 #define NSIDS_PER_LIST 1024
 #define NAMESPACES_MAX 4096 /* of one controller: each costs 4 KiB, and the target decides how long its list is */
 #define VERSION_1_3    0x10300u
+#define VERSION_2_0    0x20000u
 /* FFFFFFFEh is not allowed in the list (Base 5.17.2.2), FFFFFFFFh means all namespaces. */
 #define NSID_INVALID_FROM UINT32_C(0xfffffffe)
 #define STATUS_MASK       0x7ff /* SCT and SC */
@@ -332,6 +333,46 @@ static void scan_list_done(void *arg, const struct nvme_cqe *cqe)
 	scan_list_complete(s);
 }
 
+static void scan_list(struct nvme_ns_scan *s)
+{
+	scan_identify(s, NVME_IDENTIFY_CNS_NS_ACTIVE_LIST, 0, scan_list_done);
+}
+
+/* A controller that does not have the structure has no such limits. */
+static void scan_limits_done(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ns_scan *s = arg;
+
+	if (scan_is_aborted(s)) {
+		return;
+	}
+	if (nvme_cqe_status(cqe) == 0) {
+		const struct nvme_id_ctrl_nvm *id = (const void *)s->buf;
+
+		s->ctrlr->wzsl = id->wzsl;
+		s->ctrlr->dmrsl = le32toh(id->dmrsl);
+	}
+	memset(s->buf, 0, NVME_IDENTIFY_DATA_SIZE);
+	scan_list(s);
+}
+
+/* Controllers before NVMe 2.0 are not asked: they lack the structure, and drives count the question as an error. Once
+ * for each connection, as the limits do not change meanwhile. */
+static void scan_begin(struct nvme_ns_scan *s)
+{
+	if (s->ctrlr->state != NVME_CTRLR_SCAN_NS) {
+		scan_list(s);
+		return;
+	}
+	s->ctrlr->wzsl = 0;
+	s->ctrlr->dmrsl = 0;
+	if (s->ctrlr->vs < VERSION_2_0) {
+		scan_list(s);
+	} else {
+		scan_identify(s, NVME_IDENTIFY_CNS_CSI_CTRL, 0, scan_limits_done);
+	}
+}
+
 void nvme_ns_scan(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctrlr, int error))
 {
 	if (ctrlr->scan != NULL) { /* the scan under way may have passed the namespace that changed */
@@ -351,7 +392,7 @@ void nvme_ns_scan(struct nvme_ctrlr *ctrlr, void (*done)(struct nvme_ctrlr *ctrl
 	s->ctrlr = ctrlr;
 	s->done = done;
 	ctrlr->scan = s;
-	scan_identify(s, NVME_IDENTIFY_CNS_NS_ACTIVE_LIST, 0, scan_list_done);
+	scan_begin(s);
 }
 
 void nvme_ns_scan_abort(struct nvme_ctrlr *ctrlr)

@@ -263,6 +263,10 @@ uint32_t nvme_ctrlr_vs(const struct nvme_ctrlr *ctrlr);
 uint16_t nvme_ctrlr_io_queues(const struct nvme_ctrlr *ctrlr);
 /* Bytes that one command can transfer: the lower of MDTS and the transport's limit. */
 uint32_t nvme_ctrlr_max_transfer(const struct nvme_ctrlr *ctrlr);
+/* Bytes of data that one Write Zeroes may have (WZSL); UINT64_MAX: no limit. */
+uint64_t nvme_ctrlr_max_write_zeroes(const struct nvme_ctrlr *ctrlr);
+/* Blocks that one range of a deallocation may have (DMRSL); UINT32_MAX: no limit. */
+uint32_t nvme_ctrlr_max_deallocate_blocks(const struct nvme_ctrlr *ctrlr);
 /* The number of commands that an I/O queue pair of the size in the options can have outstanding: at least 1. */
 uint16_t nvme_ctrlr_io_queue_entries(const struct nvme_ctrlr *ctrlr);
 /* The number of iovs that one I/O command can have. */

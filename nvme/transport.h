@@ -244,6 +244,8 @@ struct nvme_ctrlr {
 	const void *event_log;         /* of the NVME_EVENT_LOG that is being announced; else NULL */
 	bool rescan_due;               /* the namespaces have changed, and are still to be read again */
 	void *buf;                     /* 4 KiB, DMA-able: identify data and log pages */
+	uint32_t dmrsl;                /* Identify Controller of the NVM command set; 0: no limit */
+	uint8_t wzsl;                  /* likewise */
 	struct nvme_ns_scan *scan;     /* the scan of namespaces under way, or NULL */
 	bool scan_again;
 	TAILQ_HEAD(, nvme_alternate) alternates; /* the other addresses: trid is none of them */

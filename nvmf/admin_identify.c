@@ -332,11 +332,16 @@ static void identify_nvm_ns(struct nvmf_request *req, const struct nvmf_identify
 	identify_answer_zeroes(req);
 }
 
-/* Only their own fields limit Write Zeroes, Verify, Write Uncorrectable and Dataset Management. */
+/* Only their own fields limit Verify, Write Uncorrectable, the number of a deallocation's ranges and their sum. */
 static void identify_nvm_ctrlr(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
+	const struct nvmf_subsystem *s = nvmf_request_ctrlr(req)->subsystem;
+	const struct nvme_id_ctrl_nvm id = {.wzsl = s->wzsl, .dmrsl = htole32(s->dmrsl)};
+	struct nvmf_window w = {.req = req};
+
 	if (identify_csi_is_nvm(req, cmd)) {
-		identify_answer_zeroes(req);
+		nvmf_window_put(&w, 0, &id, sizeof(id));
+		nvmf_request_answer(req, NVME_ST_SUCCESS);
 	}
 }
 

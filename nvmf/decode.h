@@ -245,8 +245,9 @@ uint16_t nvmf_decode_pi(const struct nvme_sqe *sqe, const struct nvmf_geometry *
  * controller generates or strips it; MDTS limits this. */
 uint16_t nvmf_decode_rw_md(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_lba_range *out,
 			   struct nvmf_pi *pi, uint64_t *bytes, uint16_t *where);
-/* Write Zeroes: the range is in the namespace. It has no data, so MDTS does not limit it. */
-uint16_t nvmf_decode_write_zeroes(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
+/* Write Zeroes: the range is in the namespace, and has at most 4096 << wzsl bytes of data if wzsl is not 0. It has no
+ * data, so MDTS does not limit it. */
+uint16_t nvmf_decode_write_zeroes(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, uint8_t wzsl,
 				  struct nvmf_lba_range *out, bool *deallocate, uint16_t *where);
 
 /* Verify, Write Uncorrectable: the range is in the namespace. They have no data. */
@@ -282,8 +283,9 @@ struct nvmf_dsm {
 };
 /* Dataset Management, without its ranges; every value is good. */
 void nvmf_decode_dsm(const struct nvme_sqe *sqe, struct nvmf_dsm *out);
-/* The index'th range of Dataset Management: it is in the namespace. data: at least index + 1 ranges. */
-uint16_t nvmf_decode_dsm_range(const void *data, unsigned index, const struct nvmf_geometry *geo,
+/* The index'th range of Dataset Management: it is in the namespace, and has at most dmrsl blocks if that is not 0.
+ * data: at least index + 1 ranges. */
+uint16_t nvmf_decode_dsm_range(const void *data, unsigned index, const struct nvmf_geometry *geo, uint32_t dmrsl,
 			       struct nvmf_lba_range *out, uint16_t *where);
 
 /* ---- Reservation commands ---- */

@@ -35,11 +35,21 @@ uint16_t nvmf_decode_rw(const struct nvme_sqe *sqe, const struct nvmf_geometry *
 	return status;
 }
 
-uint16_t nvmf_decode_write_zeroes(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo,
+/* NLB has 16 bits and blocks have at most 64 KiB: no command exceeds 4096 << 20 bytes. */
+#define WZSL_NO_LIMIT 20
+
+uint16_t nvmf_decode_write_zeroes(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, uint8_t wzsl,
 				  struct nvmf_lba_range *out, bool *deallocate, uint16_t *where)
 {
+	uint16_t status = decode_range(sqe, geo, out, where);
+
 	*deallocate = (le32toh(sqe->cdw12) >> 16 & NVME_IO_DEAC) != 0;
-	return decode_range(sqe, geo, out, where);
+	if (status == NVME_ST_SUCCESS && wzsl != 0 && wzsl < WZSL_NO_LIMIT &&
+	    (uint64_t)out->num_blocks << geo->block_shift > UINT64_C(4096) << wzsl) {
+		*where = WHERE_NLB;
+		return NVME_ST_DNR(GENERIC, INVALID_FIELD);
+	}
+	return status;
 }
 
 uint16_t nvmf_decode_blocks(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_lba_range *out,
@@ -144,7 +154,7 @@ void nvmf_decode_dsm(const struct nvme_sqe *sqe, struct nvmf_dsm *out)
 	out->deallocate = (le32toh(sqe->cdw11) & NVME_DSMGMT_AD) != 0;
 }
 
-uint16_t nvmf_decode_dsm_range(const void *data, unsigned index, const struct nvmf_geometry *geo,
+uint16_t nvmf_decode_dsm_range(const void *data, unsigned index, const struct nvmf_geometry *geo, uint32_t dmrsl,
 			       struct nvmf_lba_range *out, uint16_t *where)
 {
 	struct nvme_dsm_range range;
@@ -152,8 +162,11 @@ uint16_t nvmf_decode_dsm_range(const void *data, unsigned index, const struct nv
 	memcpy(&range, (const uint8_t *)data + index * sizeof(range), sizeof(range));
 	out->slba = le64toh(range.slba);
 	out->num_blocks = le32toh(range.nlb);
+	*where = NVMF_WHERE_NOWHERE;
+	if (dmrsl != 0 && out->num_blocks > dmrsl) {
+		return NVME_ST_DNR(CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED);
+	}
 	if (!range_fits(out->slba, out->num_blocks, geo)) {
-		*where = NVMF_WHERE_NOWHERE;
 		return NVME_ST_DNR(GENERIC, LBA_RANGE);
 	}
 	return NVME_ST_SUCCESS;

@@ -250,7 +250,8 @@ void nvmf_write_zeroes_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 	struct nvmf_lba_range range;
 	bool deallocate;
 	uint16_t where;
-	uint16_t status = nvmf_decode_write_zeroes(req->sqe, &nsv->geo, &range, &deallocate, &where);
+	uint16_t status = nvmf_decode_write_zeroes(req->sqe, &nsv->geo, req->qpair->ctrlr->subsystem->wzsl, &range,
+						   &deallocate, &where);
 
 	if (status == NVME_ST_SUCCESS && nsv->geo.md_eighths != 0) {
 		status = nvmf_md_check(req, nsv, &where);

@@ -24,13 +24,15 @@ uint16_t nvmf_dsm_length(const struct nvmf_request *req, uint64_t *bytes, uint16
 	return NVME_ST_SUCCESS;
 }
 
+/* Only deallocations have a limit: the other attributes are hints for any range. */
 static uint16_t dsm_get_range(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, unsigned index,
-			      struct nvmf_lba_range *out, uint16_t *where)
+			      const struct nvmf_dsm *dsm, struct nvmf_lba_range *out, uint16_t *where)
 {
+	uint32_t dmrsl = dsm->deallocate ? req->qpair->ctrlr->subsystem->dmrsl : 0;
 	struct nvme_dsm_range range = {0};
 
 	ranges_copy_entry(req, index, &range, sizeof(range));
-	return nvmf_decode_dsm_range(&range, 0, &nsv->geo, out, where);
+	return nvmf_decode_dsm_range(&range, 0, &nsv->geo, dmrsl, out, where);
 }
 
 static void dsm_submit_next(struct nvmf_request *req)
@@ -41,7 +43,7 @@ static void dsm_submit_next(struct nvmf_request *req)
 
 	nvmf_decode_dsm(req->sqe, &dsm);
 	while (req->next_range < dsm.num_ranges) {
-		uint16_t status = dsm_get_range(req, req->ns_view, req->next_range, &range, &where);
+		uint16_t status = dsm_get_range(req, req->ns_view, req->next_range, &dsm, &range, &where);
 		if (status != NVME_ST_SUCCESS) { /* the namespace has shrunk since the ranges were checked */
 			nvmf_request_finish_at(req, status, where);
 			return;
@@ -86,7 +88,7 @@ void nvmf_dsm_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 
 	nvmf_decode_dsm(req->sqe, &dsm);
 	for (unsigned i = 0; i < dsm.num_ranges; i++) {
-		uint16_t status = dsm_get_range(req, nsv, i, &range, &where);
+		uint16_t status = dsm_get_range(req, nsv, i, &dsm, &range, &where);
 		if (status != NVME_ST_SUCCESS) {
 			nvmf_request_finish_at(req, status, where);
 			return;

@@ -233,6 +233,8 @@ struct nvmf_subsystem_opts {
 	bool static_ctrlrs;  /* the static controller model: hosts ask for a controller id (FCATT bit 0) */
 	uint16_t min_cntlid; /* 0: 1 */
 	uint16_t max_cntlid; /* 0: the highest there is */
+	uint32_t dmrsl;      /* blocks that one range of a deallocation may have; 0: no limit */
+	uint8_t wzsl;        /* one Write Zeroes may have 4096 << this bytes; 0: no limit */
 };
 
 /* Checks a name and options. 0, or -EINVAL: why names the option, its value and what is allowed. */
@@ -303,6 +305,10 @@ uint16_t nvmf_subsystem_min_cntlid(const struct nvmf_subsystem *s);
 uint16_t nvmf_subsystem_max_cntlid(const struct nvmf_subsystem *s);
 /* Whether it tells hosts the state of each ANA group. */
 bool nvmf_subsystem_ana_reporting(const struct nvmf_subsystem *s);
+/* Its dmrsl, as in the options. */
+uint32_t nvmf_subsystem_dmrsl(const struct nvmf_subsystem *s);
+/* Likewise, wzsl. */
+uint8_t nvmf_subsystem_wzsl(const struct nvmf_subsystem *s);
 
 /* ---- Hosts of a subsystem ---- */
 

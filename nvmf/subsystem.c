@@ -86,6 +86,8 @@ static struct nvmf_subsystem *subsystem_alloc(const char *nqn, const struct nvmf
 	s->allow_any_host = o->allow_any_host;
 	s->ana_reporting = o->ana_reporting;
 	s->static_ctrlrs = o->static_ctrlrs;
+	s->dmrsl = o->dmrsl;
+	s->wzsl = o->wzsl;
 	s->min_cntlid = o->min_cntlid != 0 ? o->min_cntlid : 1;
 	s->max_cntlid = o->max_cntlid != 0 ? o->max_cntlid : NVME_CNTLID_MAX;
 	s->next_cntlid = s->min_cntlid;
@@ -316,4 +318,14 @@ uint16_t nvmf_subsystem_max_cntlid(const struct nvmf_subsystem *s)
 bool nvmf_subsystem_ana_reporting(const struct nvmf_subsystem *s)
 {
 	return s->ana_reporting;
+}
+
+uint32_t nvmf_subsystem_dmrsl(const struct nvmf_subsystem *s)
+{
+	return s->dmrsl;
+}
+
+uint8_t nvmf_subsystem_wzsl(const struct nvmf_subsystem *s)
+{
+	return s->wzsl;
 }

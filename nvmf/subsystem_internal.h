@@ -131,6 +131,8 @@ struct nvmf_subsystem {
 	bool allow_any_host;
 	bool ana_reporting;
 	bool static_ctrlrs;
+	uint32_t dmrsl; /* of its options: poll groups read both, and they never change */
+	uint8_t wzsl;
 	uint16_t min_cntlid, max_cntlid, next_cntlid;
 	uint32_t instance_tag; /* random: the upper half of the CIRN of all its controllers */
 	uint8_t *cius; /* by cntlid - min_cntlid: the CIU of the last controller with that id; NULL: there was none yet

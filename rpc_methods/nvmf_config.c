@@ -147,6 +147,8 @@ static void config_write_subsystem(json_t *methods, struct nvmf_tgt *tgt, const 
 	json_object_set_new(params, "ana_reporting", json_boolean(nvmf_subsystem_ana_reporting(s)));
 	json_object_set_new(params, "min_cntlid", json_integer(nvmf_subsystem_min_cntlid(s)));
 	json_object_set_new(params, "max_cntlid", json_integer(nvmf_subsystem_max_cntlid(s)));
+	json_object_set_new(params, "dmrsl", json_integer(nvmf_subsystem_dmrsl(s)));
+	json_object_set_new(params, "wzsl", json_integer(nvmf_subsystem_wzsl(s)));
 	rpc_config_add(methods, "nvmf_create_subsystem", params);
 	config_write_hosts(methods, tgt, s);
 	config_write_namespaces(methods, tgt, s);

@@ -15,7 +15,7 @@ struct create_subsystem {
 	uint32_t max_namespaces;
 	bool allow_any_host, ana_reporting;
 	uint16_t min_cntlid, max_cntlid;
-	uint32_t dmrsl; /* these two are not looked at: each saved subsystem of SPDK has them */
+	uint32_t dmrsl;
 	uint8_t wzsl;
 	/* While it is started, and taken away if that fails. */
 	struct rpc_request *req;
@@ -39,13 +39,17 @@ static const struct rpc_param create_subsystem_params[] = {
 	RPC_ONLY(passthrough, RPC_BOOL, "false",
 		 "commands are passed on as nvmf_subsystem_add_ns says of each namespace"),
 	RPC_ONLY(enable_nssr, RPC_BOOL, "false", "there is no NVM subsystem reset"),
-	RPC_PARAM(struct create_subsystem, dmrsl, RPC_UINT32, RPC_OPTIONAL,
-		  "no effect, for configurations of other targets: the blocks of one deallocation are not limited"),
+	RPC_PARAM(
+		struct create_subsystem, dmrsl, RPC_UINT32, RPC_OPTIONAL,
+		"blocks that one range of a deallocation may have: hosts are told (DMRSL), more is refused; by default "
+		"0, no limit"),
 	RPC_PARAM(struct create_subsystem, wzsl, RPC_UINT8, RPC_OPTIONAL,
-		  "no effect, as dmrsl: the blocks of one Write Zeroes are not limited"),
-	RPC_ONLY(max_discard_size_kib, RPC_UINT64, "0", "the blocks of one deallocation are not limited"),
-	RPC_ONLY(max_write_zeroes_size_kib, RPC_UINT64, "0", "the blocks of one Write Zeroes are not limited"),
-	RPC_ONLY(admin_label, RPC_STRING, "\"\"", "subsystems have no label"),
+		  "one Write Zeroes may have 4096 << wzsl bytes: hosts are told (WZSL), more is refused; by default 0, "
+		  "no "
+		  "limit"),
+	RPC_ONLY(max_discard_size_kib, RPC_UINT64, "0", "dmrsl is the limit of deallocations"),
+	RPC_ONLY(max_write_zeroes_size_kib, RPC_UINT64, "0", "wzsl is the limit of Write Zeroes"),
+	RPC_NO_EFFECT(admin_label, RPC_STRING, "\"\"", "subsystems have no label"),
 	RPC_PARAM_END,
 };
 
@@ -94,6 +98,8 @@ static void rpc_create_subsystem(struct rpc_request *req, void *params)
 		.ana_reporting = p->ana_reporting,
 		.min_cntlid = p->min_cntlid,
 		.max_cntlid = p->max_cntlid,
+		.dmrsl = p->dmrsl,
+		.wzsl = p->wzsl,
 	};
 	struct nvmf_tgt *tgt = rpc_nvmf_tgt_to_change(req, p->where.tgt_name);
 	struct nvmf_subsystem *s;

@@ -51,7 +51,7 @@ def is_default(key, value):
     """Whether a call means the same without this parameter."""
     if isinstance(value, dict):
         return not any(value.values())
-    return value in (0, -1, []) or (key, value) in {("dup_host_policy", "allow"), ("delay_cmd_submit", True), ("dmrsl", 2097152), ("wzsl", 12)}
+    return value in (0, -1, []) or (key, value) in {("dup_host_policy", "allow"), ("delay_cmd_submit", True)}
 
 
 def is_same(method, key, given, now):

@@ -327,6 +327,16 @@ static uint32_t ns_transfer_size(const struct nvme_ns *ns)
 	return ns->block_size + (ns->md_interleaved ? ns->md_size : 0u);
 }
 
+/* Of Write Zeroes and deallocations: the bdev layer has one limit for both. NLB has 16 bits. Not 0, which would mean no
+ * limit. */
+static uint32_t ns_max_unmap_blocks(const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
+{
+	uint64_t blocks = nvme_ctrlr_max_write_zeroes(ctrlr) / ns->block_size;
+
+	blocks = blocks < nvme_ctrlr_max_deallocate_blocks(ctrlr) ? blocks : nvme_ctrlr_max_deallocate_blocks(ctrlr);
+	return blocks == 0 ? 1 : blocks < 65536 ? (uint32_t)blocks : 65536;
+}
+
 /* Sets the limits of one controller; after a reconnect they may be different. */
 static void limits_set(struct bdev *b, const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
 {
@@ -338,7 +348,7 @@ static void limits_set(struct bdev *b, const struct nvme_ns *ns, const struct nv
 	/* NLB has 16 bits. Not 0, which would mean no limit: ns_why_unusable() refuses a controller that cannot
 	 * transfer one block, but a disconnected one of several may say so after its next connection. */
 	b->max_rw_blocks = blocks == 0 ? 1 : blocks < 65536 ? blocks : 65536;
-	b->max_unmap_blocks = 65536;
+	b->max_unmap_blocks = ns_max_unmap_blocks(ns, ctrlr);
 	b->max_copy_blocks = ns_max_copy_blocks(nvme_ctrlr_identify(ctrlr), ns);
 	/* Their own limits (VSL, WUSL) are in a structure that old controllers lack. The limit of transfers is not
 	 * larger. */

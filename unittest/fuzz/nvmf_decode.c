@@ -126,7 +126,7 @@ static void decode_commands(const struct nvme_sqe *sqe, const void *icd, size_t 
 		expect((uint64_t)range.num_blocks << geo.block_shift <= geo.max_transfer_bytes);
 	}
 	decode_md(sqe);
-	if (nvmf_decode_write_zeroes(sqe, &geo, &range, &deallocate, &where) == 0) {
+	if (nvmf_decode_write_zeroes(sqe, &geo, (uint8_t)sqe->cdw13, &range, &deallocate, &where) == 0) {
 		expect(range.slba + range.num_blocks <= geo.num_blocks);
 	}
 	if (nvmf_decode_blocks(sqe, &geo, &range, &where) == 0) {
@@ -138,7 +138,7 @@ static void decode_commands(const struct nvme_sqe *sqe, const void *icd, size_t 
 	}
 	nvmf_decode_dsm(sqe, &dsm);
 	for (unsigned i = 0; i < dsm.num_ranges && (i + 1) * sizeof(struct nvme_dsm_range) <= icd_len; i++) {
-		if (nvmf_decode_dsm_range(icd, i, &geo, &range, &where) == 0) {
+		if (nvmf_decode_dsm_range(icd, i, &geo, sqe->cdw13, &range, &where) == 0) {
 			expect(range.slba + range.num_blocks <= geo.num_blocks);
 		}
 	}

@@ -631,11 +631,31 @@ static void test_write_zeroes_has_no_mdts(void)
 
 	sqe_rw(0, 999);
 	sqe.cdw12 |= htole32((uint32_t)NVME_IO_DEAC << 16);
-	CU_ASSERT_EQUAL(nvmf_decode_write_zeroes(&sqe, &geo, &r, &deallocate, &where), 0);
+	CU_ASSERT_EQUAL(nvmf_decode_write_zeroes(&sqe, &geo, 0, &r, &deallocate, &where), 0);
 	CU_ASSERT(r.num_blocks == 1000 && deallocate);
 	sqe_rw(1, 999);
-	EXPECT_FAULT(nvmf_decode_write_zeroes(&sqe, &geo, &r, &deallocate, &where), GENERIC, LBA_RANGE,
+	EXPECT_FAULT(nvmf_decode_write_zeroes(&sqe, &geo, 0, &r, &deallocate, &where), GENERIC, LBA_RANGE,
 		     NVMF_WHERE(40, 0));
+}
+
+static void test_write_zeroes_and_deallocations_have_the_limits_of_the_subsystem(void)
+{
+	struct nvme_dsm_range range = {.nlb = htole32(10)};
+	struct nvmf_lba_range r;
+	bool deallocate;
+
+	sqe_rw(0, (uint16_t)((UINT32_C(8192) >> geo.block_shift) - 1));
+	CU_ASSERT_EQUAL(nvmf_decode_write_zeroes(&sqe, &geo, 1, &r, &deallocate, &where), 0);
+	sqe_rw(0, (uint16_t)(UINT32_C(8192) >> geo.block_shift));
+	EXPECT_FAULT(nvmf_decode_write_zeroes(&sqe, &geo, 1, &r, &deallocate, &where), GENERIC, INVALID_FIELD,
+		     NVMF_WHERE(48, 0));
+	CU_ASSERT_EQUAL(nvmf_decode_write_zeroes(&sqe, &geo, 2, &r, &deallocate, &where), 0);
+	for (unsigned wzsl = 19; wzsl <= UINT8_MAX; wzsl++) { /* more than there can be */
+		CU_ASSERT_EQUAL(nvmf_decode_write_zeroes(&sqe, &geo, (uint8_t)wzsl, &r, &deallocate, &where), 0);
+	}
+	CU_ASSERT_EQUAL(nvmf_decode_dsm_range(&range, 0, &geo, 10, &r, &where), 0);
+	EXPECT_FAULT(nvmf_decode_dsm_range(&range, 0, &geo, 9, &r, &where), CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED,
+		     NVMF_WHERE_NOWHERE);
 }
 
 static void test_dsm_ranges_are_checked(void)
@@ -650,9 +670,9 @@ static void test_dsm_ranges_are_checked(void)
 	sqe.cdw11 = htole32(NVME_DSMGMT_AD);
 	nvmf_decode_dsm(&sqe, &dsm);
 	CU_ASSERT(dsm.num_ranges == 256 && dsm.deallocate);
-	CU_ASSERT_EQUAL(nvmf_decode_dsm_range(ranges, 0, &geo, &r, &where), 0);
+	CU_ASSERT_EQUAL(nvmf_decode_dsm_range(ranges, 0, &geo, 0, &r, &where), 0);
 	CU_ASSERT(r.slba == 990 && r.num_blocks == 10);
-	EXPECT_FAULT(nvmf_decode_dsm_range(ranges, 1, &geo, &r, &where), GENERIC, LBA_RANGE, NVMF_WHERE_NOWHERE);
+	EXPECT_FAULT(nvmf_decode_dsm_range(ranges, 1, &geo, 0, &r, &where), GENERIC, LBA_RANGE, NVMF_WHERE_NOWHERE);
 }
 
 static void test_blocks_without_data_are_checked_against_the_end_alone(void)
@@ -908,6 +928,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_rw_beyond_the_end_is_rejected),
 	UNIT(test_rw_longer_than_mdts_is_rejected),
 	UNIT(test_write_zeroes_has_no_mdts),
+	UNIT(test_write_zeroes_and_deallocations_have_the_limits_of_the_subsystem),
 	UNIT(test_dsm_ranges_are_checked),
 	UNIT(test_blocks_without_data_are_checked_against_the_end_alone),
 	UNIT(test_copy_is_decoded),
