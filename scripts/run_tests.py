@@ -203,7 +203,7 @@ def executables(folder, prefix):
     return [f for f in sorted(folder.glob(prefix + "*")) if f.is_file() and os.access(f, os.X_OK)]
 
 
-def unit_jobs(folder, prefix, command=(), env=None, limit=120, preloaded=False):
+def unit_jobs(folder, prefix, command=(), env=None, limit=300, preloaded=False):
     """preloaded: also those that run under a preloaded library, which sanitizers (systest/softverbs_sanitizers.sh does that) and
     valgrind want to be asked for differently."""
     return [Job(prefix + f.name[5:], [*command, f], env or {}, limit) for f in executables(folder / "unittest", "unit-")

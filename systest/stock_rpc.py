@@ -290,7 +290,7 @@ CONTROLLERS = [
     ("bdev_nvme_attach_controller", {"name": "Nvme1", **BACK, **ATTACH_SWITCHES, "hostnqn": HOSTNQN, "hostaddr": ADDRESS,
                                      "hostsvcid": str(BACK_PORT + 9), "fabrics_connect_timeout_us": 30000000, "multipath": "multipath",
                                      "num_io_queues": 4, "ctrlr_loss_timeout_sec": 30, "reconnect_delay_sec": 2, "fast_io_fail_timeout_sec": 10,
-                                     "max_bdevs": 16, "priority": "3", "disable_sq_flow_control": True, "hdgst": True, "ddgst": True, "psk": "key0",
+                                     "max_bdevs": 16, "priority": "3", "disable_sq_flow_control": True, "hdgst": True, "ddgst": True,
                                      "multipath_opts": {"policy": "active_active", "selector": "queue_depth", "min_io": 2}}, ["Nvme1n1"]),
     ("bdev_nvme_get_controllers", {"name": "Nvme1"}, lambda a: a[0]["ctrlrs"][0]["host"] == {"nqn": HOSTNQN, "addr": ADDRESS,
                                                                                             "svcid": str(BACK_PORT + 9)}),
@@ -298,7 +298,7 @@ CONTROLLERS = [
     ("bdev_nvme_detach_controller", {"name": "Nvme1", "hostaddr": ADDRESS, "hostsvcid": str(BACK_PORT + 9)}, True),
     ("bdev_nvme_detach_controller", {"name": "Nvme1"}, Error(NO_DEVICE, "Nvme1")),
     *(wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, name: value}, f'"{name}" is', "expected")
-      for name, value in (("hdgst", 1), ("ddgst", None), ("allow_unrecognized_csi", True), ("psk", 0), ("priority", 3))),
+      for name, value in (("hdgst", 1), ("ddgst", None), ("allow_unrecognized_csi", True), ("psk", "key0"), ("priority", 3))),
     wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, "trtype": "tcp"}, "trtype", "tcp", "RDMA or PCIe"),
     wrong("bdev_nvme_attach_controller", {"name": "Nvme2", "trtype": "PCIe", "traddr": "0000:00:1f.0", **ATTACH_SWITCHES,
                                           "hostaddr": ADDRESS}, "hostaddr", "PCIe"),

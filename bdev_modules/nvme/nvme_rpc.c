@@ -103,7 +103,7 @@ static const struct rpc_param attach_params[] = {
 	       "name of a key in the keyring, by which the controller is authenticated"),
 	RPC_NO_EFFECT(hdgst, RPC_BOOL, "false", "digests are NVMe/TCP's"),
 	RPC_NO_EFFECT(ddgst, RPC_BOOL, "false", "digests are NVMe/TCP's"),
-	RPC_NO_EFFECT(psk, RPC_STRING, "null", "TLS is NVMe/TCP's, RDMA is not encrypted"),
+	RPC_ONLY(psk, RPC_STRING, "null", "TLS is NVMe/TCP's; what is asked to be encrypted must be"),
 	RPC_NO_EFFECT(priority, RPC_STRING, "\"0\"", "priorities are of NVMe/TCP's sockets"),
 	RPC_ONLY(allow_unrecognized_csi, RPC_BOOL, "false", "only namespaces of the NVM command set become bdevs"),
 	RPC_NO_EFFECT(disable_sq_flow_control, RPC_BOOL, "false",
