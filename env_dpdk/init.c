@@ -2,10 +2,12 @@
 /* Start of the EAL, on a thread of our own, with arguments made from env_opts. */
 #include "env_dpdk/env_internal.h"
 #include "env_dpdk/pci.h"
+#include "env_dpdk/startup.h"
 
 #include "util/log.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -41,6 +43,7 @@ static struct eal_args eal_args;
 static struct env_memory_plan memory_plan;
 static bool oversubscribed;
 static cpu_set_t worker_cpus; /* none: not started */
+static struct env_startup startup;
 
 int env_fail(char *error, int err, const char *fmt, ...)
 {
@@ -50,6 +53,11 @@ int env_fail(char *error, int err, const char *fmt, ...)
 	vsnprintf(error, ENV_ERROR_MAX, fmt, args);
 	va_end(args);
 	return -err;
+}
+
+void env_startup_set(const struct env_startup *s)
+{
+	startup = *s;
 }
 
 bool env_has_hugepages(void)
@@ -129,37 +137,97 @@ static void cores_first(const cpu_set_t *allowed, cpu_set_t *cores)
 	CPU_SET(first, cores);
 }
 
+/* --lcores, for a text that env_lcores_parse() takes. */
+static int args_add_lcores(struct eal_args *args, const struct env_opts *opts, const cpu_set_t *allowed,
+			   const cpu_set_t *present, cpu_set_t *cores, char *error)
+{
+	struct env_lcore_map map;
+
+	if (opts->cores != NULL || opts->oversubscribe) {
+		return env_fail(error, EINVAL,
+				"lcores: they are given in full by a list, or as a set of CPUs, not both");
+	}
+	int rc = env_lcores_parse(startup.lcores, &map, error);
+	rc = rc != 0 ? rc : env_cores_check(&map.cpus, allowed, present, error);
+	if (rc != 0) {
+		return rc;
+	}
+	if (strlen(startup.lcores) >= ENV_CORES_MAX) {
+		return env_fail(error, EINVAL, "lcores: a list of at most %d characters is taken", ENV_CORES_MAX - 1);
+	}
+	args_add(args, "--lcores=%s", startup.lcores);
+	oversubscribed = map.shared;
+	worker_cpus_set(allowed, &map.cpus);
+	*cores = map.lcores;
+	return 0;
+}
+
+/* --lcores, for a set of CPUs. */
+static int args_add_cpus(struct eal_args *args, const struct env_opts *opts, const cpu_set_t *allowed,
+			 const cpu_set_t *present, cpu_set_t *cores, char *error)
+{
+	char list[ENV_CORES_MAX], cpus[ENV_CORES_MAX];
+	int rc;
+
+	if (opts->cores == NULL) {
+		cores_first(allowed, cores);
+	} else if ((rc = env_cores_parse(opts->cores, cores, error)) != 0) {
+		return rc;
+	}
+	/* Oversubscribed lcores are only names; DPDK's limit still holds. */
+	rc = opts->oversubscribe ? env_cores_check(cores, cores, cores, error)
+				 : env_cores_check(cores, allowed, present, error);
+	if (rc != 0) {
+		return rc;
+	}
+	env_cores_format(cores, list);
+	if (opts->oversubscribe) {
+		env_cores_format(allowed, cpus);
+		args_add(args, "--lcores=(%s)@(%s)", list, cpus);
+	} else {
+		args_add(args, "--lcores=%s", list);
+	}
+	oversubscribed = CPU_COUNT(cores) > CPU_COUNT(allowed);
+	worker_cpus_set(allowed, opts->oversubscribe ? allowed : cores); /* oversubscribed lcores are anywhere */
+	return 0;
+}
+
 static int args_add_cores(struct eal_args *args, const struct env_opts *opts, char *error)
 {
 	cpu_set_t allowed, present, cores;
-	char list[ENV_CORES_MAX], cpus[ENV_CORES_MAX];
-	int rc;
+	char list[ENV_CORES_MAX];
 
 	if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
 		return env_fail(error, errno, "cannot tell which CPUs may be used: %s", strerror(errno));
 	}
 	cores_present(&present);
-	if (opts->cores == NULL) {
-		cores_first(&allowed, &cores);
-	} else if ((rc = env_cores_parse(opts->cores, &cores, error)) != 0) {
+	int rc = startup.lcores != NULL ? args_add_lcores(args, opts, &allowed, &present, &cores, error)
+					: args_add_cpus(args, opts, &allowed, &present, &cores, error);
+	if (rc != 0 || !startup.has_main_core) {
 		return rc;
 	}
-	/* Oversubscribed lcores are only names; DPDK's limit still holds. */
-	rc = opts->oversubscribe ? env_cores_check(&cores, &cores, &cores, error)
-				 : env_cores_check(&cores, &allowed, &present, error);
-	if (rc != 0) {
-		return rc;
+	if (startup.main_core >= CPU_SETSIZE || !CPU_ISSET(startup.main_core, &cores)) {
+		env_cores_format(&cores, list);
+		return env_fail(error, EINVAL, "the main core (-p) %u is none of the cores in use: %.200s",
+				startup.main_core, list);
 	}
-	env_cores_format(&cores, list);
-	if (opts->oversubscribe) {
-		env_cores_format(&allowed, cpus);
-		args_add(args, "--lcores=(%s)@(%s)", list, cpus);
-	} else {
-		args_add(args, "--lcores=%s", list);
-	}
-	oversubscribed = CPU_COUNT(&cores) > CPU_COUNT(&allowed);
-	worker_cpus_set(&allowed, opts->oversubscribe ? &allowed : &cores); /* oversubscribed lcores are anywhere */
+	args_add(args, "--main-lcore=%u", startup.main_core);
 	return 0;
+}
+
+static int args_add_eal_words(struct eal_args *args, char *error)
+{
+	if (startup.base_virtaddr != 0) {
+		args_add(args, "--base-virtaddr=%#" PRIx64, startup.base_virtaddr);
+	}
+	if (startup.eal_words == NULL) {
+		return 0;
+	}
+	int rc = env_eal_words_check(startup.eal_words, error);
+	for (const char *p = startup.eal_words; rc == 0 && *(p += strspn(p, " ")) != '\0'; p += strcspn(p, " ")) {
+		args_add(args, "%.*s", (int)strcspn(p, " "), p);
+	}
+	return rc;
 }
 
 static int args_add_pci(struct eal_args *args, const struct env_opts *opts, char *error)
@@ -209,6 +277,7 @@ static int args_make(struct eal_args *args, const struct env_opts *opts, const s
 		args_add(args, "%u", plan->mem_mb);
 	}
 	rc = args_add_pci(args, opts, error);
+	rc = rc != 0 ? rc : args_add_eal_words(args, error);
 	if (rc == 0 && args->overflow) {
 		rc = env_fail(error, E2BIG, "too many arguments for the EAL: more than %d", EAL_ARGS_MAX);
 	}

@@ -2,6 +2,7 @@
 /* lcores: each is a thread that sleeps until it is given a function. The EAL's own launch spins while it waits for a
  * result, and cannot launch on the main lcore; therefore every lcore runs env_lcore_loop() from the start. */
 #include "env_dpdk/env_internal.h"
+#include "env_dpdk/startup.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -103,6 +104,20 @@ unsigned env_lcore_current(void)
 	unsigned lcore = rte_lcore_id();
 
 	return lcore < RTE_MAX_LCORE ? lcore : ENV_LCORE_NONE;
+}
+
+int env_lcore_cpu(unsigned lcore)
+{
+	rte_cpuset_t cpus = rte_lcore_cpuset(lcore);
+	int cpu = 0;
+
+	if (CPU_COUNT(&cpus) != 1) {
+		return -1;
+	}
+	while (!CPU_ISSET(cpu, &cpus)) {
+		cpu++;
+	}
+	return cpu;
 }
 
 int env_lcore_numa_node(unsigned lcore)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "env_dpdk/startup.h"
 #include "util/log.h"
 
 /* A list whose length is not known before. The collecting function stores up to `capacity` items and counts all; if
@@ -206,8 +207,9 @@ int reactor_get_stats(uint32_t lcore, struct reactor_stats *stats)
 	}
 	stats->sleeping = __atomic_load_n(&r->sleeping, __ATOMIC_RELAXED) != 0;
 	reactor_call(r, reactor_collect, stats);
-	if (!env_oversubscribed()) {
-		cpu_collect(lcore, stats);
+	int cpu = env_lcore_cpu(lcore);
+	if (cpu >= 0) {
+		cpu_collect((uint32_t)cpu, stats);
 	}
 	return 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Core sets and PCI addresses, as people write them: never out of bounds, and what is accepted survives being written
- * and read again. */
+/* Core sets, lcores, words for the EAL and PCI addresses, as people write them: never out of bounds, and what is
+ * accepted survives being written and read again. */
 #include "env_dpdk/env.h"
 #include "env_dpdk/pci.h"
+#include "env_dpdk/startup.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	memcpy(text, data, size);
 	text[size] = '\0';
+	struct env_lcore_map map;
+	if (env_lcores_parse(text, &map, error) == 0 && (CPU_COUNT(&map.lcores) == 0 || CPU_COUNT(&map.cpus) == 0)) {
+		abort();
+	}
+	if (env_eal_words_check(text, error) == 0 && strstr(text, "--iova-mode") == text) {
+		abort();
+	}
 	if (env_cores_parse(text, &cores, error) != 0) {
 		return 0;
 	}
