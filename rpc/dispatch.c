@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "rpc/allowed.h"
 #include "rpc/params.h"
 #include "rpc/registry.h"
 #include "trace/trace.h"
@@ -364,6 +365,13 @@ void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *p
 {
 	const struct rpc_method *m = rpc_method_find(method);
 
+	if (m != NULL && !rpc_method_allowed(m)) {
+		dispatch_refuse(done, arg, RPC_ERROR_NO_METHOD,
+				"%s may not be called here: this daemon was started with --rpcs-allowed; "
+				"rpc_get_methods, if it is allowed, lists what may be called",
+				m->name);
+		return;
+	}
 	if (m != NULL && (m->states & current_state) == 0) {
 		if (current_state == RPC_STARTUP) {
 			dispatch_refuse(done, arg, RPC_ERROR_INVALID_STATE,

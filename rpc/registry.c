@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rpc/allowed.h"
 #include "rpc/params.h"
 
 static SLIST_HEAD(, rpc_method) methods = SLIST_HEAD_INITIALIZER(methods);
 static SLIST_HEAD(, rpc_config) configs = SLIST_HEAD_INITIALIZER(configs);
+static const char *allowed_names; /* NULL: all */
 
 /* Runs before main(): only stderr can be used. */
 static void __attribute__((noreturn)) registered_twice(const char *what, const char *name)
@@ -52,6 +54,35 @@ const struct rpc_method *rpc_method_find(const char *name)
 		}
 	}
 	return NULL;
+}
+
+bool rpc_method_exists(const char *name)
+{
+	return rpc_method_find(name) != NULL;
+}
+
+void rpc_set_allowed(const char *names)
+{
+	allowed_names = names;
+}
+
+static bool allowed_has(const char *name)
+{
+	size_t len = name != NULL ? strlen(name) : 0;
+
+	for (const char *at = allowed_names; len != 0 && *at != '\0'; at += *at == ',') {
+		size_t n = strcspn(at, ",");
+		if (n == len && strncmp(at, name, n) == 0) {
+			return true;
+		}
+		at += n;
+	}
+	return false;
+}
+
+bool rpc_method_allowed(const struct rpc_method *m)
+{
+	return allowed_names == NULL || allowed_has(m->name) || allowed_has(m->alias);
 }
 
 const struct rpc_method *rpc_method_next(const struct rpc_method *after)

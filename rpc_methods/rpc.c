@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rpc/allowed.h"
 #include "rpc/dispatch.h"
 #include "rpc/registry.h"
 
@@ -23,7 +24,7 @@ static void rpc_get_methods(struct rpc_request *req, void *params)
 	json_t *names = json_array();
 
 	for (const struct rpc_method *m = NULL; (m = rpc_method_next(m)) != NULL;) {
-		if (p->current && (m->states & rpc_get_state()) == 0) {
+		if (!rpc_method_allowed(m) || (p->current && (m->states & rpc_get_state()) == 0)) {
 			continue;
 		}
 		json_array_append_new(names, json_string(m->name));
@@ -64,7 +65,9 @@ static void rpc_describe_methods(struct rpc_request *req, void *params)
 		json_array_append_new(list, rpc_method_describe(m));
 	}
 	for (const struct rpc_method *m = NULL; p->method == NULL && (m = rpc_method_next(m)) != NULL;) {
-		json_array_append_new(list, rpc_method_describe(m));
+		if (rpc_method_allowed(m)) {
+			json_array_append_new(list, rpc_method_describe(m));
+		}
 	}
 	rpc_reply(req, list);
 }
