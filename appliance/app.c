@@ -95,10 +95,16 @@ void app_wake_up(void)
 	}
 }
 
+/* The RPC socket, for people. */
+static const char *app_rpc_text(void)
+{
+	return app.options->rpc_path != NULL ? app.options->rpc_path : "none";
+}
+
 void app_log_state(void)
 {
 	log_notice("state %s, process %d, RPC socket %s, trace file %s", appliance_state_name(app.state), getpid(),
-		   app.options->rpc_path, rooms_have_trace() ? trace_file_path() : "none");
+		   app_rpc_text(), rooms_have_trace() ? trace_file_path() : "none");
 }
 
 void app_log_how_to_trace(void)
@@ -173,9 +179,9 @@ bool app_start_init(void)
 static enum appliance_event app_do_running(void)
 {
 	rpc_set_state(RPC_RUNTIME);
-	log_notice("varve %s is running, process %d, RPC socket %s", VARVE_VERSION, getpid(), app.options->rpc_path);
+	log_notice("varve %s is running, process %d, RPC socket %s", VARVE_VERSION, getpid(), app_rpc_text());
 	service_ready();
-	service_status("running, RPC socket %s", app.options->rpc_path);
+	service_status("running, RPC socket %s", app_rpc_text());
 	app_call_waiters();
 	if (!app_stop_wanted()) {
 		thread_control_run();

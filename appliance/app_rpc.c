@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "appliance/app.h"
+#include "appliance/core_locks.h"
 #include "rpc/rpc.h"
 #include "util/build_id.h"
 
@@ -60,7 +61,7 @@ static void rpc_appliance_get_state(struct rpc_request *req, void *params)
 RPC_METHOD("appliance_get_state", rpc_appliance_get_state, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
 	   "Tell the daemon's state, how long it has been in it, and how it was started",
 	   .result = "{state: string, age_us: int, pid: int, version: string, build_id: string, config_file: "
-		     "string|null, rpc_socket: string, trace_file: string|null, hugepages: bool, poll_mode: "
+		     "string|null, rpc_socket: string|null, trace_file: string|null, hugepages: bool, poll_mode: "
 		     "string, ...}")
 
 static void wait_init_answer(void *arg)
@@ -100,3 +101,26 @@ static void rpc_framework_wait_init(struct rpc_request *req, void *params)
 }
 RPC_METHOD("framework_wait_init", rpc_framework_wait_init, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
 	   "Answer when the start-up is over", .has_own_time = wait_init_has_own_time, .result = "true")
+
+static void rpc_framework_enable_cpumask_locks(struct rpc_request *req, void *params)
+{
+	char why[256];
+
+	/* Oversubscribed lcores are on no CPU of their own. */
+	if (!app_options()->env.oversubscribe && core_locks_enable(why, sizeof(why)) != 0) {
+		rpc_error(req, RPC_ERROR_INTERNAL, "%s", why);
+		return;
+	}
+	rpc_reply_true(req);
+}
+RPC_METHOD("framework_enable_cpumask_locks", rpc_framework_enable_cpumask_locks, struct rpc_no_params, NULL,
+	   RPC_STARTUP | RPC_RUNTIME,
+	   "Lock the cores in use for other programs to see: all, or none if another process has one", .result = "true")
+
+static void rpc_framework_disable_cpumask_locks(struct rpc_request *req, void *params)
+{
+	core_locks_stop();
+	rpc_reply_true(req);
+}
+RPC_METHOD("framework_disable_cpumask_locks", rpc_framework_disable_cpumask_locks, struct rpc_no_params, NULL,
+	   RPC_STARTUP | RPC_RUNTIME, "End the locks of cores", .result = "true")

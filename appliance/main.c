@@ -12,6 +12,9 @@ static void main_set_up_log(const struct appliance_options *o)
 	for (const char *const *flag = o->log_flags; *flag != NULL; flag++) {
 		log_set_flag(*flag, true);
 	}
+	for (const char *const *note = o->notes; *note != NULL; note++) {
+		log_notice("%s", *note);
+	}
 }
 
 static void main_print_help(void)

@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "appliance/metrics_address.h"
@@ -16,6 +17,7 @@ struct parser {
 	char *error;
 	char given[64]; /* the option that is being parsed, as the user wrote it */
 	unsigned n_pci, n_flags;
+	bool no_rpc_server, interrupt_mode;
 };
 
 static int __attribute__((format(printf, 2, 3))) option_reject(struct parser *p, const char *fmt, ...)
@@ -46,6 +48,164 @@ static int option_set_cores(struct parser *p, const char *arg)
 		return option_reject(p, "%s: %s", p->given, why);
 	}
 	p->o->env.cores = arg;
+	return 0;
+}
+
+static int option_set_lcores(struct parser *p, const char *arg)
+{
+	char why[ENV_ERROR_MAX];
+	struct env_lcore_map map;
+
+	if (env_lcores_parse(arg, &map, why) != 0) {
+		return option_reject(p, "%s: %s", p->given, why);
+	}
+	p->o->startup.lcores = arg;
+	return 0;
+}
+
+static int option_set_main_core(struct parser *p, const char *arg)
+{
+	uint64_t core;
+	int rc = option_take_number(p, arg, 0, CPU_SETSIZE - 1, &core);
+
+	if (rc == 0) {
+		p->o->startup.has_main_core = true;
+		p->o->startup.main_core = (uint32_t)core;
+	}
+	return rc;
+}
+
+static int option_set_base_virtaddr(struct parser *p, const char *arg)
+{
+	const uint64_t highest = 1ULL << 47; /* of a process's addresses, on x86-64 */
+	uint64_t address;
+	char *end;
+
+	errno = 0;
+	address = strtoull(arg, &end, 0);
+	if (arg[0] < '0' || arg[0] > '9' || *end != '\0' || errno != 0 || address == 0 || address % 4096 != 0 ||
+	    address >= highest) {
+		return option_reject(
+			p, "%s: \"%s\" is not an address of a page below 0x%" PRIx64 ", such as 0x200000000000",
+			p->given, arg, highest);
+	}
+	p->o->startup.base_virtaddr = address;
+	return 0;
+}
+
+static int option_set_env_context(struct parser *p, const char *arg)
+{
+	char why[ENV_ERROR_MAX];
+
+	if (env_eal_words_check(arg, why) != 0) {
+		return option_reject(p, "%s: %s", p->given, why);
+	}
+	p->o->startup.eal_words = arg;
+	return 0;
+}
+
+/* Takes note of an option without effect; the text is a constant. */
+static int option_note(struct parser *p, const char *text)
+{
+	unsigned n = 0;
+
+	while (n < APPLIANCE_NOTES_MAX && p->o->notes[n] != NULL) {
+		if (p->o->notes[n++] == text) {
+			return 0;
+		}
+	}
+	if (n < APPLIANCE_NOTES_MAX) {
+		p->o->notes[n] = text;
+	}
+	return 0;
+}
+
+static int option_set_huge_unlink(struct parser *p, const char *arg)
+{
+	static const char note[] = "--huge-unlink has no effect: varve makes no files of hugepages";
+
+	return option_note(p, note);
+}
+
+static int option_set_single_file(struct parser *p, const char *arg)
+{
+	static const char note[] = "--single-file-segments has no effect: varve makes no files of hugepages";
+
+	return option_note(p, note);
+}
+
+static int option_set_huge_dir(struct parser *p, const char *arg)
+{
+	static const char note[] = "--huge-dir has no effect: varve takes hugepages without a mounted hugetlbfs";
+
+	return option_note(p, note);
+}
+
+static int option_set_iova_mode(struct parser *p, const char *arg)
+{
+	static const char note[] = "--iova-mode pa has no effect: devices behind an IOMMU are given virtual addresses, "
+				   "those without one physical addresses";
+
+	if (strcmp(arg, "pa") == 0) {
+		return option_note(p, note);
+	}
+	return strcmp(arg, "va") == 0 ? 0 : option_reject(p, "%s: \"%s\" is neither \"pa\" nor \"va\"", p->given, arg);
+}
+
+static int option_set_msg_mempool(struct parser *p, const char *arg)
+{
+	static const char note[] = "--msg-mempool-size has no effect: messages between threads need no pool of memory";
+	uint64_t n;
+	int rc = option_take_number(p, arg, 1, UINT32_MAX, &n);
+
+	return rc != 0 ? rc : option_note(p, note);
+}
+
+static int option_set_no_core_locks(struct parser *p, const char *arg)
+{
+	p->o->no_core_locks = true;
+	return 0;
+}
+
+static int option_set_interrupt_mode(struct parser *p, const char *arg)
+{
+	p->interrupt_mode = true;
+	return 0;
+}
+
+static int option_set_pid_file(struct parser *p, const char *arg)
+{
+	if (arg[0] == '\0') {
+		return option_reject(p, "%s: the name of the file is empty", p->given);
+	}
+	p->o->pid_file = arg;
+	return 0;
+}
+
+static int option_set_no_rpc_server(struct parser *p, const char *arg)
+{
+	p->no_rpc_server = true;
+	return 0;
+}
+
+static int option_set_rpcs_allowed(struct parser *p, const char *arg)
+{
+	static const char valid[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+
+	for (const char *at = arg;; at++) {
+		size_t n = strspn(at, valid);
+		at += n;
+		if (n == 0 || (*at != ',' && *at != '\0')) {
+			return option_reject(p,
+					     "%s: \"%s\" is not a list of methods, separated by commas, such as "
+					     "bdev_get_bdevs,nvmf_get_subsystems",
+					     p->given, arg);
+		}
+		if (*at == '\0') {
+			break;
+		}
+	}
+	p->o->rpcs_allowed = arg;
 	return 0;
 }
 
@@ -307,17 +467,36 @@ static const struct option_spec {
 	{0, "rpc-mode", "OCTAL", option_set_rpc_mode, "permissions of the RPC socket (default 0600)"},
 	{0, "rpc-deadline", "SECONDS", option_set_rpc_deadline,
 	 "answer a call with an error after so long, while it goes on (default 50; 0: never)"},
+	{0, "rpcs-allowed", "LIST", option_set_rpcs_allowed,
+	 "let clients call these methods only, separated by commas; the configuration may call all"},
+	{0, "no-rpc-server", NULL, option_set_no_rpc_server, "do not listen for JSON-RPC"},
 	{0, "wait-for-rpc", NULL, option_set_wait, "do not start subsystems before framework_start_init is called"},
 	{'m', "cpumask", "CORES", option_set_cores,
 	 "run reactors on these CPUs: 0x3, [0,2-3] or 0-1 (default: the first)"},
+	{0, "lcores", "LIST", option_set_lcores,
+	 "run reactors N on CPUs M: N@M,...; 0-3 or (0,1)@(2-5) too; instead of -m"},
+	{'p', "main-core", "CORE", option_set_main_core,
+	 "which of the cores is DPDK's main lcore (default: the lowest)"},
+	{0, "disable-cpumask-locks", NULL, option_set_no_core_locks,
+	 "neither lock cores for other programs to see, nor look at their locks"},
 	{'s', "mem-size", "MB", option_set_memory, "memory to take at the start; also 512M, 2G"},
 	{0, "no-huge", NULL, option_set_no_huge, "use no hugepages, even if there are some"},
+	{'R', "huge-unlink", NULL, option_set_huge_unlink, "taken, without effect: there are no files of hugepages"},
+	{0, "single-file-segments", NULL, option_set_single_file, "the same"},
+	{0, "huge-dir", "PATH", option_set_huge_dir, "the same"},
+	{0, "iova-mode", "MODE", option_set_iova_mode, "pa or va: taken, without effect"},
+	{0, "msg-mempool-size", "N", option_set_msg_mempool, "taken, without effect: messages need no pool"},
+	{0, "base-virtaddr", "ADDRESS", option_set_base_virtaddr,
+	 "where DPDK reserves its addresses, such as 0x200000000000"},
+	{0, "env-context", "OPTIONS", option_set_env_context,
+	 "further options for DPDK, separated by spaces, such as --log-level=lib.eal:debug"},
 	{'i', "shm-id", "ID", option_set_instance, "name shared files by this number instead of the process id"},
 	{'u', "no-pci", NULL, option_set_no_pci, "use no PCI device"},
 	{'A', "pci-allowed", "BDF", option_allow_pci, "use this PCI device only (may be repeated)"},
 	{'B', "pci-blocked", "BDF", option_block_pci, "do not use this PCI device (may be repeated)"},
 	{0, "poll-mode", "MODE", option_set_poll_mode,
 	 "adaptive: reactors sleep when idle (default); busy: they never do"},
+	{0, "interrupt-mode", NULL, option_set_interrupt_mode, "the same as --poll-mode adaptive"},
 	{0, "oversubscribe", NULL, option_set_oversubscribe, "for tests: allow more reactors than there are CPUs"},
 	{'e', "tpoint-group", "SPEC", option_set_tracepoints, "record these tracepoints; -e help lists them"},
 	{0, "num-trace-entries", "N", option_set_trace_entries,
@@ -329,6 +508,7 @@ static const struct option_spec {
 	{0, "log-level", "LEVEL", option_set_log_level,
 	 "print messages down to ERROR, WARNING, NOTICE (default), INFO or DEBUG"},
 	{'d', "limit-coredump", NULL, option_set_limit_coredump, "leave the size limit of core dumps as it is"},
+	{'f', "pidfile", "FILE", option_set_pid_file, "write the process id here, while it runs"},
 	{'h', "help", NULL, option_set_help, "print this and exit"},
 	{'v', "version", NULL, option_set_version, "print the version and exit"},
 };
@@ -387,6 +567,28 @@ static int option_parse(struct parser *p, int value, char **argv)
 	return s->set(p, optarg);
 }
 
+/* Checks options against each other. */
+static int option_check_together(struct parser *p)
+{
+	struct appliance_options *o = p->o;
+
+	if (o->startup.lcores != NULL && (o->env.cores != NULL || o->env.oversubscribe)) {
+		return option_reject(p, "--lcores: give either it, or %s",
+				     o->env.cores != NULL ? "-m (--cpumask)" : "--oversubscribe");
+	}
+	if (p->interrupt_mode && o->poll_mode == POLL_MODE_BUSY) {
+		return option_reject(p, "--interrupt-mode: reactors cannot sleep with --poll-mode busy");
+	}
+	if (p->no_rpc_server && o->wait_for_rpc) {
+		return option_reject(p, "--no-rpc-server: nobody could call framework_start_init, which "
+					"--wait-for-rpc waits for");
+	}
+	if (p->no_rpc_server) {
+		o->rpc_path = NULL;
+	}
+	return 0;
+}
+
 int appliance_options_parse(int argc, char **argv, struct appliance_options *o, char *error)
 {
 	char letters[2 * N_SPECS + 3];
@@ -414,7 +616,7 @@ int appliance_options_parse(int argc, char **argv, struct appliance_options *o, 
 	if (optind < argc) {
 		return option_reject(&p, "\"%s\": only options are taken; see --help", argv[optind]);
 	}
-	return 0;
+	return option_check_together(&p);
 }
 
 void appliance_options_help(FILE *out)

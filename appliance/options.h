@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "env_dpdk/env.h"
+#include "env_dpdk/startup.h"
 #include "thread/thread.h"
 #include "trace/trace.h"
 #include "util/log.h"
@@ -15,6 +16,7 @@
 #define APPLIANCE_ERROR_MAX 1024
 #define APPLIANCE_PCI_MAX   64
 #define APPLIANCE_FLAGS_MAX 32
+#define APPLIANCE_NOTES_MAX 8
 
 enum appliance_command {
 	APPLIANCE_RUN,
@@ -27,10 +29,12 @@ enum appliance_command {
 struct appliance_options {
 	enum appliance_command command;
 	struct env_opts env; /* its lists of PCI devices are those below */
+	struct env_startup startup;
 	const char *pci[APPLIANCE_PCI_MAX + 1];
 	const char *config_file;
 	bool ignore_init_errors;
-	const char *rpc_path;
+	const char *rpc_path;     /* NULL: no RPC server */
+	const char *rpcs_allowed; /* the only methods that clients may call, or NULL */
 	unsigned rpc_mode;
 	uint32_t rpc_deadline_s; /* 0: none */
 	bool wait_for_rpc;
@@ -40,6 +44,10 @@ struct appliance_options {
 	const char *trace_group; /* Unix group that may read the trace file */
 	const char *metrics;     /* where they are served, or NULL */
 	enum poll_mode poll_mode;
+	bool no_core_locks;
+	const char *pid_file; /* or NULL */
+	/* Lines for the log about options that were taken and have no effect. */
+	const char *notes[APPLIANCE_NOTES_MAX + 1];
 	bool limit_coredump;
 	enum log_level print_level;
 	const char *log_flags[APPLIANCE_FLAGS_MAX + 1];

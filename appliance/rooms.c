@@ -7,13 +7,16 @@
 #include "appliance/app.h"
 #include "appliance/blackbox.h"
 #include "appliance/config.h"
+#include "appliance/core_locks.h"
 #include "appliance/crash.h"
 #include "appliance/metrics.h"
+#include "appliance/pid_file.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
 #include "bdev/bdev.h"
 #include "dhchap/dhchap.h"
 #include "nvmf/nvmf.h"
+#include "rpc/allowed.h"
 #include "rpc/rpc.h"
 #include "trace/trace.h"
 #include "util/build_id.h"
@@ -51,6 +54,20 @@ static int rooms_start_signal_handlers(char *error)
 	return signals_install();
 }
 
+static int rooms_write_pid_file(char *error)
+{
+	const char *path = app_options()->pid_file;
+
+	return path != NULL ? pid_file_write(path, error, PART_ERROR_MAX) : 0;
+}
+
+static void rooms_remove_pid_file(void)
+{
+	if (app_options()->pid_file != NULL) {
+		pid_file_remove(app_options()->pid_file);
+	}
+}
+
 static int rooms_read_configuration(char *error)
 {
 	const struct appliance_options *o = app_options();
@@ -75,7 +92,19 @@ static void rooms_free_configuration(void)
 
 static int rooms_start_env(char *error)
 {
+	env_startup_set(&app_options()->startup);
 	return env_init(&app_options()->env, error);
+}
+
+static int rooms_lock_cores(char *error)
+{
+	const struct appliance_options *o = app_options();
+
+	/* Oversubscribed lcores are on no CPU of their own. */
+	if (!o->no_core_locks && !o->env.oversubscribe) {
+		core_locks_start();
+	}
+	return 0;
 }
 
 /* Makes the trace file; true if there is one. */
@@ -191,6 +220,21 @@ static void rooms_wait_for_registrations(void (*done)(void *arg), void *arg)
 	done(arg);
 }
 
+/* A name that is allowed and does not exist is allowed in vain: perhaps it is misspelt. */
+static void rooms_check_allowed(const char *names)
+{
+	char name[128];
+
+	for (const char *at = names; *at != '\0'; at += *at == ',') {
+		size_t n = strcspn(at, ",");
+		snprintf(name, sizeof(name), "%.*s", n < sizeof(name) ? (int)n : (int)sizeof(name) - 1, at);
+		if (!rpc_method_exists(name)) {
+			log_warning("--rpcs-allowed: there is no method \"%s\"", name);
+		}
+		at += n;
+	}
+}
+
 static int rooms_start_rpc(char *error)
 {
 	const struct appliance_options *o = app_options();
@@ -198,7 +242,11 @@ static int rooms_start_rpc(char *error)
 
 	rpc_set_state(RPC_STARTUP);
 	rpc_set_deadline(o->rpc_deadline_s);
-	return rpc_server_start(&opts, error);
+	if (o->rpcs_allowed != NULL) {
+		rooms_check_allowed(o->rpcs_allowed);
+		rpc_set_allowed(o->rpcs_allowed);
+	}
+	return o->rpc_path != NULL ? rpc_server_start(&opts, error) : 0;
 }
 
 /* ---- CONFIG ---- */
@@ -273,8 +321,13 @@ static const struct part rows[] = {
 	 .start = rooms_read_configuration,
 	 .stop = rooms_free_configuration},
 
+	/* Removed last: until then, scripts may ask the process to end. */
+	{.name = "the file with the process id", .when = APPLIANCE_INIT, .stop = rooms_remove_pid_file},
+
 	/* All memory, cores and devices come from here. */
 	{.name = "the environment", .when = APPLIANCE_ENV, .start = rooms_start_env, .stop = env_fini},
+	/* The environment knows which CPUs there are to lock. */
+	{.name = "the locks of cores", .when = APPLIANCE_ENV, .start = rooms_lock_cores, .stop = core_locks_stop},
 	/* Records everything that the parts below do, until the state STOPPED itself; its rings are made for the
 	 * environment's lcores. */
 	{.name = "the trace", .when = APPLIANCE_TRACING, .start = rooms_start_trace, .stop = rooms_stop_trace},
@@ -325,6 +378,8 @@ static const struct part rows[] = {
 	/* Started before the configuration is loaded, for framework_start_init; stopped first, so that no method begins
 	 * while rooms stop. */
 	{.name = "the RPC server", .when = APPLIANCE_RPC, .start = rooms_start_rpc, .stop = rpc_server_stop},
+	/* After the server, which fails if another daemon listens at the same place: that daemon's file stays. */
+	{.name = "the file with the process id", .when = APPLIANCE_RPC, .start = rooms_write_pid_file},
 	/* Answers RPCs that wait for the daemon to run, while their clients are still connected. */
 	{.name = "RPCs that wait for the start", .when = APPLIANCE_RPC, .stop = app_call_waiters},
 };

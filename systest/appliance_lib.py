@@ -104,7 +104,7 @@ class Client:
 
 class Daemon:
     program = VARVE
-    base = ["--no-huge", "--no-pci"]
+    base = ["--no-huge", "--no-pci", "--disable-cpumask-locks"]     # tests run side by side, on the same cores
 
     def __init__(self, *options, ready=True, path=None, env=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-test-"))

@@ -29,7 +29,7 @@ PASSING = {
     "bdev_nvme_add_error_injection", "bdev_nvme_remove_error_injection", "bdev_nvme_reset_controller", "bdev_nvme_send_cmd",
     "nvmf_subsystem_reset_controller",
     "bdev_nvme_set_preferred_path",     # names a controller id, which is another after the next connect
-    "framework_start_init", "framework_wait_init", "spdk_kill_instance", "rpc_describe_methods",
+    "framework_start_init", "framework_wait_init", "spdk_kill_instance", "framework_enable_cpumask_locks", "framework_disable_cpumask_locks", "rpc_describe_methods",
     "log_clear_flag", "log_enable_timestamps", "log_set_flag", "log_set_level", "log_set_print_level", "thread_set_cpumask",
     "accel_set_options", "bdev_iscsi_set_options", "bdev_raid_set_options", "framework_set_scheduler", "scheduler_set_options",     # no effect
     "sock_impl_set_options", "sock_set_default_impl",

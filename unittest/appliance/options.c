@@ -144,6 +144,20 @@ static void test_wrong_values_are_named(void)
 	check_refused("--rpc-mode 01000", "01000");
 	check_refused("--rpc-deadline soon", "soon|86400");
 	check_refused("--rpc-deadline 86401", "86401|86400");
+	check_refused("--lcores 0@", "--lcores|0@|number");
+	check_refused("-p first", "-p|first|1023");
+	check_refused("--main-core 1024", "--main-core|1024|1023");
+	check_refused("--base-virtaddr 0x123", "0x123|page|0x200000000000");
+	check_refused("--base-virtaddr -4096", "-4096|page");
+	check_refused("--base-virtaddr 0x800000000000", "0x800000000000|page");
+	check_refused("--base-virtaddr 0x20000000000000000", "0x20000000000000000|page");
+	check_refused("--iova-mode dc", "dc|pa|va");
+	check_refused("--msg-mempool-size 0", "--msg-mempool-size|0|1 to");
+	check_refused("--env-context --legacy-mem", "--env-context|--legacy-mem|--log-level=VALUE");
+	check_refused("--rpcs-allowed a,,b", "--rpcs-allowed|a,,b|commas");
+	check_refused("--rpcs-allowed a,", "a,|commas");
+	check_refused("--rpcs-allowed a;b", "a;b|commas");
+	check_refused("--pidfile=", "--pidfile|empty");
 }
 
 static void test_unknown_options_and_arguments_are_named(void)
@@ -156,6 +170,56 @@ static void test_unknown_options_and_arguments_are_named(void)
 	check_refused("extra", "extra");
 }
 
+static void test_options_of_scripts_for_other_targets_have_their_effect(void)
+{
+	CU_ASSERT_EQUAL(parse("--lcores 0@5,1@6 -p 1 --base-virtaddr 0x200000000000 --interrupt-mode -f /tmp/pid "
+			      "--rpcs-allowed bdev_get_bdevs,nvmf_get_stats --disable-cpumask-locks "
+			      "--env-context --log-level=lib.eal:debug"),
+			0);
+	CU_ASSERT_STRING_EQUAL(o.startup.lcores, "0@5,1@6");
+	CU_ASSERT_TRUE(o.startup.has_main_core);
+	CU_ASSERT_EQUAL(o.startup.main_core, 1);
+	CU_ASSERT_EQUAL(o.startup.base_virtaddr, 0x200000000000);
+	CU_ASSERT_EQUAL(o.poll_mode, POLL_MODE_ADAPTIVE);
+	CU_ASSERT_STRING_EQUAL(o.pid_file, "/tmp/pid");
+	CU_ASSERT_STRING_EQUAL(o.rpcs_allowed, "bdev_get_bdevs,nvmf_get_stats");
+	CU_ASSERT_TRUE(o.no_core_locks);
+	CU_ASSERT_STRING_EQUAL(o.startup.eal_words, "--log-level=lib.eal:debug");
+	CU_ASSERT_PTR_NULL(o.notes[0]);
+	CU_ASSERT_EQUAL(parse("--no-rpc-server"), 0);
+	CU_ASSERT_PTR_NULL(o.rpc_path);
+	CU_ASSERT_FALSE(o.startup.has_main_core);
+	CU_ASSERT_FALSE(o.no_core_locks);
+}
+
+static void test_options_without_effect_are_noted_once_each(void)
+{
+	static const char *const words[] = {"--huge-unlink", "--single-file-segments", "--huge-dir", "--iova-mode pa",
+					    "--msg-mempool-size"};
+
+	CU_ASSERT_EQUAL(
+		parse("-R --single-file-segments --huge-dir /mnt/huge --iova-mode pa --msg-mempool-size 1024 -R "
+		      "--iova-mode=pa"),
+		0);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		CU_ASSERT_PTR_NOT_NULL_FATAL(o.notes[i]);
+		CU_ASSERT_PTR_EQUAL(strstr(o.notes[i], words[i]), o.notes[i]);
+	}
+	CU_ASSERT_PTR_NULL(o.notes[5]);
+	CU_ASSERT_EQUAL(parse("--iova-mode va"), 0);
+	CU_ASSERT_PTR_NULL(o.notes[0]);
+}
+
+static void test_options_that_exclude_each_other_are_named(void)
+{
+	check_refused("--lcores 0@5 -m 1", "--lcores|-m");
+	check_refused("-m 1 --lcores 0@5", "--lcores|-m");
+	check_refused("--lcores 0@5 --oversubscribe", "--lcores|--oversubscribe");
+	check_refused("--interrupt-mode --poll-mode busy", "--interrupt-mode|--poll-mode busy");
+	check_refused("--poll-mode busy --interrupt-mode", "--interrupt-mode|--poll-mode busy");
+	check_refused("--no-rpc-server --wait-for-rpc", "--no-rpc-server|--wait-for-rpc");
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_nothing_given_means_the_defaults),
 	UNIT(test_short_and_long_options_are_the_same),
@@ -166,6 +230,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_help_and_version_end_the_parsing),
 	UNIT(test_wrong_values_are_named),
 	UNIT(test_unknown_options_and_arguments_are_named),
+	UNIT(test_options_of_scripts_for_other_targets_have_their_effect),
+	UNIT(test_options_without_effect_are_noted_once_each),
+	UNIT(test_options_that_exclude_each_other_are_named),
 	UNIT_END,
 };
 
