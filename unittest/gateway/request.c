@@ -14,7 +14,7 @@ static void test_a_request_and_a_batch_pass(void)
 {
 	CU_ASSERT_EQUAL(checked(" {\"id\":1,\"method\":\"bdev_get_bdevs\"}\n", GATEWAY_READ), 200);
 	CU_ASSERT_EQUAL(r.begin, 1);
-	CU_ASSERT_EQUAL(r.end, 34);
+	CU_ASSERT_EQUAL(r.end, 35);
 	CU_ASSERT_TRUE(r.answered);
 	CU_ASSERT_STRING_EQUAL(r.method, "bdev_get_bdevs");
 	CU_ASSERT_EQUAL(checked("[{\"method\":\"bdev_get_bdevs\"}]", GATEWAY_READ), 200);
