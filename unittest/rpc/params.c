@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "rpc/message.h"
+#include "util/log.h"
 #include "unittest/unit.h"
 
 struct address {
@@ -236,6 +237,50 @@ static void test_what_has_no_effect_is_taken_if_it_has_its_type(void)
 	check_refused("{\"name\":\"\",\"bar\":0}", "\"bar\" is 0|expected true or false");
 }
 
+static unsigned lines_logged;
+
+static void count_line(enum log_level level, const char *file, int line, const char *text)
+{
+	lines_logged += strstr(text, "no effect") != NULL;
+}
+
+static unsigned lines_about(const struct rpc_param *table, const char *text)
+{
+	json_t *given = json_loads(text, 0, NULL);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(given);
+	lines_logged = 0;
+	rpc_params_log_no_effect("method", table, given);
+	json_decref(given);
+	return lines_logged;
+}
+
+static void test_what_asks_for_no_effect_is_logged_once(void)
+{
+	static const struct rpc_param inner[] = {RPC_NO_EFFECT(deep, RPC_BOOL, "false", "it is not there"),
+						 RPC_PARAM_END};
+	static const struct rpc_param outer[] = {
+		RPC_NO_EFFECT(socket, RPC_STRING, "null", "it is not there"),
+		{.name = "address", .type = RPC_OBJECT, .object = inner},
+		{.name = "any", .type = RPC_OBJECT},
+		RPC_PARAM_END,
+	};
+	static struct rpc_param many[71];
+
+	log_set_tap(count_line);
+	CU_ASSERT_EQUAL(lines_about(NULL, "{}"), 0);
+	CU_ASSERT_EQUAL(lines_about(outer, "{\"socket\":null,\"address\":{\"deep\":false},\"any\":{}}"), 0);
+	CU_ASSERT_EQUAL(lines_about(outer, "{\"socket\":\"a\",\"address\":{\"deep\":true}}"), 2);
+	CU_ASSERT_EQUAL(lines_about(outer, "{\"socket\":\"b\",\"address\":{\"deep\":true}}"), 0);
+	/* One that there is no place for is logged each time. */
+	for (unsigned i = 0; i < 70; i++) {
+		many[i] = (struct rpc_param)RPC_NO_EFFECT(more, RPC_BOOL, "false", "it is not there");
+	}
+	CU_ASSERT_EQUAL(lines_about(many, "{\"more\":true}"), 70);
+	CU_ASSERT_EQUAL(lines_about(&many[69], "{\"more\":true}"), 1);
+	log_set_tap(NULL);
+}
+
 static void test_a_range_around_zero_has_both_signs(void)
 {
 	char why[RPC_ERROR_TEXT_MAX];
@@ -288,6 +333,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_missing_and_unknown_parameters_are_named),
 	UNIT(test_of_what_others_have_only_one_value_is_taken),
 	UNIT(test_what_has_no_effect_is_taken_if_it_has_its_type),
+	UNIT(test_what_asks_for_no_effect_is_logged_once),
 	UNIT(test_a_range_around_zero_has_both_signs),
 	UNIT(test_a_long_value_is_cut_in_the_message),
 	UNIT(test_a_method_without_parameters_takes_none),
