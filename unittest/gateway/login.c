@@ -13,7 +13,7 @@ static void set_ann(const char *password)
 {
 	struct gateway_users users = {.n = 1, .list = calloc(1, sizeof(*users.list))};
 
-	users.list[0] = (struct gateway_user){.name = "ann", .role = GATEWAY_OPERATE, .iterations = 10000};
+	users.list[0] = (struct gateway_user){.name = "ann", .role = GATEWAY_OPERATE, .iterations = 10};
 	gateway_user_hash(&users.list[0], password, users.list[0].hash);
 	gateway_login_set_users(login, &users);
 }
