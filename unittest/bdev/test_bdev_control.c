@@ -402,6 +402,58 @@ static void test_an_abort_that_waits_for_room_ends_with_its_target(void)
 	unmake(t, &u, 1);
 }
 
+static struct {
+	bdev_io_cb cb;
+	atomic_uint again;
+} reuse;
+
+static void submit_again(struct bdev_io *io, void *arg)
+{
+	if (atomic_fetch_add(&reuse.again, 1) == 0) {
+		io->cb = reuse.cb;
+		bdev_submit(io);
+	}
+}
+
+/* The target's owner uses its memory for another I/O at once, and so many others wait in front of the ABORT that the
+ * target's end does not have it tried again: it must not find the other I/O. */
+static void test_an_abort_that_waits_for_room_spares_what_has_its_targets_memory(void)
+{
+	enum { IN_FRONT = 6 };
+	struct request *w[IN_FRONT];
+	struct bdev_stat s = {0};
+	struct user u;
+	struct testdev *t = make(&u, 1, 0);
+
+	t->hold = true;
+	t->slots = 1;
+	struct request *r = submit(&u, BDEV_IO_READ, 3);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	reuse.cb = r->io->cb;
+	r->io->cb = submit_again;
+	for (unsigned i = 0; i < IN_FRONT; i++) {
+		w[i] = submit(&u, BDEV_IO_WRITE, i);
+	}
+	struct request *abort = request_new(&u);
+	abort->io->type = BDEV_IO_ABORT;
+	abort->io->abort.target = r->io;
+	request_submit(abort);
+	while (s.nomem_waits <= IN_FRONT) {
+		bdev_get_stat(&t->bdev, &s);
+	}
+	testdev_release(t, &u, 0);
+	t->hold = false;
+	CU_ASSERT_EQUAL(request_finish(r), 0);
+	CU_ASSERT_EQUAL(atomic_load(&reuse.again), 1);
+	CU_ASSERT_TRUE(request_wait(abort));
+	CU_ASSERT_EQUAL(abort->cdw0, 1);
+	CU_ASSERT_EQUAL(request_finish(abort), 0);
+	for (unsigned i = 0; i < IN_FRONT; i++) {
+		CU_ASSERT_EQUAL(request_finish(w[i]), 0);
+	}
+	unmake(t, &u, 1);
+}
+
 /* --- Compare-and-write --- */
 
 static void test_compare_and_write_writes_only_when_equal(void)
@@ -760,6 +812,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_waits_while_the_module_has_no_room),
 	UNIT(test_io_may_wait_for_room_again_after_the_device_had_it),
 	UNIT(test_an_abort_that_waits_for_room_ends_with_its_target),
+	UNIT(test_an_abort_that_waits_for_room_spares_what_has_its_targets_memory),
 	UNIT(test_io_that_never_finds_room_neither_blocks_others_nor_waits_for_ever),
 	UNIT(test_compare_and_write_writes_only_when_equal),
 	UNIT(test_compare_and_write_is_atomic_across_threads),
