@@ -256,9 +256,22 @@ struct testdev_ctx {
 static struct bdev_module testdev_module = {.name = "testdev", .io_ctx_size = sizeof(struct testdev_ctx)};
 BDEV_MODULE_REGISTER(testdev_module)
 
-static bool keeps_limits(const struct bdev *b, const struct bdev_io *io)
+static bool keeps_boundary(const struct bdev_io *io, uint32_t boundary)
 {
-	uint32_t boundary = b->optimal_io_boundary;
+	return io->offset_blocks / boundary == (io->offset_blocks + io->num_blocks - 1) / boundary;
+}
+
+static bool keeps_boundaries(const struct testdev *t, const struct bdev_io *io)
+{
+	if (t->boundaries[0] != 0) {
+		return keeps_boundary(io, t->boundaries[0]) || keeps_boundary(io, t->boundaries[1]);
+	}
+	return !t->bdev.split_on_boundary || keeps_boundary(io, t->bdev.optimal_io_boundary);
+}
+
+static bool keeps_limits(const struct testdev *t, const struct bdev_io *io)
+{
+	const struct bdev *b = &t->bdev;
 	uint32_t align = b->buf_align != 0 ? b->buf_align : 1;
 	uint32_t length_align = align < b->block_size ? align : b->block_size;
 
@@ -272,9 +285,7 @@ static bool keeps_limits(const struct bdev *b, const struct bdev_io *io)
 		return b->max_unmap_blocks == 0 || io->num_blocks <= b->max_unmap_blocks;
 	}
 	bool ok = (b->max_rw_blocks == 0 || io->num_blocks <= b->max_rw_blocks) &&
-		  (b->max_segments == 0 || io->iovcnt <= b->max_segments) &&
-		  (!b->split_on_boundary ||
-		   io->offset_blocks / boundary == (io->offset_blocks + io->num_blocks - 1) / boundary);
+		  (b->max_segments == 0 || io->iovcnt <= b->max_segments) && keeps_boundaries(t, io);
 	size_t total = 0;
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		total += io->iovs[i].iov_len;
@@ -389,7 +400,7 @@ static void testdev_submit(void *channel, struct bdev_io *io)
 		bdev_io_complete(io, 0);
 		return;
 	}
-	if (!t->limits_change && !keeps_limits(&t->bdev, io)) {
+	if (!keeps_limits(t, io)) {
 		t->limits_broken = true;
 	}
 	if (c->depth + 1 > atomic_load(&t->max_depth)) {

@@ -67,7 +67,7 @@ struct testdev {
 	atomic_bool hold;                 /* keeps every I/O until testdev_release() */
 	bool deaf;                        /* aborts nothing */
 	atomic_uint slots;                /* > 0: a channel takes that many at a time, and more is NOMEM */
-	bool limits_change;               /* meanwhile: they are not checked */
+	uint32_t boundaries[2];           /* not 0: the boundary changes between them, and each I/O keeps one */
 	bool shuffle;                     /* completes later, in an order of its own */
 	atomic_uint nomem_type;           /* this type never finds room */
 	uint16_t fail_status;             /* every I/O ends so */

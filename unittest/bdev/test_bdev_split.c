@@ -2,6 +2,8 @@
 /* I/O the module cannot take as it is: split, bounced, emulated. Everything is compared with a shadow of the disk. */
 #include "unittest/bdev/fixture.h"
 
+#include <pthread.h>
+
 #include "env_dpdk/env.h"
 #include "env_dpdk/iobuf.h"
 #include "nvme/spec.h"
@@ -155,6 +157,12 @@ static bool one_io(struct user *u, uint64_t *rnd, bool misaligned)
 static atomic_bool flips; /* boundary_flip() goes on, on: */
 static pthread_t flipper;
 
+static void flips_stop(void)
+{
+	atomic_store(&flips, false);
+	CU_ASSERT_EQUAL(pthread_join(flipper, NULL), 0);
+}
+
 /* Many of them on t, registered with the limits it has. */
 static void hammer(struct testdev *t, unsigned ios, bool misaligned, uint64_t seed)
 {
@@ -174,9 +182,8 @@ static void hammer(struct testdev *t, unsigned ios, bool misaligned, uint64_t se
 	}
 	CU_ASSERT_EQUAL(memcmp(shadow, t->memory, bytes), 0);
 	CU_ASSERT_FALSE(t->limits_broken);
-	if (t->limits_change) {
-		atomic_store(&flips, false);
-		CU_ASSERT_EQUAL(pthread_join(flipper, NULL), 0);
+	if (t->boundaries[0] != 0) {
+		flips_stop();
 	}
 	free(shadow);
 	user_close(&u);
@@ -212,21 +219,70 @@ static void *boundary_flip(void *arg)
 	struct testdev *t = arg;
 
 	for (unsigned i = 0; atomic_load(&flips); i++) {
-		__atomic_store_n(&t->bdev.optimal_io_boundary, i % 2 ? 3 : 64, __ATOMIC_RELAXED);
+		__atomic_store_n(&t->bdev.optimal_io_boundary, t->boundaries[i % 2], __ATOMIC_RELAXED);
 	}
 	return NULL;
+}
+
+static void flips_start(struct testdev *t)
+{
+	t->bdev.optimal_io_boundary = 64;
+	t->bdev.split_on_boundary = true;
+	t->boundaries[0] = 64;
+	t->boundaries[1] = 3;
+	atomic_store(&flips, true);
+	CU_ASSERT_EQUAL_FATAL(pthread_create(&flipper, NULL, boundary_flip, t), 0);
 }
 
 static void test_data_survives_a_boundary_that_changes(void)
 {
 	struct testdev *t = testdev_new("t0", 512, BLOCKS);
 
-	t->bdev.optimal_io_boundary = 64;
-	t->bdev.split_on_boundary = true;
-	t->limits_change = true;
-	atomic_store(&flips, true);
-	CU_ASSERT_EQUAL_FATAL(pthread_create(&flipper, NULL, boundary_flip, t), 0);
+	flips_start(t);
 	hammer(t, 1000, false, 11);
+}
+
+#define DECISIONS 300000u
+
+static void decided(struct bdev_io *io, void *arg)
+{
+	*(unsigned *)arg += io->status == 0;
+}
+
+/* The device does each I/O at once. */
+static void decide_here(void *arg)
+{
+	struct request *r = arg;
+	unsigned good = 0;
+
+	r->io->cb = decided;
+	r->io->cb_arg = &good;
+	for (unsigned i = 0; i < DECISIONS; i++) {
+		bdev_submit(r->io);
+	}
+	CU_ASSERT_EQUAL(good, DECISIONS);
+}
+
+/* Blocks 62 to 65 cross both boundaries. A decision that takes its numbers from both of them, because it loads the
+ * boundary twice, lets them pass as they are. */
+static void test_each_decision_is_by_one_boundary(void)
+{
+	static uint8_t data[4 * 512];
+	struct testdev *t = testdev_new("t0", 512, BLOCKS);
+	struct iovec iov = {data, sizeof(data)};
+	struct user u;
+
+	flips_start(t);
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "t0", true, fixture_thread(1)), 0);
+	struct request *r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_READ, &iov, 1, 62, 4);
+	thread_call(u.thread, decide_here, r);
+	CU_ASSERT_FALSE(t->limits_broken);
+	flips_stop();
+	request_free(r);
+	user_close(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
 }
 
 static void test_data_survives_a_maximal_transfer_size(void)
@@ -469,6 +525,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_data_survives_splitting_on_boundaries),
 	UNIT(test_data_survives_splitting_on_boundaries_that_are_no_power_of_two),
 	UNIT(test_data_survives_a_boundary_that_changes),
+	UNIT(test_each_decision_is_by_one_boundary),
 	UNIT(test_data_survives_a_maximal_transfer_size),
 	UNIT(test_data_survives_few_short_segments),
 	UNIT(test_data_survives_bouncing_of_misaligned_memory),
