@@ -112,8 +112,9 @@ struct nvmf_tgt *rpc_nvmf_tgt(struct rpc_request *req, const char *name)
 	struct nvmf_tgt *tgt = nvmf_tgt_find(name != NULL ? name : NVMF_DEFAULT_TGT);
 
 	if (tgt == NULL) {
-		rpc_error(req, -ENODEV, "parameter \"tgt_name\" is \"%s\": there is no such target",
-			  name != NULL ? name : NVMF_DEFAULT_TGT);
+		name = name != NULL ? name : NVMF_DEFAULT_TGT; /* clients look for the first words */
+		rpc_error(req, -ENODEV, "Unable to find target %.64s: parameter \"tgt_name\" names none that there is",
+			  name);
 	}
 	return tgt;
 }
@@ -400,7 +401,10 @@ static void rpc_delete_target(struct rpc_request *req, void *params)
 	p->req = req;
 	p->tgt = nvmf_tgt_find(p->name);
 	if (p->tgt == NULL) {
-		rpc_error(req, -ENODEV, "parameter \"name\" is \"%s\": there is no such target", p->name);
+		/* Clients compare the code, and look for the words at the end. */
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"name\" is \"%.64s\": The specified target doesn't exist, cannot delete it.",
+			  p->name);
 		return;
 	}
 	if (nvmf_tgt_check_open(p->tgt, why) != 0) {

@@ -65,8 +65,8 @@ static struct nvmf_subsystem *listener_decode(struct rpc_request *req, const str
 
 static void listener_answer_not_found(struct rpc_request *req, const char *nqn, const struct nvmf_address *address)
 {
-	rpc_error(req, -ENOENT, "%s does not listen on %s %s %s", nqn, address->trtype, address->traddr,
-		  address->trsvcid);
+	rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"listen_address\": %s does not listen on %s %s %s", nqn,
+		  address->trtype, address->traddr, address->trsvcid);
 }
 
 static void listener_answer_no_ana(struct rpc_request *req, const struct listener_params *p)
@@ -96,6 +96,9 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 	int rc = nvmf_subsystem_add_listener_ana(s, &address, (enum nvme_ana_state)p->ana_state);
 	if (rc == -ENOTSUP) {
 		listener_answer_no_ana(req, p);
+	} else if (rc == -EEXIST) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"listen_address\": %s listens on %s %s %s already",
+			  p->where.nqn, address.trtype, address.traddr, address.trsvcid);
 	} else if (rc != 0) {
 		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s", p->where.nqn, address.trtype, address.traddr,
 			  address.trsvcid, strerror(-rc));

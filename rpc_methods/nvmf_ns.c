@@ -119,45 +119,57 @@ static void ns_answer_in_use(struct rpc_request *req, const struct nvmf_subsyste
 {
 	const struct nvmf_ns *other = nvmf_ns_find(s, nsid);
 
-	rpc_error(req, -EEXIST, "parameter \"namespace.nsid\" is %u: %s", nsid,
+	rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"namespace.nsid\" is %u: %s", nsid,
 		  other != NULL && nvmf_ns_is_being_removed(other) ? "its namespace is being removed" : "in use");
+}
+
+/* Clients compare the code of an addition that fails: it is the same whatever is wrong with the namespace. What fails
+ * for want of something in the machine has its own, since then the call was right. */
+static int ns_error_code(int rc)
+{
+	return rc == -ENOMEM || rc == -EIO || rc == -EAGAIN || rc == -EMFILE || rc == -ENFILE || rc == -EROFS
+		       ? rc
+		       : RPC_ERROR_INVALID_PARAMS;
 }
 
 static void ns_answer_add_error(struct rpc_request *req, const struct nvmf_subsystem *s, const struct ns_params *p,
 				int rc)
 {
 	uint32_t max = nvmf_subsystem_max_namespaces(s);
+	const int code = ns_error_code(rc);
 
 	if (rc == -ENODEV) {
-		rpc_error(req, rc, "parameter \"namespace.bdev_name\" is \"%s\": there is no such bdev", p->bdev_name);
+		rpc_error(req, code, "parameter \"namespace.bdev_name\" is \"%s\": there is no such bdev",
+			  p->bdev_name);
 	} else if (rc == -EPERM) {
-		rpc_error(req, rc,
+		rpc_error(req, code,
 			  "parameter \"namespace.bdev_name\" is \"%s\": somebody else uses it; the log says "
 			  "who",
 			  p->bdev_name);
 	} else if (rc == -EEXIST) {
 		ns_answer_in_use(req, s, p->nsid);
 	} else if (rc == -EINVAL && p->nsid > max) {
-		rpc_error(req, rc, "parameter \"namespace.nsid\" is %u: allowed are 1 to %u (max_namespaces)", p->nsid,
-			  max);
+		rpc_error(req, code, "parameter \"namespace.nsid\" is %u: allowed are 1 to %u (max_namespaces)",
+			  p->nsid, max);
 	} else if (rc == -EINVAL && p->anagrpid > max) {
-		rpc_error(req, rc, "parameter \"namespace.anagrpid\" is %u: allowed are 1 to %u (max_namespaces)",
+		rpc_error(req, code, "parameter \"namespace.anagrpid\" is %u: allowed are 1 to %u (max_namespaces)",
 			  p->anagrpid, max);
 	} else if (rc == -ENOSPC) {
-		rpc_error(req, rc, "the subsystem has its %u namespaces (max_namespaces)", max);
+		rpc_error(req, code, "the subsystem has its %u namespaces (max_namespaces)", max);
 	} else if (rc == -ENOTSUP) {
-		rpc_error(req, rc,
+		rpc_error(req, code,
 			  "bdev %s cannot be a namespace with what was asked for (passthru_io and "
 			  "passthru_admin need one on an NVMe "
 			  "controller); the log says more",
 			  p->bdev_name);
 	} else if (p->ptpl_file != NULL) {
-		rpc_error(req, rc,
+		rpc_error(req, code,
 			  "bdev %s cannot be a namespace with parameter \"namespace.ptpl_file\" \"%.256s\": "
 			  "%s; the log says more",
 			  p->bdev_name, p->ptpl_file, strerror(-rc));
 	} else {
-		rpc_error(req, rc, "bdev %s cannot be a namespace: %s; the log says more", p->bdev_name, strerror(-rc));
+		rpc_error(req, code, "bdev %s cannot be a namespace: %s; the log says more", p->bdev_name,
+			  strerror(-rc));
 	}
 }
 
@@ -220,7 +232,8 @@ static struct nvmf_subsystem *ns_find_subsystem(struct rpc_request *req, const s
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem_to_change(req, p->where.tgt_name, p->where.nqn);
 
 	if (s != NULL && nvmf_ns_find(s, p->nsid) == NULL) {
-		rpc_error(req, -ENOENT, "parameter \"nsid\" is %u: the subsystem has no such namespace", p->nsid);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"nsid\" is %u: the subsystem has no such namespace", p->nsid);
 		return NULL;
 	}
 	return s;
@@ -272,16 +285,16 @@ RPC_METHOD("nvmf_subsystem_set_ns_ana_group", rpc_set_ns_ana_group, struct nsid_
 static void ns_host_answer(struct rpc_request *req, const struct nsid_params *p, int rc)
 {
 	if (rc == -EPERM) {
-		rpc_error(req, rc, "parameter \"nsid\" is %u: it is visible to every host (no_auto_visible is false)",
-			  p->nsid);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"nsid\" is %u: it is visible to every host (no_auto_visible is false)", p->nsid);
 	} else if (rc == -EINVAL) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
 			  "parameter \"host\" is \"%.64s\": allowed is nqn.yyyy-mm.reverse.domain[:name]", p->host);
 	} else if (rc == -EEXIST) {
-		rpc_error(req, rc, "parameter \"host\" is \"%s\": namespace %u is visible to it already", p->host,
-			  p->nsid);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"host\" is \"%s\": namespace %u is visible to it already", p->host, p->nsid);
 	} else if (rc == -ENOENT) {
-		rpc_error(req, rc,
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
 			  "parameter \"host\" is \"%.256s\": it is not among the hosts that namespace %u is visible to",
 			  p->host, p->nsid);
 	} else {

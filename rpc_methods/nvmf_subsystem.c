@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Subsystems, and the hosts that may connect to them. */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bdev/bdev.h"
 #include "nvmf/resv.h"
 #include "rpc_methods/nvmf.h"
+#include "thread/thread.h"
+#include "util/log.h"
 
 /* ---- Making and removing ---- */
 
 struct create_subsystem {
 	struct rpc_nvmf_where where;
-	char *serial_number, *model_number;
+	char *serial_number, *model_number, *admin_label;
 	uint32_t max_namespaces;
 	bool allow_any_host, ana_reporting;
-	uint16_t min_cntlid, max_cntlid;
+	uint16_t min_cntlid, max_cntlid; /* 1 and the highest unless they are given */
 	uint32_t dmrsl;
 	uint8_t wzsl;
 	/* While it is started, and taken away if that fails. */
@@ -32,10 +36,10 @@ static const struct rpc_param create_subsystem_params[] = {
 	RPC_PARAM(struct create_subsystem, allow_any_host, RPC_BOOL, RPC_OPTIONAL, "let every host connect"),
 	RPC_PARAM(struct create_subsystem, ana_reporting, RPC_BOOL, RPC_OPTIONAL,
 		  "tell hosts the state of each ANA group through each listener"),
-	RPC_PARAM(struct create_subsystem, min_cntlid, RPC_UINT16, RPC_OPTIONAL, "lowest controller id; by default 1",
-		  .min = 1, .max = NVME_CNTLID_MAX),
+	RPC_PARAM(struct create_subsystem, min_cntlid, RPC_UINT16, RPC_OPTIONAL,
+		  "lowest controller id, at least 1, which is the default"),
 	RPC_PARAM(struct create_subsystem, max_cntlid, RPC_UINT16, RPC_OPTIONAL,
-		  "highest controller id; by default 65519", .min = 1, .max = NVME_CNTLID_MAX),
+		  "highest controller id, at most 65519, which is the default"),
 	RPC_ONLY(passthrough, RPC_BOOL, "false",
 		 "commands are passed on as nvmf_subsystem_add_ns says of each namespace"),
 	RPC_ONLY(enable_nssr, RPC_BOOL, "false", "there is no NVM subsystem reset"),
@@ -49,9 +53,88 @@ static const struct rpc_param create_subsystem_params[] = {
 		  "limit"),
 	RPC_ONLY(max_discard_size_kib, RPC_UINT64, "0", "dmrsl is the limit of deallocations"),
 	RPC_ONLY(max_write_zeroes_size_kib, RPC_UINT64, "0", "wzsl is the limit of Write Zeroes"),
-	RPC_NO_EFFECT(admin_label, RPC_STRING, "\"\"", "subsystems have no label"),
+	RPC_PARAM(struct create_subsystem, admin_label, RPC_STRING, RPC_OPTIONAL,
+		  "no effect, and not saved: subsystems have no label; printable ASCII, up to 255 characters"),
 	RPC_PARAM_END,
 };
+
+static void create_subsystem_defaults(void *params)
+{
+	struct create_subsystem *p = params;
+
+	p->min_cntlid = 1;
+	p->max_cntlid = NVME_CNTLID_MAX;
+}
+
+#define ADMIN_LABEL_MAX 255
+
+/* Whether a text is printable ASCII. */
+static bool text_is_ascii(const char *text)
+{
+	while (*text >= ' ' && *text <= '~') {
+		text++;
+	}
+	return *text == 0;
+}
+
+/* Answers with what is wrong with the options. Clients look for the first words of an error. */
+static void subsystem_refuse(struct rpc_request *req, const char *words, const char *why)
+{
+	rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s%sparameter %s", words, words[0] != 0 ? ": " : "", why);
+}
+
+/* False: the request has been answered with what is wrong. */
+static bool subsystem_check_label(struct rpc_request *req, const struct create_subsystem *p)
+{
+	static bool told;
+
+	if (p->admin_label == NULL || p->admin_label[0] == 0) {
+		return true;
+	}
+	if (strlen(p->admin_label) > ADMIN_LABEL_MAX || !text_is_ascii(p->admin_label)) {
+		rpc_error(
+			req, RPC_ERROR_INVALID_PARAMS,
+			"Invalid admin_label: parameter \"admin_label\" is \"%.64s\" (%zu bytes): allowed are up to %d "
+			"printable ASCII characters",
+			p->admin_label, strlen(p->admin_label), ADMIN_LABEL_MAX);
+		return false;
+	}
+	if (!told) {
+		log_notice("nvmf_create_subsystem: parameter \"admin_label\" is \"%s\": taken, no effect: subsystems "
+			   "have no label",
+			   p->admin_label);
+		told = true;
+	}
+	return true;
+}
+
+static bool subsystem_check_cntlids(struct rpc_request *req, const struct create_subsystem *p)
+{
+	if (p->min_cntlid >= 1 && p->min_cntlid <= p->max_cntlid && p->max_cntlid <= NVME_CNTLID_MAX) {
+		return true;
+	}
+	rpc_error(
+		req, RPC_ERROR_INVALID_PARAMS,
+		"Invalid cntlid range [%u-%u]: parameter \"min_cntlid\" is %u and \"max_cntlid\" %u: allowed are 1 to "
+		"%u, the smaller first",
+		p->min_cntlid, p->max_cntlid, p->min_cntlid, p->max_cntlid, NVME_CNTLID_MAX);
+	return false;
+}
+
+static bool subsystem_check_opts(struct rpc_request *req, const char *nqn, const struct nvmf_subsystem_opts *opts)
+{
+	char why[NVMF_ERROR_MAX];
+
+	if (nvmf_subsystem_opts_check(nqn, opts, why) == 0) {
+		return true;
+	}
+	subsystem_refuse(req,
+			 strncmp(why, "\"serial_number\"", 15) == 0  ? "Invalid SN"
+			 : strncmp(why, "\"model_number\"", 14) == 0 ? "Invalid MN"
+								     : "",
+			 why);
+	return false;
+}
 
 static void subsystem_answer_not_started(void *arg, int status)
 {
@@ -103,13 +186,9 @@ static void rpc_create_subsystem(struct rpc_request *req, void *params)
 	};
 	struct nvmf_tgt *tgt = rpc_nvmf_tgt_to_change(req, p->where.tgt_name);
 	struct nvmf_subsystem *s;
-	char why[NVMF_ERROR_MAX];
 
-	if (tgt == NULL) {
-		return;
-	}
-	if (nvmf_subsystem_opts_check(p->where.nqn, &opts, why) != 0) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter %s", why);
+	if (tgt == NULL || !subsystem_check_cntlids(req, p) || !subsystem_check_label(req, p) ||
+	    !subsystem_check_opts(req, p->where.nqn, &opts)) {
 		return;
 	}
 	int rc = nvmf_subsystem_create(tgt, p->where.nqn, &opts, &s);
@@ -122,7 +201,7 @@ static void rpc_create_subsystem(struct rpc_request *req, void *params)
 	nvmf_subsystem_start(s, subsystem_answer_started, p);
 }
 RPC_METHOD("nvmf_create_subsystem", rpc_create_subsystem, struct create_subsystem, create_subsystem_params, RPC_RUNTIME,
-	   "Make an NVM subsystem", .result = "true")
+	   "Make an NVM subsystem", .defaults = create_subsystem_defaults, .result = "true")
 
 struct subsystem_only {
 	struct rpc_nvmf_where where;
@@ -133,6 +212,48 @@ static const struct rpc_param subsystem_only_params[] = {
 	RPC_PARAM_END,
 };
 
+/* A deletion of the discovery subsystem: it is answered when the hosts of all its listeners have gone. */
+struct empty_discovery {
+	struct rpc_request *req;
+	unsigned left;
+	int rc;
+};
+
+static void discovery_listener_gone(void *arg, int status)
+{
+	struct empty_discovery *e = arg;
+
+	e->rc = status != 0 && status != -ENOENT ? status : e->rc;
+	if (--e->left == 0) {
+		rpc_nvmf_answer(e->req, e->rc);
+		free(e);
+	}
+}
+
+/* Clients that delete everything delete this one too, and give up if that is an error. The target needs it: hosts find
+ * the other subsystems there, also those that are made later. So what was added to it goes, and it stays. */
+static void discovery_empty(struct rpc_request *req, struct nvmf_subsystem *s)
+{
+	struct empty_discovery *e = calloc(1, sizeof(*e));
+	const struct nvmf_listener *l, *before = NULL;
+
+	if (e == NULL) {
+		rpc_error(req, -ENOMEM, "out of memory");
+		return;
+	}
+	*e = (struct empty_discovery){.req = req, .left = 1};
+	while ((l = nvmf_listener_next(s, NULL)) != NULL && l != before) {
+		const struct nvmf_address address = *nvmf_listener_address(l);
+		before = l;
+		e->left++;
+		nvmf_subsystem_remove_listener(s, &address, discovery_listener_gone, e);
+	}
+	log_notice(
+		"%s: its listeners have been removed; the subsystem itself stays, because hosts find all others there",
+		nvmf_subsystem_nqn(s));
+	discovery_listener_gone(e, 0);
+}
+
 static void rpc_delete_subsystem(struct rpc_request *req, void *params)
 {
 	const struct subsystem_only *p = params;
@@ -140,8 +261,7 @@ static void rpc_delete_subsystem(struct rpc_request *req, void *params)
 	char why[NVMF_ERROR_MAX];
 
 	if (s != NULL && nvmf_subsystem_subtype(s) == NVMF_SUBTYPE_DISCOVERY) {
-		rpc_error(req, -EPERM, "parameter \"nqn\" is \"%s\": a target keeps its discovery subsystem",
-			  p->where.nqn);
+		discovery_empty(req, s);
 	} else if (s != NULL && nvmf_subsystem_check_open(s, why) != 0) {
 		rpc_error(req, -EALREADY, "%s", why);
 	} else if (s != NULL) {
@@ -149,7 +269,8 @@ static void rpc_delete_subsystem(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("nvmf_delete_subsystem", rpc_delete_subsystem, struct subsystem_only, subsystem_only_params, RPC_RUNTIME,
-	   "Disconnect a subsystem's hosts and remove it", .result = "true", .waits_for = rpc_nvmf_subsystem_waits_for)
+	   "Disconnect a subsystem's hosts and remove it; of the discovery subsystem only its listeners are removed",
+	   .result = "true", .waits_for = rpc_nvmf_subsystem_waits_for)
 
 /* ---- Listing ---- */
 
@@ -429,6 +550,7 @@ RPC_METHOD("nvmf_get_subsystems", rpc_get_subsystems, struct get_subsystems, get
 struct host_params {
 	struct rpc_nvmf_where where;
 	char *host;
+	uint64_t timeout_ms;
 };
 
 struct keyed_host_params {
@@ -455,10 +577,15 @@ static const struct rpc_param add_host_params[] = {
 	RPC_PARAM_END,
 };
 
+#define REMOVE_HOST_TIMEOUT_MAX_MS 86400000
+
 static const struct rpc_param remove_host_params[] = {
 	RPC_NVMF_WHERE_PARAMS(struct host_params),
 	RPC_PARAM(struct host_params, host, RPC_STRING, RPC_REQUIRED, "NQN of the host"),
-	RPC_ONLY(timeout_ms, RPC_UINT64, "0", "the call is answered when the host's connections have ended"),
+	RPC_PARAM(struct host_params, timeout_ms, RPC_UINT64, RPC_OPTIONAL,
+		  "how long the host's connections may take to end: then the call fails, and the removal goes on; by "
+		  "default 0, no limit of its own",
+		  .max = REMOVE_HOST_TIMEOUT_MAX_MS),
 	RPC_PARAM_END,
 };
 
@@ -509,6 +636,58 @@ static void rpc_set_keys(struct rpc_request *req, void *params)
 RPC_METHOD("nvmf_subsystem_set_keys", rpc_set_keys, struct keyed_host_params, keyed_host_params, RPC_RUNTIME,
 	   "Give a host other keys, or none; they count from its next authentication on", .result = "true")
 
+/* A removal outlasts its call, which is answered when its time is over. */
+struct host_removal {
+	struct rpc_request *req; /* NULL: answered */
+	struct thread_timer timer;
+	uint64_t timeout_ms;
+};
+
+static void host_removal_ended(void *arg, int status)
+{
+	struct host_removal *r = arg;
+
+	thread_timer_stop(&r->timer);
+	if (r->req != NULL) {
+		rpc_nvmf_answer(r->req, status);
+	}
+	free(r);
+}
+
+static void host_removal_took_too_long(void *arg)
+{
+	struct host_removal *r = arg;
+	struct rpc_request *req = r->req;
+
+	r->req = NULL;
+	rpc_error(req, -ETIMEDOUT,
+		  "Timeout reached during host removal: not all of its connections have ended within %" PRIu64
+		  " ms (timeout_ms); it may not connect any more, and they go on ending",
+		  r->timeout_ms);
+}
+
+static void host_remove(struct rpc_request *req, struct nvmf_subsystem *s, const struct host_params *p)
+{
+	struct host_removal *r = calloc(1, sizeof(*r));
+
+	if (r == NULL) {
+		rpc_error(req, -ENOMEM, "out of memory");
+		return;
+	}
+	*r = (struct host_removal){.req = req, .timeout_ms = p->timeout_ms};
+	r->timer.fn = host_removal_took_too_long;
+	r->timer.arg = r;
+	if (p->timeout_ms != 0) {
+		thread_timer_start(&r->timer, p->timeout_ms * 1000);
+	}
+	nvmf_subsystem_remove_host(s, p->host, host_removal_ended, r);
+}
+
+static bool remove_host_has_own_time(const void *params)
+{
+	return ((const struct host_params *)params)->timeout_ms != 0;
+}
+
 static void rpc_remove_host(struct rpc_request *req, void *params)
 {
 	const struct host_params *p = params;
@@ -518,12 +697,12 @@ static void rpc_remove_host(struct rpc_request *req, void *params)
 		rpc_error(req, -ENOENT, "parameter \"host\" is \"%.256s\": it is not among the subsystem's hosts",
 			  p->host);
 	} else if (s != NULL) {
-		nvmf_subsystem_remove_host(s, p->host, rpc_nvmf_answer, req);
+		host_remove(req, s, p);
 	}
 }
 RPC_METHOD("nvmf_subsystem_remove_host", rpc_remove_host, struct host_params, remove_host_params, RPC_RUNTIME,
 	   "Disconnect a host and let it connect no more; answers when its connections have ended", .result = "true",
-	   .waits_for = rpc_nvmf_subsystem_waits_for)
+	   .waits_for = rpc_nvmf_subsystem_waits_for, .has_own_time = remove_host_has_own_time)
 
 struct allow_any_host {
 	struct rpc_nvmf_where where;

@@ -99,6 +99,24 @@ def test_a_subsystem_is_deleted_although_a_removal_is_stuck():
             check(t.call("bdev_malloc_delete", name=name) is True, name)
 
 
+def test_the_removal_of_a_host_has_a_time_of_its_own():
+    with Target("--rpc-deadline", "600") as t:
+        add_slow(t, 15000000)
+        t.add_ns("slow")
+        t.call("nvmf_subsystem_add_host", nqn=NQN, host=HOSTNQN)
+        t.call("nvmf_subsystem_allow_any_host", nqn=NQN, allow_any_host=False)
+        with Host(t, "-w", "randread", "-q", "1", "-t", "3600"):
+            wait_for(lambda: any(x["command"] == "read" and x["age_us"] < 5000000 for x in t.call("nvmf_get_inflight")), "a slow read")
+            code, message = error_of(t, "nvmf_subsystem_remove_host", nqn=NQN, host=HOSTNQN, timeout_ms=100)
+            check(code == -110 and "Timeout reached during host removal" in message and "100 ms" in message, message)
+            check(t.call("nvmf_get_subsystems", nqn=NQN)[0]["hosts"] == [], "it is not allowed any more")
+            code, message = error_of(t, "nvmf_subsystem_remove_host", nqn=NQN, host=HOSTNQN, timeout_ms=100)
+            check(code == -2, f"a second removal: {message}")
+            wait_for(lambda: t.call("nvmf_subsystem_get_controllers", nqn=NQN) == [], "its connections to end")
+        t.call("nvmf_subsystem_add_host", nqn=NQN, host=HOSTNQN)
+        check(t.call("nvmf_subsystem_remove_host", nqn=NQN, host=HOSTNQN, timeout_ms=1) is True, "a host without connections")
+
+
 @contextlib.contextmanager
 def second_target(t, bdev="slow"):
     """A second target, which takes a while to be deleted: a host's read is slow."""
