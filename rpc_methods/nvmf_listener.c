@@ -97,8 +97,9 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 	if (rc == -ENOTSUP) {
 		listener_answer_no_ana(req, p);
 	} else if (rc == -EEXIST) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"listen_address\": %s listens on %s %s %s already",
-			  p->where.nqn, address.trtype, address.traddr, address.trsvcid);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"listen_address\": %s listens on %s %s %s already: File exists", p->where.nqn,
+			  address.trtype, address.traddr, address.trsvcid);
 	} else if (rc != 0) {
 		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s", p->where.nqn, address.trtype, address.traddr,
 			  address.trsvcid, strerror(-rc));

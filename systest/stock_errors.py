@@ -83,7 +83,7 @@ def test_deleting_everything_leaves_an_empty_discovery_subsystem():
 
 
 def test_a_host_that_is_still_connected_to_discovery_is_disconnected():
-    with Target() as t, Target(listen=False) as f:
+    with Target(listen=False) as t, Target(listen=False) as f:    # otherwise it comes back through the listener of another subsystem
         t.add_listener(DISCOVERY)
         f.call("bdev_nvme_start_discovery", name="d", **t.listen_address())
         wait_for(lambda: t.call("nvmf_subsystem_get_qpairs", nqn=DISCOVERY), "the service to connect")
