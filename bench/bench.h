@@ -4,10 +4,19 @@
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+#if __has_include(<valgrind/callgrind.h>)
+#include <valgrind/callgrind.h>
+#else
+#define CALLGRIND_TOGGLE_COLLECT
+#define CALLGRIND_DUMP_STATS_AT(name)
+#endif
 
 struct bench_variant {
 	const char *name; /* "trace.record1_ns" */
@@ -68,6 +77,27 @@ static inline void bench_run(const struct bench_variant *v, unsigned n, unsigned
 		}
 	}
 	free(values);
+}
+
+/* Counting instructions: bench/instructions.py runs the program in callgrind, with "--instructions" as its argument.
+ * The program then does each variant once, for few I/Os, between two calls of bench_toggle_count() on the thread whose
+ * instructions count, and calls bench_counted(). Outside of callgrind both toggles do nothing. */
+static inline bool bench_counts(int argc, char **argv)
+{
+	return argc == 2 && strcmp(argv[1], "--instructions") == 0;
+}
+
+static inline void bench_toggle_count(void)
+{
+	CALLGRIND_TOGGLE_COLLECT;
+}
+
+/* What was counted since the last call is that of `ios` I/Os of the variant `name`. */
+static inline void bench_counted(const char *name, unsigned ios)
+{
+	CALLGRIND_DUMP_STATS_AT(name);
+	printf("%s %u\n", name, ios);
+	fflush(stdout);
 }
 
 #endif

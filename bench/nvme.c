@@ -22,6 +22,7 @@
 #define QD    128
 #define IOS   400000
 #define TURNS 31
+#define FEW   40000 /* I/Os where instructions are counted */
 #define BLOCK 4096
 
 struct io {
@@ -38,12 +39,12 @@ static struct bench {
 	size_t stride;
 	uint8_t *buffers;
 	uint32_t random;
-	unsigned to_submit, to_complete;
+	unsigned num_ios, to_submit, to_complete;
 	uint64_t ticks;
 	uint64_t doorbells, counted_ios;
 	struct poller *poller;
 	bool ready, created, destroyed;
-} b;
+} b = {.num_ios = IOS};
 
 static void io_done(struct nvme_request *req, const struct nvme_cqe *cqe);
 
@@ -83,10 +84,11 @@ static void run_driver(void *arg)
 	struct nvme_pcie_qpair *q = nvme_pcie_qpair_of(b.qpair);
 	uint64_t doorbells = q->doorbells, start;
 
-	b.to_submit = IOS - QD;
-	b.to_complete = IOS;
+	b.to_submit = b.num_ios - QD;
+	b.to_complete = b.num_ios;
 	counting = true;
 	start = env_ticks();
+	bench_toggle_count();
 	for (unsigned i = 0; i < QD; i++) {
 		submit(io_at(i));
 	}
@@ -95,10 +97,11 @@ static void run_driver(void *arg)
 		model_step(&b.model);
 		nvme_qpair_poll(b.qpair, 0);
 	}
+	bench_toggle_count();
 	b.ticks = env_ticks() - start;
 	counting = false;
 	b.doorbells += q->doorbells - doorbells;
-	b.counted_ios += IOS;
+	b.counted_ios += b.num_ios;
 }
 
 /* The submission queue is full of valid commands of the run before: writes of the doorbells alone make the model carry
@@ -114,11 +117,13 @@ static void run_model(void *arg)
 	mq->cq = (uintptr_t)cq;
 	mq->last_head = mq->cq_tail;
 	*q->cq_doorbell = mq->cq_tail;
-	for (unsigned done = 0; done < IOS; done += QD) {
+	bench_toggle_count();
+	for (unsigned done = 0; done < b.num_ios; done += QD) {
 		*q->sq_doorbell = (*q->sq_doorbell + QD) % q->sq_size;
 		model_step(&b.model);
 		*q->cq_doorbell = mq->cq_tail;
 	}
+	bench_toggle_count();
 	b.ticks = env_ticks() - start;
 	*q->sq_doorbell = tail;
 	*q->cq_doorbell = head;
@@ -176,8 +181,8 @@ static void bdev_done(struct bdev_io *io, void *arg)
 
 static void run_bdev(void *arg)
 {
-	d.to_submit = IOS - QD;
-	d.to_complete = IOS;
+	d.to_submit = b.num_ios - QD;
+	d.to_complete = b.num_ios;
 	counting = true;
 	d.start = env_ticks();
 	for (unsigned i = 0; i < QD; i++) {
@@ -231,7 +236,7 @@ static void bdev_detached(void *arg, int rc, const char *error)
 
 static double ns_per_io(void)
 {
-	return (double)b.ticks * 1e9 / (double)env_ticks_hz() / IOS;
+	return (double)b.ticks * 1e9 / (double)env_ticks_hz() / b.num_ios;
 }
 
 static void wait_for(bool *condition);
@@ -283,7 +288,7 @@ static bool is_true(void *arg)
 
 static void wait_for(bool *condition)
 {
-	if (!thread_control_wait(is_true, condition, 20000000)) {
+	if (!thread_control_wait(is_true, condition, 120000000)) {
 		fprintf(stderr, "bench nvme: the model does not come up: %s\n", nvme_ctrlr_last_error(b.ctrlr));
 		exit(EXIT_FAILURE);
 	}
@@ -409,7 +414,38 @@ static void reactor_detach(void *arg)
 	trace_thread_detach();
 }
 
-int main(void)
+static void measure_times(void)
+{
+	double medians[4];
+	const struct bench_variant variants[] = {{NULL, "ns", turn_driver, NULL},
+						 {NULL, "ns", turn_driver, &b},
+						 {NULL, "ns", turn_model, NULL},
+						 {NULL, "ns", turn_bdev, NULL}};
+	bench_run(variants, 4, TURNS, medians);
+	bench_print("nvme.model_ns", medians[2], "ns");
+	bench_print("nvme.driver_ns", medians[0] - medians[2], "ns");
+	bench_print("nvme.traced_ns", medians[1] - medians[2], "ns");
+	bench_print("nvme.bdev_ns", medians[3] - medians[0], "ns");
+	bench_print("nvme.doorbells_per_io", (double)b.doorbells / (double)b.counted_ios, "writes");
+	bench_print("nvme.allocs_per_io", (double)allocations / (2 * (double)b.counted_ios), "calls");
+}
+
+/* After a run of each kind, which pays for what is done once. */
+static void count_instructions(void)
+{
+	b.num_ios = FEW;
+	turn_driver(NULL);
+	turn_driver(&b);
+	bench_counted("warm", FEW);
+	turn_model(NULL);
+	bench_counted("nvme_model", FEW);
+	turn_driver(NULL);
+	bench_counted("nvme", FEW);
+	turn_driver(&b);
+	bench_counted("nvme_traced", FEW);
+}
+
+int main(int argc, char **argv)
 {
 	const struct env_opts env = {.name = "bench_nvme", .instance_id = -1, .no_huge = true, .no_pci = true};
 	const struct trace_opts trace = {.name = "bench_nvme",
@@ -419,7 +455,6 @@ int main(void)
 					 .num_user_threads = 1};
 	const struct thread_lib_opts opts = {.poll_mode = POLL_MODE_ADAPTIVE, .reactor_started = reactor_started};
 	char error[TRACE_ERROR_MAX];
-	double medians[4];
 
 	log_set_print_level(LOG_LEVEL_WARNING);
 	if (env_init(&env, error) != 0 || trace_start(&trace, error) != 0 || thread_lib_start(&opts) != 0) {
@@ -433,17 +468,11 @@ int main(void)
 		return EXIT_FAILURE;
 	}
 	attach_bdev();
-	const struct bench_variant variants[] = {{NULL, "ns", turn_driver, NULL},
-						 {NULL, "ns", turn_driver, &b},
-						 {NULL, "ns", turn_model, NULL},
-						 {NULL, "ns", turn_bdev, NULL}};
-	bench_run(variants, 4, TURNS, medians);
-	bench_print("nvme.model_ns", medians[2], "ns");
-	bench_print("nvme.driver_ns", medians[0] - medians[2], "ns");
-	bench_print("nvme.traced_ns", medians[1] - medians[2], "ns");
-	bench_print("nvme.bdev_ns", medians[3] - medians[0], "ns");
-	bench_print("nvme.doorbells_per_io", (double)b.doorbells / (double)b.counted_ios, "writes");
-	bench_print("nvme.allocs_per_io", (double)allocations / (2 * (double)b.counted_ios), "calls");
+	if (bench_counts(argc, argv)) {
+		count_instructions();
+	} else {
+		measure_times();
+	}
 	detach_bdev();
 	poller_resume(b.poller);
 	nvme_qpair_stop(b.qpair, qpair_stopped, NULL);

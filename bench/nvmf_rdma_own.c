@@ -29,6 +29,7 @@
 #define HOSTS_MAX 256
 #define IN_FLIGHT 128
 #define IOS       200000
+#define FEW_IOS   20000 /* where instructions are counted */
 #define TURNS     11
 #define BLOCKS    (UINT32_C(1) << 22)
 
@@ -114,7 +115,7 @@ static uint32_t do_command(struct host *h, struct fake_conn *conn, const void *s
 
 	h->answered = false;
 	thread_call(group_thread, send_command, &c);
-	if (!thread_control_wait(is_answered, h, 5000000) || nvme_cqe_status(&h->cqe) != 0) {
+	if (!thread_control_wait(is_answered, h, 60000000) || nvme_cqe_status(&h->cqe) != 0) {
 		fail("a command of the connection was not answered with success");
 	}
 	return le32toh(h->cqe.dw0);
@@ -140,7 +141,7 @@ static uint32_t connect_queue(struct host *h, struct fake_conn *conn, unsigned n
 	strcpy(data.subsysnqn, NQN);
 	snprintf(data.hostnqn, sizeof(data.hostnqn), "nqn.2026-11.io.varve:host%u", number);
 	fake_connect(conn, qid, entries);
-	if (!thread_control_wait(is_accepted, conn, 5000000)) {
+	if (!thread_control_wait(is_accepted, conn, 60000000)) {
 		fail("a connection was not accepted");
 	}
 	return do_command(h, conn, &sqe, &data, sizeof(data));
@@ -192,6 +193,7 @@ static void on_read(struct fake_conn *conn, const struct nvme_cqe *cqe)
 		send_read(conn->arg);
 	}
 	if (--run.to_come == 0) {
+		bench_toggle_count();
 		run.ns = cpu_ns() - run.start;
 		thread_send(thread_control(), wake, NULL);
 	}
@@ -200,6 +202,7 @@ static void on_read(struct fake_conn *conn, const struct nvme_cqe *cqe)
 static void start_reads(void *arg)
 {
 	run.start = cpu_ns();
+	bench_toggle_count();
 	for (unsigned i = 0; i < run.per_host; i++) {
 		for (unsigned h = 0; h < run.hosts; h++) {
 			hosts[h].io.on_response = on_read;
@@ -214,33 +217,33 @@ static bool is_done(void *arg)
 	return run.done;
 }
 
-static double one_run(unsigned n)
+static double one_run(unsigned n, unsigned ios)
 {
 	run.hosts = n;
 	run.per_host = n >= IN_FLIGHT ? 1 : IN_FLIGHT / n;
-	run.to_send = run.to_come = IOS;
+	run.to_send = run.to_come = ios;
 	run.done = false;
 	thread_call(group_thread, start_reads, NULL);
-	if (!thread_control_wait(is_done, NULL, 60000000)) {
+	if (!thread_control_wait(is_done, NULL, 600000000)) {
 		fail("the reads do not end");
 	}
-	return run.ns / IOS;
+	return run.ns / ios;
 }
 
 static double turn_off(void *arg)
 {
-	return one_run((unsigned)(uintptr_t)arg);
+	return one_run((unsigned)(uintptr_t)arg, IOS);
 }
 
 static uint64_t records;
 
-static double turn_traced(void *arg)
+static double one_traced_run(unsigned ios)
 {
 	trace_set_tpoints(TRACE_GROUP_NVMF_RDMA, UINT64_MAX);
 	trace_set_tpoints(TRACE_GROUP_BDEV, UINT64_MAX);
 	uint64_t before, after;
 	thread_call(group_thread, count_records, &before);
-	double ns = one_run(1);
+	double ns = one_run(1, ios);
 	thread_call(group_thread, count_records, &after);
 	records = after - before;
 	trace_clear_tpoints(TRACE_GROUP_NVMF_RDMA, UINT64_MAX);
@@ -248,10 +251,15 @@ static double turn_traced(void *arg)
 	return ns;
 }
 
+static double turn_traced(void *arg)
+{
+	return one_traced_run(IOS);
+}
+
 /* What the fake takes for the same work, with nobody behind it. */
 static double turn_fake(void *arg)
 {
-	return fake_verbs_cost_ns(IOS);
+	return fake_verbs_cost_ns(IOS, NULL);
 }
 
 /* Set-up. */
@@ -276,7 +284,7 @@ static bool has_state(void *arg)
 
 static void wait_state(const char *what)
 {
-	if (!thread_control_wait(has_state, NULL, 10000000) || state < 0) {
+	if (!thread_control_wait(has_state, NULL, 60000000) || state < 0) {
 		fail(what);
 	}
 	state = 0;
@@ -319,37 +327,16 @@ static void stop_target(void)
 	wait_state("the block devices do not stop");
 }
 
-int main(void)
+static void measure_times(void)
 {
 	static const char *const names[] = {"nvmf_rdma.own_ns_conn1", "nvmf_rdma.own_ns_conn8",
 					    "nvmf_rdma.own_ns_conn64", "nvmf_rdma.own_ns_conn256"};
 	struct bench_variant v[] = {{NULL, "ns", turn_fake, NULL},       {NULL, "ns", turn_off, (void *)1},
 				    {NULL, "ns", turn_off, (void *)8},   {NULL, "ns", turn_off, (void *)64},
 				    {NULL, "ns", turn_off, (void *)256}, {NULL, "ns", turn_traced, NULL}};
-	struct env_opts e = {.name = "bench", .instance_id = -1, .no_huge = true, .no_pci = true};
-	struct thread_lib_opts t = {.poll_mode = POLL_MODE_BUSY};
-	struct trace_opts trace = {.name = "bench",
-				   .version = "1",
-				   .instance_id = -1,
-				   .num_entries = TRACE_DEFAULT_ENTRIES,
-				   .num_user_threads = TRACE_DEFAULT_USER_THREADS};
-	char error[1024], path[256];
+	uint64_t posts = fake_stats.post_send_calls, sends = fake_stats.sends;
 	double medians[6];
 
-	log_set_print_level(LOG_LEVEL_WARNING);
-	if (env_init(&e, error) != 0 || trace_start(&trace, error) != 0) {
-		fail(error);
-	}
-	if (thread_lib_start(&t) != 0) {
-		fail("no threads");
-	}
-	struct poller *ticker =
-		poller_register(&(struct poller_opts){.name = "tick", .fn = tick, .period_us = 1000, .fd = -1});
-	start_target();
-	for (unsigned i = 0; i < HOSTS_MAX; i++) {
-		connect_host(&hosts[i], i);
-	}
-	uint64_t posts = fake_stats.post_send_calls, sends = fake_stats.sends;
 	bench_run(v, 6, TURNS, medians);
 	posts = fake_stats.post_send_calls - posts;
 	sends = fake_stats.sends - sends;
@@ -362,6 +349,52 @@ int main(void)
 	bench_print("nvmf_rdma.ns_per_event", (medians[5] - medians[1]) / ((double)records / IOS), "ns");
 	bench_print("nvmf_rdma.doorbells_per_io", (double)posts / (double)sends, "calls");
 	bench_print("nvmf_rdma.fake_ns", medians[0], "ns");
+}
+
+/* After a run of each kind, which pays for what is done once. */
+static void count_instructions(void)
+{
+	one_traced_run(FEW_IOS);
+	fake_verbs_cost_ns(FEW_IOS, NULL);
+	bench_counted("warm", FEW_IOS);
+	fake_verbs_cost_ns(FEW_IOS, bench_toggle_count);
+	bench_counted("fake", FEW_IOS);
+	one_run(1, FEW_IOS);
+	bench_counted("target", FEW_IOS);
+	one_traced_run(FEW_IOS);
+	bench_counted("target_traced", FEW_IOS);
+}
+
+int main(int argc, char **argv)
+{
+	bool counts = bench_counts(argc, argv);
+	struct env_opts e = {.name = "bench", .instance_id = -1, .no_huge = true, .no_pci = true};
+	struct thread_lib_opts t = {.poll_mode = POLL_MODE_BUSY};
+	struct trace_opts trace = {.name = "bench",
+				   .version = "1",
+				   .instance_id = -1,
+				   .num_entries = TRACE_DEFAULT_ENTRIES,
+				   .num_user_threads = TRACE_DEFAULT_USER_THREADS};
+	char error[1024], path[256];
+
+	log_set_print_level(LOG_LEVEL_WARNING);
+	if (env_init(&e, error) != 0 || trace_start(&trace, error) != 0) {
+		fail(error);
+	}
+	if (thread_lib_start(&t) != 0) {
+		fail("no threads");
+	}
+	struct poller *ticker =
+		poller_register(&(struct poller_opts){.name = "tick", .fn = tick, .period_us = 1000, .fd = -1});
+	start_target();
+	for (unsigned i = 0; i < (counts ? 1 : HOSTS_MAX); i++) {
+		connect_host(&hosts[i], i);
+	}
+	if (counts) {
+		count_instructions();
+	} else {
+		measure_times();
+	}
 	stop_target();
 	poller_unregister(&ticker);
 	snprintf(path, sizeof(path), "%s", trace_file_path() ? trace_file_path() : "");

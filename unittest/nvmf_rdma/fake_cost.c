@@ -6,7 +6,7 @@
 
 /* One command's worth of calls, as the target makes them, in batches of 32: receive posted, capsule sent, polled, WRITE
  * and SEND posted, the SEND's completion polled. */
-double fake_verbs_cost_ns(unsigned ios)
+double fake_verbs_cost_ns(unsigned ios, void (*toggle)(void))
 {
 	enum { BATCH = 32 };
 	static uint8_t memory[BATCH][64];
@@ -21,6 +21,9 @@ double fake_verbs_cost_ns(unsigned ios)
 
 	rdma_create_qp(&id, &pd, &init);
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+	if (toggle != NULL) {
+		toggle();
+	}
 	for (unsigned done = 0; done < ios; done += BATCH) {
 		struct ibv_wc wc[BATCH];
 		struct ibv_sge sge[BATCH];
@@ -46,6 +49,9 @@ double fake_verbs_cost_ns(unsigned ios)
 		ibv_poll_cq(cq, BATCH, wc);
 		ibv_post_send(id.qp, send, &bad_send);
 		ibv_poll_cq(cq, BATCH, wc);
+	}
+	if (toggle != NULL) {
+		toggle();
 	}
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
 	rdma_destroy_qp(&id);

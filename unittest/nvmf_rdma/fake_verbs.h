@@ -105,7 +105,8 @@ bool fake_listens(unsigned device);
 /* Memory of the host that keyed descriptors may name: what reads or writes with another key fails. */
 #define FAKE_RKEY 0x4711u
 struct ibv_context *fake_context(unsigned device);
-/* For benchmarks (fake_cost.c): nanoseconds that the fake itself takes for the calls of one 4 KiB read. */
-double fake_verbs_cost_ns(unsigned ios);
+/* For benchmarks (fake_cost.c): nanoseconds that the fake itself takes for the calls of one 4 KiB read. toggle, if not
+ * NULL, is called before and after what is measured. */
+double fake_verbs_cost_ns(unsigned ios, void (*toggle)(void));
 
 #endif

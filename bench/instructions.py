@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Instructions per I/O, counted by valgrind's callgrind: these figures are nearly the same in every run, also on a busy machine. 4 KiB
+random reads, 128 outstanding, one thread.
+
+    instructions.target             the target's RDMA transport, the target and a null bdev, tracing off; fake verbs taken off
+    instructions.target_traced      the same with the groups nvmf_rdma and bdev recorded
+    instructions.fake               the fake verbs
+    instructions.null, null_traced  the bdev layer and a null bdev
+    instructions.nvme, nvme_traced  the NVMe driver on PCIe; the model of a controller taken off
+    instructions.nvme_model         the model
+
+For a profile by function, run what this program prints with --commands, and callgrind_annotate on the files."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+BUILD = pathlib.Path(os.environ.get("VARVE_BUILD", TOP / "build"))
+PROGRAMS = ("nvmf_rdma_own", "bdev", "nvme")
+# what is taken off: of the fake device, of the model
+LESS = {"target": "fake", "target_traced": "fake", "nvme": "nvme_model", "nvme_traced": "nvme_model"}
+
+
+def command(program, out):
+    return ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--combine-dumps=no", f"--callgrind-out-file={out}",
+            str(BUILD / "bench" / f"bench-{program}"), "--instructions"]
+
+
+def totals(folder):
+    """By name of a variant: the instructions of its dump."""
+    found = {}
+    for path in folder.iterdir():
+        text = path.read_text()
+        name = re.search(r"^desc: Trigger: Client Request: (\S+)$", text, re.M)
+        total = re.search(r"^totals: (\d+)$", text, re.M)
+        if name and total:
+            found[name.group(1)] = int(total.group(1))
+    return found
+
+
+def counted(program):
+    """Instructions per I/O of each variant of a program."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = subprocess.run(command(program, pathlib.Path(folder) / "out"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if run.returncode != 0:
+            sys.exit(f"bench instructions: bench-{program} failed in callgrind:\n{run.stderr}")
+        ios = dict(line.split() for line in run.stdout.splitlines())
+        dumps = totals(pathlib.Path(folder))
+        missing = ios.keys() - dumps.keys()
+        if missing:
+            sys.exit(f"bench instructions: nothing was counted for {', '.join(sorted(missing))}: "
+                     f"is bench-{program} built with <valgrind/callgrind.h> (Debian: valgrind)?")
+        return {name: dumps[name] / int(n) for name, n in ios.items()}
+
+
+def main():
+    if shutil.which("valgrind") is None:
+        sys.exit("bench instructions: needs valgrind (apt-get install valgrind, then build again)")
+    if sys.argv[1:] == ["--commands"]:
+        for program in PROGRAMS:
+            print(" ".join(command(program, f"/tmp/callgrind.{program}")))
+        return
+    for program in PROGRAMS:
+        figures = counted(program)
+        figures.pop("warm")
+        for name, value in figures.items():
+            print(f"instructions.{name} {value - figures.get(LESS.get(name), 0):.1f} instructions", flush=True)
+
+
+if __name__ == "__main__":
+    main()
