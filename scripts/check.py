@@ -31,7 +31,8 @@ ROOMS = {
     "dhchap": "thread",
     "keyring": "dhchap",
     "verbs": "env_dpdk thread",
-    "nvme": "env_dpdk thread dhchap keyring verbs",
+    "tcp": "",
+    "nvme": "env_dpdk thread dhchap keyring verbs tcp",
     "bdev": "env_dpdk thread nvme/spec.h",
     "nvmf": "env_dpdk thread dhchap keyring nvme/spec.h bdev",
     "nvmf_rdma": "env_dpdk thread verbs nvmf nvme/spec.h bdev",
@@ -102,7 +103,7 @@ def functions():
 # Prefixes of doc/glossary.md, and the folders whose functions may begin with them. An RPC method is rpc_METHOD wherever it is.
 PREFIXES = {
     "rdma_": "softverbs/", "ibv_": "softverbs/", "sv_": "softverbs/", "verbs_": "verbs/", "env_": "env_dpdk/", "thread_": "thread/", "log_": "util/",
-    "nvme_": "nvme/", "nvme_pcie_": "nvme/pcie/", "nvme_rdma_": "nvme/rdma/", "nvmf_": "nvmf/ nvmf_rdma/", "nvmf_rdma_": "nvmf_rdma/",
+    "nvme_": "nvme/", "nvme_pcie_": "nvme/pcie/", "nvme_rdma_": "nvme/rdma/", "nvmf_": "nvmf/ nvmf_rdma/", "nvmf_rdma_": "nvmf_rdma/", "tcp_": "tcp/",
     "bdev_": "bdev/ bdev_modules/", "bdev_nvme_": "bdev_modules/nvme/", "trace_": "trace/ tools/varve-trace", "rpc_": "rpc/ rpc_methods/ bdev_modules/ appliance/ tools/",
 }
 

@@ -9,7 +9,7 @@
 
 #define TCP_DIGEST_START UINT32_MAX /* of a digest to which nothing has been added */
 
-/* Adds bytes to a digest, which begins as TCP_DIGEST_START. */
+/* Adds bytes, less than 2 GiB, to a digest, which begins as TCP_DIGEST_START. */
 uint32_t tcp_digest_add(uint32_t digest, const void *bytes, size_t length);
 /* Adds `length` bytes that begin `offset` bytes into the iovs; these have that many. */
 uint32_t tcp_digest_add_iovs(uint32_t digest, const struct iovec *iovs, unsigned iovcnt, size_t offset, size_t length);

@@ -224,8 +224,8 @@ struct tcp_piece {
 };
 /* Decode a header whose common part was checked; `shape` is the result of that. Whether the command id and the tag are
  * known, and the range is within the command's data, is the caller's to check: tcp_piece_check(). */
-bool tcp_h2c_data_decode(const struct tcp_pdu_data *pdu, const struct tcp_shape *shape, const struct tcp_agreed *agreed,
-			 struct tcp_piece *piece, struct tcp_fault *fault);
+bool tcp_h2c_data_decode(const struct tcp_pdu_data *pdu, const struct tcp_shape *shape, struct tcp_piece *piece,
+			 struct tcp_fault *fault);
 /* Likewise. */
 bool tcp_c2h_data_decode(const struct tcp_pdu_data *pdu, const struct tcp_shape *shape, struct tcp_piece *piece,
 			 struct tcp_fault *fault);

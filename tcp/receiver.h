@@ -6,7 +6,8 @@
  *
  *     tcp_receiver_read(r, fd)       one recvmsg(): into the rest of the payload, and what follows it into the stage
  *     tcp_receiver_next(r, &fault)   TCP_EVENT_HEADER  r->header, r->shape: a whole header. If it has data, the caller
- *                                                      now calls tcp_receiver_place() or tcp_receiver_skip()
+ *                                                      calls tcp_receiver_place() or tcp_receiver_skip()
+ *                                                      before it takes the next event
  *                                    TCP_EVENT_PDU     the PDU of that header is complete (also one without data);
  *                                                      r->data_is_bad: the data digest does not fit
  *                                    TCP_EVENT_FAULT   the stream is of no use any more; fault says why
@@ -32,8 +33,7 @@ struct tcp_receiver {
 	enum tcp_side side;       /* the side that receives */
 	bool data_is_bad;         /* at TCP_EVENT_PDU */
 	/* below: the receiver's own */
-	uint8_t part; /* enum part, of the PDU under way */
-	bool digesting;
+	uint8_t part;          /* enum part, of the PDU under way */
 	uint16_t header_have;  /* bytes */
 	uint16_t trailer_have; /* bytes of the data digest */
 	uint32_t padding_left; /* bytes */
