@@ -311,6 +311,7 @@ int nvmf_ns_add_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hostnq
 	}
 	int rc = nvmf_hosts_add(&ns->hosts, hostnqn);
 	if (rc == 0) {
+		USDT(nvmf_ns_add_host, s->nqn, nsid, hostnqn);
 		ns_visibility_changed(ns, hostnqn);
 	}
 	return rc;
@@ -331,6 +332,7 @@ int nvmf_ns_remove_host(struct nvmf_subsystem *s, uint32_t nsid, const char *hos
 	nqn[NVMF_NQN_MAX] = 0;
 	int rc = nvmf_hosts_remove(&ns->hosts, hostnqn);
 	if (rc == 0) {
+		USDT(nvmf_ns_remove_host, s->nqn, nsid, nqn);
 		ns_visibility_changed(ns, nqn);
 	}
 	return rc;

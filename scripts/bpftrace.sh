@@ -6,14 +6,15 @@
 #   bpftrace.sh -n PID SCRIPT.bt                 only prints what would be run
 #
 # In the script __EXE__ is replaced by the path of PID's program, __PID__ by PID, __TSC_KHZ__ by the rate of the probes' arg0.
-# Maps named after a table of state names (@bdev_io_type ...; varve-usdt-names lists them) are filled by a BEGIN block put in
-# front, so a script has no BEGIN or END of its own. With BPF_OUTFILE set, bpftrace's output goes to that file.
+# Maps named after a table of state names (@bdev_io_type ...; varve-usdt-names lists them) are filled before the first event. Probes
+# usdt:PROGRAM:spdk:NAME become those of PID's program. With BPF_OUTFILE set, bpftrace's output goes to that file; with
+# ECHO_SCRIPT set, the script that is run is printed first.
 # Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE. Ends when PID does, or by Ctrl-C.
 set -euo pipefail
 
 me=${0##*/}
 fail() { echo "$me: $*" >&2; exit 1; }
-usage() { sed -n '3,11s/^# \?//p' "$0" | sed "s|bpftrace\.sh|$me|"; }
+usage() { sed -n '3,12s/^# \?//p' "$0" | sed "s|bpftrace\.sh|$me|"; }
 here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
 
 only_print=
@@ -31,8 +32,12 @@ if [ ! "$exe" -ef "/proc/$pid/exe" ]; then
   exe=/proc/$pid/root$exe
   [ "$exe" -ef "/proc/$pid/exe" ] || fail "the program of process $pid is no longer at ${exe#/proc/"$pid"/root}: restart it"
 fi
-for dir in . "$here" "$here/../usdt/bt" "$here/../share/varve/bt"; do
-  [ -f "$dir/$script" ] && { script=$dir/$script; break; }
+[ ! -f "$script" ] || script=$(readlink -f "$script")
+for dir in "$here" "$here/../usdt/bt" "$here/../share/varve/bt"; do
+  # Guides for operators name a script by its path in a tree: scripts/bpf/nvmf.bt.
+  for name in "$script" "${script#scripts/bpf/}"; do
+    [ ! -f "$script" ] && [ -f "$dir/$name" ] && script=$dir/$name
+  done
 done
 [ -f "$script" ] || fail "no script '$script', here or in $(cd "$here/../usdt/bt" 2>/dev/null || cd "$here/../share/varve/bt" 2>/dev/null; pwd)"
 names=
@@ -41,14 +46,10 @@ for dir in "$here" "$here/../lib/varve" "$here/../build/bin" ${VARVE_BUILD:+"$VA
 done
 [ -n "$names" ] || fail "varve-usdt-names is neither beside this script nor in ../lib/varve or ../build/bin: build varve first"
 
-program() {
-  # shellcheck disable=SC2046 # one word per map
-  "$names" $(grep -o '@[a-z_0-9]*' "$script" | sort -u | tr -d @) -
-  sed -e "s|__EXE__|$exe|g; s|__PID__|$pid|g; s|__TSC_KHZ__|$("$names" --tsc-khz)|g" "$script"
-}
-if [ -n "$only_print" ]; then program; exit; fi
+text=$("$names" --script "$script" "$exe" "$pid")
+if [ -n "$only_print" ]; then echo "$text"; exit; fi
 command -v bpftrace >/dev/null || fail "bpftrace is not installed (apt-get install bpftrace)"
-text=$(program)
+[ -z "${ECHO_SCRIPT:-}" ] || echo "$text"
 # Not bpftrace's -o: it writes the file only at the end.
 if [ -n "${BPF_OUTFILE:-}" ]; then exec >"$BPF_OUTFILE"; fi
 exec bpftrace -B none -p "$pid" -e "$text" "$@"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from appliance_lib import BUILD, TOP, Daemon, RpcError, wait_for
 from nvmf_lib import HOSTNQN, NQN, Host, Target as NvmfTarget
-from usdt_lib import WRAPPER, Tracer, check, finish, probes_needed, probes_of_ours
+from usdt_lib import WRAPPER, Tracer, check, finish, kernel_tracepoints, probes_needed, probes_of_ours
 
 TARGET = BUILD / "unittest/usdt/usdt-target"
 
@@ -75,6 +75,23 @@ usdt:__EXE__:test_args
     check("probe_fires_once_per_event", "@none: 1\n" in text, text)
 
 
+def test_scripts_of_other_programs():
+    """As the guides of SPDK's users have them: an interpreter, includes, blocks of their own, another program, its provider."""
+    script = """#!/usr/bin/env bpftrace
+#include <linux/types.h>
+#define LIMIT 2
+// BEGIN { of a comment
+BEGIN { printf("it begins\\n"); @limit = LIMIT; }
+usdt:/opt/spdk/build/bin/spdk_tgt:spdk:nvmf_tgt_state { printf("target is %s, %s\\n", @target[arg1], @nvmf_tgt[arg1]); }
+usdt:__EXE__:spdk:nvmf_subsystem_change_state /@limit == LIMIT/ { printf("%s to %s\\n", str(arg1), @subsystem[arg2]); }
+END { printf("a target runs in %s\\n", @target[4]); }
+"""
+    fired, text = trace(script, ["nvmf_tgt_state", "nvmf_subsystem_change_state"], wanted=" to ACTIVE")
+    check("scripts_for_spdk_run", fired and "it begins\n" in text and "target is NONE, NONE\n" in text
+          and "nqn.2014-08.org.nvmexpress.discovery to ACTIVE\n" in text and "a target runs in RUNNING\n" in text, text)
+    check("tables_are_not_printed_behind_an_end_of_its_own", "@target" not in text and "@nvmf_tgt" not in text and "@limit: 2" in text, text)
+
+
 def test_scripts():
     fired, text = trace(shipped("iops.bt"), ["bdev_io_submit"], wanted=r"@submits\[Null0, WRITE\]: 500")
     check("iops_counts_submits_and_blocks", fired and "@submits[Malloc0, READ]: 1000" in text
@@ -103,6 +120,11 @@ def test_scripts():
     check("nvme_names_the_states", fired and re.search(r"0000:01:00\.0 +from [A-Z_ ]+ to [A-Z_ ]+", text)
           and "0000:01:00.0 queue pair 3 from CONNECTING to READY" in text, text)
 
+    fired, text = trace(shipped("nvmf_timeout.bt"), ["bdev_nvme_ctrlr_reset", "bdev_nvme_ctrlr_reconnect_delay"], wanted="ready again")
+    lines = [line.split(": ", 1)[1] for line in sorted(re.findall(r"^\d+\.\d{6}: .*", text, re.M))]
+    check("nvmf_timeout_tells_of_lost_controllers", fired and lines == ["Nvme0 is lost or being reset",
+          "Nvme0 could not be reached, and will be tried again", "Nvme0 is ready again"], text)
+
     fired, text = trace(shipped("states.bt"), ["nvmf_req_state"])
     counts = {m[1]: sum(int(n) for n in re.findall(r"\)? +(\d+) \|", m[2]))
               for m in re.finditer(r"@state_us\[(\w+)\]:.*?\n(.*?)\n\n", text + "\n\n", re.S)}
@@ -122,6 +144,17 @@ def test_scripts():
                 "queue pair 0xbeef (qid 3), host nqn.host: from CONNECTING to ENABLED"]
     check("nvmf_shows_state_changes_in_the_form_that_is_known",
           fired and [line.split(": ", 1)[1] for line in lines] == expected, text)
+
+
+def test_system_calls():
+    if subprocess.run([*kernel_tracepoints(), "test", "-e", "/sys/kernel/tracing/events/syscalls"]).returncode:
+        print("SKIP usdt.system_calls: this kernel has no tracepoints of system calls")
+        return
+    fired, text = trace(shipped("readv.bt"), [], wanted=None)
+    histogram = re.search(r"@bytes:.*?\n\[16, 32\) +(\d+) \|", text, re.S)
+    check("readv_counts_bytes_and_errors", fired and histogram and histogram[1] == "3" and "@errors[9]: 1\n" in text, text)
+    fired, text = trace(shipped("syscalls.bt"), [], wanted=r"sys_enter_readv\]: 4")
+    check("syscalls_names_and_counts_them", fired and "@calls[tracepoint:syscalls:sys_enter_readv]: 4\n" in text, text)
 
 
 def test_daemon():
@@ -216,8 +249,8 @@ def test_every_script_is_tested():
 
 
 def test_wrapper():
-    def run(*args):
-        p = subprocess.run([WRAPPER, *args], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    def run(*args, wrapper=WRAPPER, cwd="/"):
+        p = subprocess.run([wrapper, *args], cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         return p.returncode, p.stdout, p.stderr
 
     code, _, err = run("99999999", "iops.bt")
@@ -229,8 +262,12 @@ def test_wrapper():
     with Target("test_none") as target:
         pid = str(target.process.pid)
         code, out, err = run("-n", pid, "iops.bt")
+        others = [run("-n", pid, name, wrapper=wrapper, cwd=cwd)[1] for wrapper, name, cwd in (
+            (WRAPPER, "scripts/bpf/iops.bt", "/"), (TOP / "scripts/bpftrace.sh", "scripts/bpf/iops.bt", TOP),
+            (TOP / "scripts/bpftrace.sh", "bpf/iops.bt", TOP / "scripts"))]
         target.process.kill()
     check("placeholders_are_replaced", code == 0 and f"usdt:{TARGET}:bdev_io_submit" in out and "__" not in out, out + err)
+    check("scripts_are_found_by_the_paths_of_guides", others == [out] * 3, str([t[:200] for t in others]))
     check("tables_of_the_script_are_there", '@bdev_io_type[1] = "READ";' in out and "clear(@bdev_io_type);" in out
           and "@nvme_ctrlr" not in out, out)
 
@@ -238,7 +275,9 @@ def test_wrapper():
 probes_needed(TARGET)
 test_wrapper()
 test_arguments()
+test_scripts_of_other_programs()
 test_scripts()
+test_system_calls()
 test_daemon()
 test_live_io()
 test_other_tracers()

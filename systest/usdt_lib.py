@@ -37,6 +37,13 @@ def finish():
     sys.exit(failed)
 
 
+def kernel_tracepoints():
+    """A command in front that mounts tracefs for the tracer alone, where it is not mounted."""
+    if Path("/sys/kernel/tracing/available_events").exists():
+        return []
+    return ["unshare", "-m", "sh", "-c", 'mount -t tracefs none /sys/kernel/tracing; exec "$@"', "sh"]
+
+
 class Tracer:
     """The wrapper with a script, to which a probe is added that says when everything is attached."""
 
@@ -45,7 +52,7 @@ class Tracer:
         self.script = tempfile.NamedTemporaryFile("w", suffix=".bt")
         self.script.write(script + '\ninterval:ms:100 { printf("attached\\n"); }\n')
         self.script.flush()
-        self.process = subprocess.Popen([WRAPPER, str(pid), self.script.name, *arguments], stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen([*kernel_tracepoints(), WRAPPER, str(pid), self.script.name, *arguments], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                         env={**os.environ, "BPF_OUTFILE": self.out.name})
 

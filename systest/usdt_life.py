@@ -86,10 +86,15 @@ def subsystem_begins(t):
     t.call("nvmf_subsystem_add_host", nqn=OTHER, host=HOSTNQN)
     t.add_listener(OTHER)
     t.add_ns("EE_M0", nqn=OTHER, nsid=3)
+    t.call("bdev_null_create", name="Hidden", num_blocks=64, block_size=512)
+    t.call("nvmf_subsystem_add_ns", nqn=OTHER, namespace={"bdev_name": "Hidden", "nsid": 4, "no_auto_visible": True})
+    for method in ("nvmf_ns_add_host", "nvmf_ns_remove_host"):
+        t.call(method, nqn=OTHER, nsid=4, host=HOSTNQN)
 
 
 def subsystem_ends(t):
     t.remove_ns(3, nqn=OTHER)
+    t.remove_ns(4, nqn=OTHER)
     t.call("nvmf_subsystem_remove_listener", nqn=OTHER, listen_address=t.listen_address())
     t.call("nvmf_subsystem_remove_host", nqn=OTHER, host=HOSTNQN)
     t.call("nvmf_delete_subsystem", nqn=OTHER)
@@ -237,6 +242,8 @@ def check_subsystem(t, fired):
         fired.has(name, subnqn=OTHER, **where)
     for name in ("nvmf_subsystem_add_ns", "nvmf_subsystem_remove_ns"):
         fired.has(name, subnqn=OTHER, nsid=3)
+    for name in ("nvmf_ns_add_host", "nvmf_ns_remove_host"):
+        fired.has(name, subnqn=OTHER, nsid=4, hostnqn=HOSTNQN)
     fired.has("nvmf_pg_change_state", subnqn=OTHER, requested=1, thread=t.group)
     fired.has("nvmf_pg_change_state_done", subnqn=OTHER, state=1, thread=t.group)
     fired.has("nvmf_poll_group_add_subsystem", subnqn=OTHER, thread=t.group)

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "usdt/usdt.h"
 
@@ -66,6 +68,28 @@ static void fire_requests(const char *hostnqn)
 	USDT(buffer_wait, "nvmf_RDMA", hostnqn, 65536);
 }
 
+/* A controller is lost, cannot be reached, and is there again. */
+static void fire_loss(const char *ctrlr)
+{
+	USDT(bdev_nvme_ctrlr_reset, ctrlr);
+	USDT(bdev_nvme_ctrlr_reconnect_delay, ctrlr);
+	USDT(bdev_nvme_ctrlr_reconnect, ctrlr);
+}
+
+/* System calls: three readv() of 16 bytes, and one that fails with EBADF. */
+static bool call_readv(void)
+{
+	char text[48] = "", part[16];
+	struct iovec iov = {part, sizeof(part)};
+	int fds[2];
+	bool ok = pipe(fds) == 0 && write(fds[1], text, sizeof(text)) == (ssize_t)sizeof(text);
+
+	for (int i = 0; i < 3; i++) {
+		ok = ok && readv(fds[0], &iov, 1) == (ssize_t)sizeof(part);
+	}
+	return ok && readv(-1, &iov, 1) < 0 && close(fds[0]) == 0 && close(fds[1]) == 0;
+}
+
 static void a_message(void)
 {
 }
@@ -108,6 +132,11 @@ int main(int argc, char **argv)
 	USDT(nvme_qpair_state, "0000:01:00.0", 3, 1, 2);
 	USDT(nvme_cmd_submit, NULL, 1, 2, 3, 4);
 	USDT(nvme_cmd_complete, NULL, 1, 2, 3, usdt_result(0, 5));
+	fire_loss("Nvme0");
+	if (!call_readv()) {
+		printf("readv() does not do what it should\n");
+		return 1;
+	}
 	printf("fired\n");
 	fflush(stdout);
 	wait_line();

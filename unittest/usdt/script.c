@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What becomes of a bpftrace script that is to run on a process. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "unittest/unit.h"
+#include "usdt/bt/script.h"
+
+static const struct bt_script values = {.exe = "/usr/bin/varve",
+					.pid = "77",
+					.tsc_khz = "2000000",
+					.begin = "\n\t@t[0] = \"A\";\n",
+					.end = "\n\tclear(@t);\n"};
+static const struct bt_script nothing = {.exe = "/x", .pid = "1", .tsc_khz = "9", .begin = "", .end = ""};
+
+static void check_script(const struct bt_script *script, const char *text, const char *expected)
+{
+	char *written = NULL;
+	size_t size;
+	FILE *out = open_memstream(&written, &size);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(out);
+	bt_script_write(out, text, script);
+	fclose(out);
+	CU_ASSERT_STRING_EQUAL(written, expected);
+	if (strcmp(written, expected) != 0) {
+		printf("got <%s>, expected <%s>\n", written, expected);
+	}
+	free(written);
+}
+
+static void test_placeholders_are_replaced_everywhere(void)
+{
+	check_script(&nothing,
+		     "/* __PID__ */ usdt:__EXE__:x /pid == __PID__/ { printf(\"__PID__\"); @ = __TSC_KHZ__; }",
+		     "/* 1 */ usdt:/x:x /pid == 1/ { printf(\"1\"); @ = 9; }");
+}
+
+static void test_blocks_come_behind_a_script_without_its_own(void)
+{
+	check_script(&values, "#include <x.h>\nusdt:__EXE__:x { }",
+		     "#include <x.h>\nusdt:/usr/bin/varve:x { }\nBEGIN\n{\n\t@t[0] = "
+		     "\"A\";\n}\n\nEND\n{\n\tclear(@t);\n}\n");
+	check_script(&nothing, "usdt:__EXE__:x { }", "usdt:/x:x { }");
+}
+
+static void test_statements_go_into_blocks_of_the_script(void)
+{
+	check_script(
+		&values, "BEGIN { @a = 1; }\nEND\n{ if (@a) { print(@t); } }\nBEGIN { }",
+		"BEGIN {\n\t@t[0] = \"A\";\n @a = 1; }\nEND\n{ if (@a) { print(@t); } \n\tclear(@t);\n}\nBEGIN { }");
+	check_script(&values, "END, BEGIN{}", "END, BEGIN{\n\t@t[0] = \"A\";\n}\nEND\n{\n\tclear(@t);\n}\n");
+}
+
+static void test_words_that_look_like_blocks_are_none(void)
+{
+	static const char behind[] = "\nBEGIN\n{\n\t@t[0] = \"A\";\n}\n\nEND\n{\n\tclear(@t);\n}\n";
+	static const char *const texts[] = {
+		"// BEGIN {\nusdt:a:x { }",
+		"/* BEGIN { } */ x { }",
+		"x { printf(\"BEGIN {\"); }",
+		"x { $BEGIN = 1; } MY_BEGIN { }",
+		"#define BEGIN { \\\n BEGIN {\nx { }",
+		"x /comm == \"END { \\\" BEGIN {\"/ { }",
+		"x { BEGIN { } END { } }",
+		"uprobe:/BEGIN/END:f { }",
+	};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		char expected[256];
+
+		snprintf(expected, sizeof(expected), "%s%s", texts[i], behind);
+		check_script(&values, texts[i], expected);
+	}
+}
+
+static void test_first_line_may_name_the_interpreter(void)
+{
+	check_script(&nothing, "#!/usr/bin/env bpftrace\n#include <a.h>\nx { }", "\n#include <a.h>\nx { }");
+	check_script(&nothing, "#!/usr/bin/bpftrace", "");
+}
+
+static void test_provider_spdk_is_ours(void)
+{
+	check_script(&nothing, "usdt:/opt/spdk_tgt:spdk:a,\nusdt:__EXE__:spdk:b\n{ printf(\"usdt:/p:spdk:c\"); }",
+		     "usdt:/x:varve:a,\nusdt:/x:varve:b\n{ printf(\"usdt:/p:spdk:c\"); }");
+	check_script(&nothing, "usdt:/p:other:a { } // :spdk:a", "usdt:/p:other:a { } // :spdk:a");
+}
+
+static void test_scripts_that_end_in_the_middle(void)
+{
+	static const char *const texts[] = {"/* x", "\"x", "\"x\\", "// x", "#x\\", "}",
+					    "}}{",  "{",   "/*",    "/",    "@",    "usdt:"};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		check_script(&nothing, texts[i], texts[i]);
+	}
+	check_script(&nothing, "", "");
+}
+
+static void see_map(void *arg, const char *name, size_t len)
+{
+	char *seen = arg;
+
+	snprintf(seen + strlen(seen), 64 - strlen(seen), "%.*s ", (int)len, name);
+}
+
+static void test_maps_are_found_in_code(void)
+{
+	char seen[64] = "";
+
+	bt_script_maps("#define A @no\nx { @one[@two_2] = 1; @ = 2; /* @no */ \"@no\"; print(@one); } // @no", see_map,
+		       seen);
+	CU_ASSERT_STRING_EQUAL(seen, "one two_2 one ");
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_placeholders_are_replaced_everywhere),
+	UNIT(test_blocks_come_behind_a_script_without_its_own),
+	UNIT(test_statements_go_into_blocks_of_the_script),
+	UNIT(test_words_that_look_like_blocks_are_none),
+	UNIT(test_first_line_may_name_the_interpreter),
+	UNIT(test_provider_spdk_is_ours),
+	UNIT(test_scripts_that_end_in_the_middle),
+	UNIT(test_maps_are_found_in_code),
+	UNIT_END,
+};
+UNIT_MAIN("usdt_script", tests, NULL, NULL)

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "usdt/bt/script.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static const char spdk_provider[] = ":spdk:";
+
+static bool bt_is_name(char c)
+{
+	return isalnum((unsigned char)c) || c == '_';
+}
+
+static bool bt_begins_with(const char *text, const char *word)
+{
+	return strncmp(text, word, strlen(word)) == 0;
+}
+
+static size_t bt_until(const char *text, const char *end)
+{
+	const char *found = strstr(text, end);
+
+	return found != NULL ? (size_t)(found - text) + strlen(end) : strlen(text);
+}
+
+/* The length of a string literal that begins at `text`. */
+static size_t bt_string_length(const char *text)
+{
+	size_t n = 1;
+
+	while (text[n] != '\0' && text[n] != '"') {
+		n += text[n] == '\\' && text[n + 1] != '\0' ? 2 : 1;
+	}
+	return n + (text[n] == '"');
+}
+
+/* The length of a preprocessor line, with the lines that it is continued on. */
+static size_t bt_directive_length(const char *text)
+{
+	size_t n = 0;
+
+	while (text[n] != '\0' && text[n] != '\n') {
+		n += text[n] == '\\' && text[n + 1] != '\0' ? 2 : 1;
+	}
+	return n;
+}
+
+/* The length of what is no code at `text`: a comment, a string, or a preprocessor line. 0: there is code. */
+static size_t bt_skip(const char *text, bool at_line_start)
+{
+	if (bt_begins_with(text, "//")) {
+		return strcspn(text, "\n");
+	}
+	if (bt_begins_with(text, "/*")) {
+		return 2 + bt_until(text + 2, "*/");
+	}
+	if (*text == '"') {
+		return bt_string_length(text);
+	}
+	return at_line_start && *text == '#' ? bt_directive_length(text) : 0;
+}
+
+void bt_script_maps(const char *text, void (*see)(void *arg, const char *name, size_t len), void *arg)
+{
+	bool at_line_start = true;
+
+	while (*text != '\0') {
+		size_t n = bt_skip(text, at_line_start);
+
+		if (n == 0) {
+			n = 1;
+			while (*text == '@' && bt_is_name(text[n])) {
+				n++;
+			}
+			if (n > 1) {
+				see(arg, text + 1, n - 1);
+			}
+		}
+		at_line_start = text[n - 1] == '\n';
+		text += n;
+	}
+}
+
+/* Writes `len` bytes with the placeholders in them replaced. */
+static void bt_write_replaced(FILE *out, const char *text, size_t len, const struct bt_script *script)
+{
+	const struct {
+		const char *name, *value;
+	} placeholders[] = {{"__EXE__", script->exe}, {"__PID__", script->pid}, {"__TSC_KHZ__", script->tsc_khz}};
+
+	for (const char *end = text + len; text < end;) {
+		size_t n = 1;
+
+		for (size_t i = 0; i < sizeof(placeholders) / sizeof(placeholders[0]) && n == 1; i++) {
+			if (bt_begins_with(text, placeholders[i].name)) {
+				fputs(placeholders[i].value, out);
+				n = strlen(placeholders[i].name);
+			}
+		}
+		if (n == 1) {
+			fputc(*text, out);
+		}
+		text += n;
+	}
+}
+
+/* Where in a script the writer is. */
+struct bt_place {
+	unsigned depth; /* of braces */
+	enum { BT_OTHER, BT_BEGIN, BT_END } block;
+	bool had_begin, had_end;
+};
+
+/* Writes the attach point of a probe, with our provider in place of spdk. */
+static size_t bt_write_usdt(FILE *out, const char *text, const struct bt_script *script)
+{
+	size_t len = strcspn(text, " \t\r\n{,");
+	const char *provider = strstr(text, spdk_provider);
+
+	if (provider == NULL || provider >= text + len) {
+		bt_write_replaced(out, text, len, script);
+		return len;
+	}
+	const char *name = provider + strlen(spdk_provider);
+
+	fprintf(out, "usdt:%s:varve:", script->exe);
+	bt_write_replaced(out, name, len - (size_t)(name - text), script);
+	return len;
+}
+
+/* Remembers that a word outside of all blocks is BEGIN or END, and not part of a path or an expression. */
+static void bt_note_block(const char *word, size_t len, struct bt_place *place)
+{
+	const char *next = word + len + strspn(word + len, " \t\r\n");
+
+	if (*next != '{' && *next != ',') {
+		return;
+	}
+	if (len == strlen("BEGIN") && bt_begins_with(word, "BEGIN")) {
+		place->block = BT_BEGIN;
+	} else if (len == strlen("END") && bt_begins_with(word, "END")) {
+		place->block = BT_END;
+	}
+}
+
+static void bt_write_brace(FILE *out, char brace, const struct bt_script *script, struct bt_place *place)
+{
+	if (brace == '{') {
+		fputc('{', out);
+		if (place->depth++ == 0 && place->block == BT_BEGIN && !place->had_begin) {
+			place->had_begin = true;
+			fputs(script->begin, out);
+		}
+		return;
+	}
+	if (place->depth > 0 && --place->depth == 0) {
+		if (place->block == BT_END && !place->had_end) {
+			place->had_end = true;
+			fputs(script->end, out);
+		}
+		place->block = BT_OTHER;
+	}
+	fputc('}', out);
+}
+
+/* Writes what comes next in the script's code, and returns its length. */
+static size_t bt_write_code(FILE *out, const char *text, const struct bt_script *script, struct bt_place *place)
+{
+	size_t n = 1;
+
+	if (*text == '{' || *text == '}') {
+		bt_write_brace(out, *text, script, place);
+		return n;
+	}
+	if (place->depth == 0 && bt_begins_with(text, "usdt:")) {
+		return bt_write_usdt(out, text, script);
+	}
+	while (bt_is_name(*text) && bt_is_name(text[n])) {
+		n++;
+	}
+	if (place->depth == 0) {
+		bt_note_block(text, n, place);
+	}
+	bt_write_replaced(out, text, n, script);
+	return n;
+}
+
+void bt_script_write(FILE *out, const char *text, const struct bt_script *script)
+{
+	struct bt_place place = {.block = BT_OTHER};
+	bool at_line_start = true;
+
+	if (bt_begins_with(text, "#!")) {
+		text += strcspn(text, "\n");
+	}
+	while (*text != '\0') {
+		size_t n = bt_skip(text, at_line_start);
+
+		if (n > 0) {
+			bt_write_replaced(out, text, n, script);
+		} else {
+			n = bt_write_code(out, text, script, &place);
+		}
+		at_line_start = text[n - 1] == '\n';
+		text += n;
+	}
+	if (!place.had_begin && *script->begin != '\0') {
+		fprintf(out, "\nBEGIN\n{%s}\n", script->begin);
+	}
+	if (!place.had_end && *script->end != '\0') {
+		fprintf(out, "\nEND\n{%s}\n", script->end);
+	}
+}
