@@ -37,15 +37,22 @@ static void connect_ended(struct nvme_qpair *qpair, int error)
 	thread_timer_start(&qpair->connect_timer, 0);
 }
 
+/* A connection that fails because its controller is being reset, disabled or detached by this host is no surprise. */
+static enum log_level connect_failure_level(const struct nvme_qpair *qpair)
+{
+	return nvme_ctrlr_is_ending(qpair->ctrlr) ? LOG_LEVEL_NOTICE : LOG_LEVEL_WARNING;
+}
+
 static int connecting_qpair_poll(void *arg)
 {
 	struct nvme_qpair *qpair = arg;
 	int n = nvme_qpair_poll(qpair, 0);
 
 	if (n < 0 && qpair->connect_poller != NULL) { /* else connecting has ended already */
-		log_warning("%s: queue pair %u: its connection was lost before it was ready%s%s",
-			    qpair->ctrlr->trid.traddr, qpair->id, qpair->why != NULL ? ": " : "",
-			    qpair->why != NULL ? qpair->why : "");
+		log_write(connect_failure_level(qpair), __FILE__, __LINE__, __func__,
+			  "%s: queue pair %u: its connection was lost before it was ready%s%s",
+			  qpair->ctrlr->trid.traddr, qpair->id, qpair->why != NULL ? ": " : "",
+			  qpair->why != NULL ? qpair->why : "");
 		connect_ended(qpair, -ENXIO);
 	}
 	return n != 0 ? POLLER_BUSY : POLLER_IDLE;
@@ -108,8 +115,8 @@ static void qpair_authenticated(void *arg, int error, const char *why)
 		return;
 	}
 	if (error != 0) {
-		log_warning("%s: authentication of queue pair %u failed: %s", qpair->ctrlr->trid.traddr, qpair->id,
-			    why);
+		log_write(connect_failure_level(qpair), __FILE__, __LINE__, __func__,
+			  "%s: authentication of queue pair %u failed: %s", qpair->ctrlr->trid.traddr, qpair->id, why);
 	}
 	connect_ended(qpair, error);
 }
@@ -136,8 +143,9 @@ static void qpair_fabrics_connected(void *arg, const struct nvme_cqe *cqe)
 		return;
 	}
 	if (status != 0) {
-		log_warning("%s: Connect of queue pair %u was refused: %s (dword 0: 0x%08x)", qpair->ctrlr->trid.traddr,
-			    qpair->id, nvme_status_text(status), le32toh(cqe->dw0));
+		log_write(connect_failure_level(qpair), __FILE__, __LINE__, __func__,
+			  "%s: Connect of queue pair %u was refused: %s (dword 0: 0x%08x)", qpair->ctrlr->trid.traddr,
+			  qpair->id, nvme_status_text(status), le32toh(cqe->dw0));
 	} else if (nvme_auth_needed(qpair->ctrlr, cqe)) {
 		qpair_authenticate(qpair);
 		return;

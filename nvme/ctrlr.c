@@ -209,6 +209,12 @@ void nvme_ctrlr_start_attempt(struct nvme_ctrlr *ctrlr)
 		nvme_ctrlr_emit(ctrlr, NVME_EVENT_REMOVED, 0);
 		return;
 	}
+	if (ctrlr->stop_asked) {
+		snprintf(ctrlr->last_error, sizeof(ctrlr->last_error), "its attempts to connect were ended on request");
+		nvme_ctrlr_set_state(ctrlr, NVME_CTRLR_FAILED);
+		nvme_ctrlr_emit(ctrlr, NVME_EVENT_FAILED, 0);
+		return;
+	}
 	ctrlr->attempts++;
 	ctrlr->attempt_due = false;
 	ctrlr->ana_reading = ctrlr->ana_read_again = ctrlr->ana_due = false;
@@ -378,6 +384,21 @@ int nvme_ctrlr_stop(struct nvme_ctrlr *ctrlr)
 	}
 	ctrlr->stop_asked = true;
 	nvme_ctrlr_fail(ctrlr, "its connection was ended on request");
+	return 0;
+}
+
+int nvme_ctrlr_give_up(struct nvme_ctrlr *ctrlr)
+{
+	if (ctrlr->state == NVME_CTRLR_FAILED || ctrlr->destroying || ctrlr->removed) {
+		return -EBUSY;
+	}
+	ctrlr->stop_asked = true;
+	if (ctrlr->state == NVME_CTRLR_BACK_OFF) {
+		thread_timer_start(&ctrlr->step_timer,
+				   0); /* there is no connection: nvme_ctrlr_start_attempt() ends it */
+	} else {
+		nvme_ctrlr_fail(ctrlr, "its connection was ended on request");
+	}
 	return 0;
 }
 

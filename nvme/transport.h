@@ -266,7 +266,7 @@ struct nvme_ctrlr {
 	struct thread_timer disable_timer;
 	uint64_t disable_deadline; /* ticks */
 	bool has_ended;            /* nvme_ctrlr_has_ended() */
-	bool stop_asked;           /* nvme_ctrlr_stop() */
+	bool stop_asked;           /* nvme_ctrlr_stop(), nvme_ctrlr_give_up() */
 	uint64_t down_since;       /* ticks; 0: it is up */
 	uint32_t attempts;
 	struct nvme_rekey *rekey; /* the nvme_ctrlr_set_keys() under way, or NULL */

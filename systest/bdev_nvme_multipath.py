@@ -272,6 +272,55 @@ def test_paths_are_attached_and_detached_under_io():
         right.stop_clean()
 
 
+def test_paths_are_disabled_and_enabled_under_io():
+    with Three() as (_, f, left, right):
+        ids = [c["cntlid"] for c in f.ctrlrs()]
+        with verifying(f, 1, "-q", "32", "-t", str(3 * DEADLINE)) as h:
+            wait_io(f, [h], 1500)
+            for at, back in [(0, left), (1, right)] * 3:
+                ids[at] = f.ctrlrs()[at]["cntlid"]
+                check(f.call("bdev_nvme_disable_controller", name="Nvme0", cntlid=ids[at]) is True, "disable")
+                check(f.states()[at] == "disabled" and f.states()[1 - at] == "enabled", f.states())
+                check(f.current() == {(left, right)[1 - at].port}, f.io_paths())
+                wait_for(lambda b=back: b.num_qpairs() == 0, "its connections to be gone")
+                moves((left, right)[1 - at])
+                f.refused(["disabled already"], "bdev_nvme_disable_controller", name="Nvme0", cntlid=ids[at])
+                f.refused(["bdev_nvme_enable_controller"], "bdev_nvme_reset_controller", name="Nvme0", cntlid=ids[at])
+                check(f.states()[at] == "disabled", "it stays so")
+                check(f.call("bdev_nvme_reset_controller", name="Nvme0") is True, "of both, the other is reset")
+                check(f.call("bdev_nvme_enable_controller", name="Nvme0", cntlid=ids[at]) is True, "enable")
+                check(f.states() == ["enabled", "enabled"], f.states())
+                wait_io(f, [h])
+            h.check_perfect(h.stop())
+        f.refused(["is not disabled"], "bdev_nvme_enable_controller", name="Nvme0")
+        f.refused(["cntlid 4711"], "bdev_nvme_disable_controller", name="Nvme0", cntlid=4711)
+        check(f.news("bdev_nvme_disabled") == ["Nvme0"] * 6, f.news("bdev_nvme_disabled"))
+        before = f.rpc("save_config")[1]
+        check(f.call("bdev_nvme_disable_controller", name="Nvme0") is True and f.states() == ["disabled", "disabled"], f.states())
+        check(f.rpc("save_config")[1] == before, "a saved configuration has it enabled")
+        f.stop_clean("controller at", "NVMe controller")
+        left.stop_clean()
+        right.stop_clean()
+
+
+def test_path_that_is_away_is_disabled_and_stays_so_when_it_is_back():
+    with Three() as (three, f, left, right):
+        with verifying(f, 1, "-q", "8", "-t", str(3 * DEADLINE)) as h:
+            wait_io(f, [h], 1500)
+            left.kill()
+            wait_for(lambda: f.states()[0] != "enabled", "the loss to be noticed")
+            cntlid = f.ctrlrs()[0]["cntlid"]
+            check(f.call("bdev_nvme_disable_controller", name="Nvme0", cntlid=cntlid) is True and f.states()[0] == "disabled", f.states())
+            left.__exit__()
+            left = three.replace(left, Back(0, three.disk))
+            moves(right, 500)
+            check(f.states() == ["disabled", "enabled"] and left.num_qpairs() == 0, "nobody connects it")
+            check(f.call("bdev_nvme_enable_controller", name="Nvme0", cntlid=cntlid) is True, "enable")
+            wait_for(lambda: f.current() == {left.port}, "I/O to go back to the first path")
+            wait_io(f, [h])
+            h.check_perfect(h.stop())
+
+
 def test_path_that_stays_away_is_given_up_and_the_bdev_stays():
     with Three(ctrlr_loss_timeout_sec=3, fast_io_fail_timeout_sec=1) as (_, f, left, right):
         with verifying(f, 1, "-q", "8", "-t", str(2 * DEADLINE)) as h:

@@ -132,7 +132,15 @@ void bdev_nvme_set_keys(struct bdev_nvme *c, const char *key_name, const char *c
 			void *arg);
 /* Resets a controller. Calls cb when it is ready again, or when an attempt to connect it has failed. */
 void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
-/* The same by an NVM subsystem reset; -ENOTSUP: the controller does not have it. */
+/* Takes a controller out of use: disables it and ends its connection. Its I/O takes other paths, or fails if there is
+ * none; what it may still carry out is waited for as after any loss (its fence). It stays attached. Calls cb when it is
+ * disabled; a reset or an attempt to connect it that is under way ends, and those who wait for that are told so.
+ * -EALREADY: it is disabled; -EBUSY: it is being attached or detached. */
+void bdev_nvme_disable(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
+/* Connects a disabled controller again. Calls cb as bdev_nvme_reset() does. -EALREADY: it is not disabled; -EBUSY: it
+ * is still being disabled, attached or detached. */
+void bdev_nvme_enable(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
+/* A reset by an NVM subsystem reset; -ENOTSUP: the controller does not have it. */
 void bdev_nvme_reset_subsystem(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg);
 
 /* Whether drives are attached, as HotInNvme0, HotInNvme1 and so on, as soon as they are bound to vfio-pci or
@@ -158,7 +166,7 @@ bool bdev_nvme_drop_address(struct bdev_nvme *c, const struct nvme_trid *trid);
 struct bdev_nvme *bdev_nvme_next(const struct bdev_nvme *after);
 /* The name it was attached under. */
 const char *bdev_nvme_name(const struct bdev_nvme *c);
-/* "enabled", "resetting", "reconnect_is_delayed", "failed", "deleting", "attaching". */
+/* "enabled", "disabled", "resetting", "reconnect_is_delayed", "failed", "deleting", "attaching". */
 const char *bdev_nvme_state_name(const struct bdev_nvme *c);
 /* When it entered its state, as env_ticks(). */
 uint64_t bdev_nvme_state_ticks(const struct bdev_nvme *c);
@@ -275,7 +283,8 @@ enum bdev_nvme_news {
 	BDEV_NVME_DETACHED,
 	BDEV_NVME_PATH_LOST, /* the connection by one address */
 	BDEV_NVME_PATH_REGAINED,
-	BDEV_NVME_HEALTH, /* its SMART log has a warning, which why names */
+	BDEV_NVME_HEALTH,   /* its SMART log has a warning, which why names */
+	BDEV_NVME_DISABLED, /* by bdev_nvme_disable() */
 };
 /* path: the address, with BDEV_NVME_PATH_*; otherwise NULL. why: the reason; NULL if the news explains itself. */
 typedef void (*bdev_nvme_news_fn)(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path,

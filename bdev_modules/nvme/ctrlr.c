@@ -147,7 +147,7 @@ const char *bdev_nvme_state_name(const struct bdev_nvme *c)
 	case BDEV_NVME_DOWN:
 		return nvme_ctrlr_state(c->ctrlr) == NVME_CTRLR_BACK_OFF ? "reconnect_is_delayed" : "resetting";
 	case BDEV_NVME_GIVEN_UP:
-		return "failed";
+		return c->disabled ? "disabled" : "failed";
 	default:
 		return "deleting";
 	}
@@ -220,31 +220,6 @@ static void bdev_nvme_set_state(struct bdev_nvme *c, enum bdev_nvme_state state)
 	c->state_ticks = env_ticks();
 }
 
-static void waiter_add(struct bdev_nvme_waiters *list, bdev_nvme_done_cb cb, void *arg)
-{
-	struct bdev_nvme_waiter *w = malloc(sizeof(*w));
-
-	if (w == NULL) {
-		cb(arg, -ENOMEM, "out of memory");
-		return;
-	}
-	*w = (struct bdev_nvme_waiter){.cb = cb, .arg = arg};
-	STAILQ_INSERT_TAIL(list, w, link);
-}
-
-static void waiters_end(struct bdev_nvme_waiters *list, int rc, const char *error)
-{
-	struct bdev_nvme_waiters taken = STAILQ_HEAD_INITIALIZER(taken);
-	struct bdev_nvme_waiter *w;
-
-	STAILQ_CONCAT(&taken, list);
-	while ((w = STAILQ_FIRST(&taken)) != NULL) {
-		STAILQ_REMOVE_HEAD(&taken, link);
-		w->cb(w->arg, rc, error);
-		free(w);
-	}
-}
-
 /* Logs why a controller is not attached; the caller is told by its callback as well. A discovery service logs its own
  * failures. */
 static void attach_log_failure(const struct bdev_nvme_attach *a, const char *why)
@@ -281,7 +256,7 @@ static void detach_ended(void *arg)
 	thread_timer_stop(&c->fast_fail_timer);
 	thread_timer_stop(&c->drain_timer);
 	free(c);
-	waiters_end(&waiters, 0, NULL);
+	bdev_nvme_waiters_end(&waiters, 0, NULL);
 	bdev_nvme_is_idle_now();
 }
 
@@ -392,7 +367,8 @@ static void detach_start(struct bdev_nvme *c)
 	USDT(bdev_nvme_ctrlr_delete, c->name);
 	bdev_nvme_set_state(c, BDEV_NVME_DETACHING);
 	thread_timer_stop(&c->fast_fail_timer);
-	waiters_end(&c->reset_waiters, -ENODEV, "the controller is being detached");
+	bdev_nvme_waiters_end(&c->reset_waiters, -ENODEV, "the controller is being detached");
+	bdev_nvme_waiters_end(&c->disable_waiters, -ENODEV, "the controller is being detached");
 	bdev_nvme_hold(c);
 	if (!was_up) {
 		bdev_nvme_qpairs_set_fails(c, true); /* it will not be connected again: I/O is not to wait */
@@ -407,7 +383,7 @@ void bdev_nvme_detach(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
 		cb(arg, -EBUSY, "the controller is still being attached");
 		return;
 	}
-	waiter_add(&c->detach_waiters, cb, arg);
+	bdev_nvme_waiter_add(&c->detach_waiters, cb, arg);
 	if (c->state != BDEV_NVME_DETACHING) {
 		detach_start(c);
 	}
@@ -578,7 +554,7 @@ static void driver_ready(struct bdev_nvme *c)
 	}
 	bdev_nvme_qpairs_step(c);
 	bdev_nvme_fence_helper_came();
-	waiters_end(&c->reset_waiters, 0, NULL);
+	bdev_nvme_waiters_end(&c->reset_waiters, 0, NULL);
 	bdev_nvme_release(c);
 }
 
@@ -636,7 +612,7 @@ static void driver_retry(struct bdev_nvme *c)
 		attach_fail(c, why);
 	} else {
 		USDT(bdev_nvme_ctrlr_reconnect_delay, c->name);
-		waiters_end(&c->reset_waiters, -EIO, why);
+		bdev_nvme_waiters_end(&c->reset_waiters, -EIO, why);
 	}
 }
 
@@ -648,19 +624,23 @@ static void driver_gave_up(struct bdev_nvme *c, bool removed)
 		attach_fail(c, why);
 		return;
 	}
-	if (c->state != BDEV_NVME_DETACHING) {
+	c->disabled = c->disabled && !removed;
+	if (c->state != BDEV_NVME_DETACHING && !c->disabled) {
 		log_error("%s: %s: %s", c->name, removed ? "removed" : "given up", why);
 	}
 	thread_timer_stop(&c->fast_fail_timer);
 	bdev_nvme_hold(c);
 	if (c->state != BDEV_NVME_DETACHING) {
+		bdev_nvme_paths_disconnected(c);
 		bdev_nvme_set_state(c, BDEV_NVME_GIVEN_UP);
-		bdev_nvme_tell(c, BDEV_NVME_FAILED, NULL, why);
+		bdev_nvme_tell(c, c->disabled ? BDEV_NVME_DISABLED : BDEV_NVME_FAILED, NULL, c->disabled ? NULL : why);
 	}
 	ctrlr_end_qpairs(c);
 	bdev_nvme_qpairs_set_fails(c, true);
-	waiters_end(&c->reset_waiters, -EIO, why);
-	if (c->state == BDEV_NVME_GIVEN_UP && (removed || c->opts.ctrlr_loss_timeout_sec != 0)) {
+	bdev_nvme_waiters_end(&c->reset_waiters, -EIO, why);
+	if (c->disabled) {
+		bdev_nvme_waiters_end(&c->disable_waiters, 0, NULL);
+	} else if (c->state == BDEV_NVME_GIVEN_UP && (removed || c->opts.ctrlr_loss_timeout_sec != 0)) {
 		detach_start(c);
 	}
 	bdev_nvme_release(c);
@@ -723,13 +703,17 @@ void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
 						   : "the controller is being detached");
 		return;
 	}
+	if (c->disabled) {
+		cb(arg, -EALREADY, "the controller is disabled (bdev_nvme_enable_controller)");
+		return;
+	}
 	nvme_ctrlr_reset(c->ctrlr); /* -EBUSY: a reset is under way, and its end is waited for */
-	waiter_add(&c->reset_waiters, cb, arg);
+	bdev_nvme_waiter_add(&c->reset_waiters, cb, arg);
 }
 
 void bdev_nvme_reset_subsystem(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
 {
-	int rc = c->state == BDEV_NVME_UP ? nvme_ctrlr_reset_subsystem(c->ctrlr) : -EBUSY;
+	int rc = c->state == BDEV_NVME_UP && !c->disabled ? nvme_ctrlr_reset_subsystem(c->ctrlr) : -EBUSY;
 
 	if (rc != 0) {
 		cb(arg, rc,
@@ -737,7 +721,7 @@ void bdev_nvme_reset_subsystem(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *
 				  : "the controller is not connected, or being reset");
 		return;
 	}
-	waiter_add(&c->reset_waiters, cb, arg);
+	bdev_nvme_waiter_add(&c->reset_waiters, cb, arg);
 }
 
 /* --- Attach --- */
@@ -843,6 +827,7 @@ static struct bdev_nvme *attach_alloc(const struct bdev_nvme_attach *a)
 	TAILQ_INIT(&c->qpairs);
 	STAILQ_INIT(&c->reset_waiters);
 	STAILQ_INIT(&c->detach_waiters);
+	STAILQ_INIT(&c->disable_waiters);
 	c->device = (struct io_device){.name = c->name,
 				       .channel_size = sizeof(void *),
 				       .channel_create = bdev_nvme_qpair_create,
@@ -905,7 +890,9 @@ bool bdev_nvme_drop_address(struct bdev_nvme *c, const struct nvme_trid *trid)
 	}
 	if (nvme_trid_is_same_place(nvme_ctrlr_trid(c->ctrlr), trid)) {
 		nvme_ctrlr_switch(c->ctrlr); /* the address in use is an alternate one from now on */
-		nvme_ctrlr_reset(c->ctrlr);  /* -EBUSY: it is being connected already */
+		if (!c->disabled) {
+			nvme_ctrlr_reset(c->ctrlr); /* -EBUSY: it is being connected already */
+		}
 	}
 	return nvme_ctrlr_remove_alternate(c->ctrlr, trid) == 0;
 }

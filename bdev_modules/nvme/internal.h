@@ -2,6 +2,7 @@
 /* Private to the NVMe bdev module.
  *
  *     ctrlr.c		options, the list of controllers, attach, detach, reset, the driver's events
+ *     disable.c	controllers that operators disable and enable
  *     discovery.c	attaches what discovery services list, and detaches what they do not list any more
  *     health.c		logs the errors and warnings that controllers report
  *     fence.c		what keeps commands that were lost with a controller from landing behind newer ones
@@ -31,7 +32,8 @@ enum bdev_nvme_state {
 	BDEV_NVME_ATTACHING, /* the first attempt to connect */
 	BDEV_NVME_UP,
 	BDEV_NVME_DOWN,      /* lost or reset; the driver connects it again */
-	BDEV_NVME_GIVEN_UP,  /* the driver does not try to connect it any more; a reset makes it try again */
+	BDEV_NVME_GIVEN_UP,  /* the driver does not try to connect it any more; a reset makes it try again, or, if it is
+				disabled, bdev_nvme_enable() */
 	BDEV_NVME_DETACHING, /* its bdevs are removed and its queue pairs are closed */
 	BDEV_NVME_STATES,
 };
@@ -43,6 +45,11 @@ struct bdev_nvme_waiter {
 	STAILQ_ENTRY(bdev_nvme_waiter) link;
 };
 STAILQ_HEAD(bdev_nvme_waiters, bdev_nvme_waiter);
+
+/* Has cb called when the operation of that list has ended; at once if there is no memory for that. */
+void bdev_nvme_waiter_add(struct bdev_nvme_waiters *list, bdev_nvme_done_cb cb, void *arg);
+/* The operation has ended: calls all that wait, and empties the list. */
+void bdev_nvme_waiters_end(struct bdev_nvme_waiters *list, int rc, const char *error);
 
 struct bdev_nvme_ns;
 struct bdev_nvme_qpair;
@@ -65,6 +72,7 @@ struct bdev_nvme {
 	enum bdev_nvme_state state;
 	uint64_t state_ticks;
 	struct bdev_nvme_subsystem *subsystem;
+	bool disabled;   /* bdev_nvme_disable(): it is not connected again before bdev_nvme_enable() */
 	bool io_fails;   /* I/O without a queue pair fails instead of waiting: given up, or fast_io_fail_timeout_sec has
 			    passed */
 	bool stop_tried; /* being detached, and the driver was told to disable it, because commands are outstanding */
@@ -96,7 +104,7 @@ struct bdev_nvme {
 	TAILQ_HEAD(, bdev_nvme_qpair) qpairs;
 	bdev_nvme_attached_cb attached;
 	void *attached_arg;
-	struct bdev_nvme_waiters reset_waiters, detach_waiters;
+	struct bdev_nvme_waiters reset_waiters, detach_waiters, disable_waiters;
 	TAILQ_ENTRY(bdev_nvme) link, subsystem_link;
 };
 

@@ -84,7 +84,8 @@ bool bdev_nvme_subsystem_fits(const struct bdev_nvme *c, char *why, size_t size)
 				 "multipath: the subsystem does not allow several controllers (Identify, CMIC)");
 			return false;
 		}
-		if (nvme_ctrlr_cntlid(c->ctrlr) == nvme_ctrlr_cntlid(o->ctrlr)) {
+		/* the id of one that is disabled is free again, and may have been given to this one */
+		if (nvme_ctrlr_cntlid(c->ctrlr) == nvme_ctrlr_cntlid(o->ctrlr) && !o->disabled) {
 			snprintf(why, size, "multipath: the controller id %u is that of the controller at %s too",
 				 nvme_ctrlr_cntlid(c->ctrlr), o->opts.trid.traddr);
 			return false;

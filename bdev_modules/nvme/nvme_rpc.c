@@ -453,9 +453,10 @@ static const struct rpc_param reset_params[] = {
 	RPC_PARAM_END,
 };
 
-static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params)
+/* Begins an operation on the controllers of a name, or on the one of that id. */
+static void ctrlrs_begin(struct rpc_request *req, const struct reset *p,
+			 void (*fn)(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg))
 {
-	const struct reset *p = params;
 	struct bdev_nvme *c = bdev_nvme_rpc_find(req, p->name);
 	struct several *s = c != NULL ? several_begin(req) : NULL;
 
@@ -471,13 +472,45 @@ static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params
 	for (; c != NULL; c = bdev_nvme_sibling(c)) {
 		if (!p->cntlid_given || p->cntlid == nvme_ctrlr_cntlid(bdev_nvme_ctrlr(c))) {
 			s->left++;
-			(p->subsystem ? bdev_nvme_reset_subsystem : bdev_nvme_reset)(c, several_one_ended, s);
+			fn(c, several_one_ended, s);
 		}
 	}
 	several_begun(s);
 }
+
+static void rpc_bdev_nvme_reset_controller(struct rpc_request *req, void *params)
+{
+	const struct reset *p = params;
+
+	ctrlrs_begin(req, p, p->subsystem ? bdev_nvme_reset_subsystem : bdev_nvme_reset);
+}
 RPC_METHOD("bdev_nvme_reset_controller", rpc_bdev_nvme_reset_controller, struct reset, reset_params, RPC_RUNTIME,
 	   "Reset an NVMe controller, and answer when it is ready again or could not be connected", .result = "true")
+
+static const struct rpc_param by_cntlid_params[] = {
+	RPC_PARAM(struct reset, name, RPC_STRING, RPC_REQUIRED, "name of the controller"),
+	RPC_PARAM(struct reset, cntlid, RPC_UINT16, RPC_OPTIONAL, "only the controller of this id",
+		  .given_offset = offsetof(struct reset, cntlid_given)),
+	RPC_PARAM_END,
+};
+
+static void rpc_bdev_nvme_disable_controller(struct rpc_request *req, void *params)
+{
+	ctrlrs_begin(req, params, bdev_nvme_disable);
+}
+RPC_METHOD("bdev_nvme_disable_controller", rpc_bdev_nvme_disable_controller, struct reset, by_cntlid_params,
+	   RPC_RUNTIME,
+	   "Take an NVMe controller out of use: its I/O takes other paths, or fails; answers when its connection has "
+	   "ended. It stays attached, and a configuration that is saved has it enabled",
+	   .result = "true")
+
+static void rpc_bdev_nvme_enable_controller(struct rpc_request *req, void *params)
+{
+	ctrlrs_begin(req, params, bdev_nvme_enable);
+}
+RPC_METHOD("bdev_nvme_enable_controller", rpc_bdev_nvme_enable_controller, struct reset, by_cntlid_params, RPC_RUNTIME,
+	   "Connect an NVMe controller again that was disabled, and answer when it is ready or could not be connected",
+	   .result = "true")
 
 /* --- Keys --- */
 
@@ -643,7 +676,7 @@ static const char *const news_types[] = {
 	[BDEV_NVME_CONNECTED] = "bdev_nvme_connected", [BDEV_NVME_LOST] = "bdev_nvme_lost",
 	[BDEV_NVME_FAILED] = "bdev_nvme_failed",       [BDEV_NVME_DETACHED] = "bdev_nvme_detached",
 	[BDEV_NVME_PATH_LOST] = "bdev_nvme_path_lost", [BDEV_NVME_PATH_REGAINED] = "bdev_nvme_path_regained",
-	[BDEV_NVME_HEALTH] = "bdev_nvme_health",
+	[BDEV_NVME_HEALTH] = "bdev_nvme_health",       [BDEV_NVME_DISABLED] = "bdev_nvme_disabled",
 };
 
 static void news_notify(const struct bdev_nvme *c, enum bdev_nvme_news news, const struct nvme_trid *path,

@@ -2,6 +2,7 @@
 /* A fault at each change of state of a controller with bdevs and of its queue pairs, under verified I/O on three
  * threads: in the end the controller is up again, or detached with its bdevs, and no data is lost or wrong. The faults
  * are caused from the probes of the state machines. */
+#include <errno.h>
 #include <string.h>
 
 #include "bdev_modules/nvme/internal.h"
@@ -15,8 +16,8 @@ static struct {
 	uint32_t old, now;
 	void (*strike)(void); /* to be called once, at that change; NULL: has been called */
 	struct thread_timer timer;
-	struct wait detached;
-	bool detaching;
+	struct wait detached, disabled, disabled_too;
+	bool detaching, disabling;
 } plan;
 
 static void look(enum machine machine, uint32_t old, uint32_t now)
@@ -84,6 +85,20 @@ static void strike_detach(void)
 {
 	plan.detaching = true;
 	plan.timer = (struct thread_timer){.fn = detach_now};
+	thread_timer_start(&plan.timer, 0);
+}
+
+/* The second one joins the first. */
+static void disable_now(void *arg)
+{
+	bdev_nvme_disable(nvme, ended, &plan.disabled);
+	bdev_nvme_disable(nvme, ended, &plan.disabled_too);
+}
+
+static void strike_disable(void)
+{
+	plan.disabling = true;
+	plan.timer = (struct thread_timer){.fn = disable_now};
 	thread_timer_start(&plan.timer, 0);
 }
 
@@ -193,6 +208,98 @@ static void test_controller_is_detached_at_any_change(void)
 	}
 }
 
+static bool is_disabled(void *unused)
+{
+	return strcmp(bdev_nvme_state_name(nvme), "disabled") == 0;
+}
+
+static void disabled_check_refusals(void)
+{
+	struct wait w = {0};
+
+	bdev_nvme_disable(nvme, ended, &w);
+	CU_ASSERT(w.done && w.rc == -EALREADY);
+	w = (struct wait){0};
+	bdev_nvme_reset(nvme, ended, &w);
+	CU_ASSERT(w.done && w.rc == -EALREADY);
+	CU_ASSERT(is_disabled(NULL));
+}
+
+static void enable_and_check(void)
+{
+	struct wait w = {0};
+
+	bdev_nvme_enable(nvme, ended, &w);
+	CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+	CU_ASSERT_EQUAL(w.rc, 0);
+	CU_ASSERT(is_up(NULL));
+	w = (struct wait){0};
+	bdev_nvme_enable(nvme, ended, &w);
+	CU_ASSERT(w.done && w.rc == -EALREADY);
+}
+
+/* Whatever is under way in a reset when it is asked for: the controller is disabled and stays so, its I/O fails with
+ * path errors and never with wrong data, and it works again when it is enabled. */
+static void test_controller_is_disabled_at_any_change_and_enabled_again(void)
+{
+	for (unsigned i = 0; i < CHANGES; i++) {
+		struct wait w = {0};
+
+		begin();
+		strike_at(&changes[i], strike_disable);
+		bdev_nvme_reset(nvme, ended, &w);
+		CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+		CU_ASSERT(thread_control_wait(has_struck, NULL, WAIT_US));
+		CU_ASSERT(thread_control_wait(is_done, &plan.disabled, WAIT_US) && plan.disabled.rc == 0);
+		CU_ASSERT(plan.disabled_too.done && plan.disabled_too.rc == 0);
+		CU_ASSERT(is_disabled(NULL));
+		disabled_check_refusals();
+		enable_and_check();
+		workers_progress(10);
+		workers_stop();
+		drive_end();
+	}
+}
+
+/* While it waits for its next attempt. An attempt to enable it that fails leaves it to its timeouts, as any loss. */
+static void test_controller_that_cannot_be_connected_is_disabled_too(void)
+{
+	begin();
+	model.refuse_enable = true;
+	CU_ASSERT_EQUAL(drive_reset(), -EIO);
+	CU_ASSERT_STRING_EQUAL(bdev_nvme_state_name(nvme), "reconnect_is_delayed");
+	disable_now(NULL);
+	CU_ASSERT(thread_control_wait(is_done, &plan.disabled, WAIT_US) && plan.disabled.rc == 0);
+	disabled_check_refusals();
+	struct wait w = {0};
+	bdev_nvme_enable(nvme, ended, &w);
+	CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
+	CU_ASSERT_EQUAL(w.rc, -EIO);
+	CU_ASSERT(!is_disabled(NULL));
+	model.refuse_enable = false;
+	CU_ASSERT(fixture_poll(is_up, NULL));
+	workers_progress(10);
+	workers_stop();
+	drive_end();
+}
+
+static void test_disabled_controller_is_detached(void)
+{
+	for (unsigned under_way = 0; under_way < 2; under_way++) {
+		begin();
+		disable_now(NULL);
+		CU_ASSERT(under_way || thread_control_wait(is_done, &plan.disabled, WAIT_US));
+		bdev_nvme_detach(nvme, ended, &plan.detached);
+		CU_ASSERT(fixture_poll(workers_told, NULL));
+		workers_stop();
+		CU_ASSERT(thread_control_wait(is_done, &plan.detached, WAIT_US) && plan.detached.rc == 0);
+		CU_ASSERT(plan.disabled.done && plan.disabled.rc == (under_way ? -ENODEV : 0));
+		nvme = NULL;
+		drive_end();
+		CU_ASSERT_PTR_NULL(bdev_find("Nvme0n1"));
+	}
+}
+
 /* Queue pairs stop while a controller is detached; a fault at that time does not prevent the detach. */
 static void test_faults_of_a_controller_that_is_being_detached_do_not_keep_it(void)
 {
@@ -225,6 +332,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_controller_that_is_pulled_out_at_any_change_takes_its_bdevs_along),
 	UNIT(test_controller_is_detached_at_any_change),
 	UNIT(test_faults_of_a_controller_that_is_being_detached_do_not_keep_it),
+	UNIT(test_controller_is_disabled_at_any_change_and_enabled_again),
+	UNIT(test_controller_that_cannot_be_connected_is_disabled_too),
+	UNIT(test_disabled_controller_is_detached),
 	UNIT_END,
 };
 
