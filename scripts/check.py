@@ -34,13 +34,14 @@ ROOMS = {
     "tcp": "",
     "nvme": "env_dpdk thread dhchap keyring verbs tcp",
     "bdev": "env_dpdk thread nvme/spec.h",
+    "lvol": "",
     "nvmf": "env_dpdk thread dhchap keyring nvme/spec.h bdev",
     "nvmf_rdma": "env_dpdk thread verbs nvmf nvme/spec.h bdev",
     "rpc_methods": "env_dpdk thread rpc dhchap keyring bdev nvmf",
     "bdev_modules": "env_dpdk thread rpc dhchap keyring nvme bdev rpc_methods",
     "appliance": "env_dpdk thread rpc rpc_methods dhchap verbs bdev nvmf",
     "softverbs": "util/compiler.h",     # knows nothing of varve: a header without code is all it takes
-    "tools": "env_dpdk thread rpc dhchap keyring nvme bdev bdev_modules",
+    "tools": "env_dpdk thread rpc dhchap keyring nvme bdev bdev_modules lvol",
     "usdt/bt": "nvme bdev nvmf appliance",  # names of states for the scripts
 }
 # Rooms whose folders do not know each other, and which headers of the room they may use.

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What contradicts itself in a store. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lvol/internal.h"
+
+static bool bit_take(uint8_t *bits, uint32_t n)
+{
+	uint8_t mask = (uint8_t)(1 << n % 8), before = bits[n / 8];
+
+	bits[n / 8] |= mask;
+	return (before & mask) == 0;
+}
+
+enum { OWNERS_NAMED = 20 };
+
+/* Which other volume has a cluster, for the first messages: the search looks at all before v. */
+static const char *check_other_owner(const struct lvol_store *s, const struct lvol_volume *v, uint32_t cluster)
+{
+	if (s->num_problems >= OWNERS_NAMED) {
+		return "another volume";
+	}
+	for (const struct lvol_volume *o = s->volumes; o <= v; o++) {
+		for (size_t i = 0; i < o->num_runs; i++) {
+			if (cluster >= o->runs[i].cluster && cluster - o->runs[i].cluster < o->runs[i].count) {
+				return o->name;
+			}
+		}
+	}
+	return "another volume";
+}
+
+static int check_run(struct lvol_store *s, const struct lvol_volume *v, const struct lvol_run *run)
+{
+	int rc = 0;
+
+	/* An image that somebody forged could have all clusters in each of a million volumes. */
+	for (uint32_t i = 0; i < run->count && rc == 0 && s->num_problems < LVOL_PROBLEMS_MAX; i++) {
+		if (!bit_take(s->clusters_owned, run->cluster + i)) {
+			rc = lvol_problem_add(s, "volume %s: cluster %" PRIu32 " is also that of %s", v->name,
+					      run->cluster + i, check_other_owner(s, v, run->cluster + i));
+		}
+	}
+	return rc;
+}
+
+static int check_clusters(struct lvol_store *s)
+{
+	int rc = 0;
+
+	s->clusters_owned = calloc(1, ((size_t)s->geometry.num_clusters + 7) / 8);
+	if (s->clusters_owned == NULL) {
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < s->geometry.num_md_clusters; i++) {
+		bit_take(s->clusters_owned, i);
+	}
+	for (size_t i = 0; i < s->num_volumes && rc == 0 && s->num_problems < LVOL_PROBLEMS_MAX; i++) {
+		for (size_t k = 0; k < s->volumes[i].num_runs && rc == 0; k++) {
+			rc = check_run(s, &s->volumes[i], &s->volumes[i].runs[k]);
+		}
+	}
+	return rc;
+}
+
+/* Compares a mask with what the volumes have. */
+static int check_mask(struct lvol_store *s, const char *what, const uint8_t *mask, const uint8_t *owned,
+		      uint32_t num_bits)
+{
+	uint32_t unmarked = 0, unowned = 0, first_unmarked = 0, first_unowned = 0;
+	int rc = 0;
+
+	for (uint32_t i = num_bits; i-- > 0;) {
+		bool in_mask = lvol_bit(mask, i), in_use = lvol_bit(owned, i);
+		if (in_use && !in_mask) {
+			unmarked++;
+			first_unmarked = i;
+		} else if (in_mask && !in_use) {
+			unowned++;
+			first_unowned = i;
+		}
+	}
+	if (unmarked > 0) {
+		rc = lvol_problem_add(s, "%" PRIu32 " %ss in use are not in the mask; the first is %" PRIu32, unmarked,
+				      what, first_unmarked);
+	}
+	if (rc == 0 && unowned > 0) {
+		rc = lvol_problem_add(s,
+				      "%" PRIu32 " %ss are lost: in the mask, but of no volume; the first is %" PRIu32,
+				      unowned, what, first_unowned);
+	}
+	return rc;
+}
+
+static int volume_name_compare(const void *a, const void *b)
+{
+	const struct lvol_volume *const *x = a, *const *y = b;
+
+	return strcmp((*x)->name, (*y)->name);
+}
+
+static int check_volume_names(struct lvol_store *s)
+{
+	const struct lvol_volume **sorted = malloc((s->num_volumes + 1) * sizeof(struct lvol_volume *));
+	int rc = 0;
+
+	if (sorted == NULL) {
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < s->num_volumes; i++) {
+		sorted[i] = &s->volumes[i];
+	}
+	qsort(sorted, s->num_volumes, sizeof(sorted[0]), volume_name_compare);
+	for (size_t i = 0; i < s->num_volumes && rc == 0; i++) {
+		const struct lvol_volume *v = sorted[i];
+		if (v->name[0] == 0) {
+			rc = v->damaged ? 0 : lvol_problem_add(s, "volume %#" PRIx64 " has no name", v->id);
+		} else if (i > 0 && strcmp(v->name, sorted[i - 1]->name) == 0) {
+			rc = lvol_problem_add(s, "two volumes have the name %s", v->name);
+		}
+	}
+	free(sorted);
+	return rc;
+}
+
+static int check_volume(struct lvol_store *s, const struct lvol_volume *v)
+{
+	int rc = 0;
+
+	if (v->going) {
+		rc = lvol_problem_add(s, "volume %s: a snapshot or deletion was not completed", v->name);
+	}
+	if (rc == 0 && v->parent != NULL && (v->parent->flags.data_ro & LVOL_DATA_RO_READ_ONLY) == 0) {
+		rc = lvol_problem_add(s, "volume %s: its snapshot %s may be written", v->name, v->parent->name);
+	}
+	if (rc == 0 && (v->flags.data_ro & ~LVOL_DATA_RO_KNOWN) != 0) {
+		rc = lvol_problem_add(s,
+				      "volume %s: data_ro_flags %#" PRIx64 " has bits that are not known (%#llx are)",
+				      v->name, v->flags.data_ro, LVOL_DATA_RO_KNOWN);
+	}
+	return rc;
+}
+
+int lvol_store_check(struct lvol_store *s)
+{
+	int rc = check_clusters(s);
+
+	rc = rc != 0 ? rc : check_volume_names(s);
+	for (size_t i = 0; i < s->num_volumes && rc == 0; i++) {
+		rc = check_volume(s, &s->volumes[i]);
+	}
+	if (rc != 0 || s->page_mask == NULL) {
+		return rc;
+	}
+	rc = check_mask(s, "metadata page", s->page_mask, s->pages_owned, s->geometry.md.pages);
+	return rc != 0 ? rc : check_mask(s, "cluster", s->cluster_mask, s->clusters_owned, s->geometry.num_clusters);
+}

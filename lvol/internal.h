@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef VARVE_LVOL_INTERNAL_H
+#define VARVE_LVOL_INTERNAL_H
+
+#include "lvol/decode.h"
+#include "lvol/store.h"
+
+/* Writes why. Returns -EILSEQ. */
+int lvol_refuse(struct lvol_error *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Adds a problem that `check` reports. Returns 0 or -ENOMEM. */
+int lvol_problem_add(struct lvol_store *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Reads the metadata of the volume whose root page this is; its pages become its own. What is wrong is a problem, and
+ * makes the volume damaged. Returns 0 or -ENOMEM. */
+int lvol_volume_read(struct lvol_store *s, struct lvol_volume *v, uint32_t root);
+
+void lvol_volume_clear(struct lvol_volume *v);
+
+#endif

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The store: superblock, masks, and which volumes there are. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lvol/internal.h"
+
+enum { READ_AT_ONCE_PAGES = 256 };
+
+int lvol_problem_add(struct lvol_store *s, const char *fmt, ...)
+{
+	char *text = NULL;
+	va_list ap;
+
+	if (s->num_problems++ >= LVOL_PROBLEMS_MAX) {
+		return 0;
+	}
+	va_start(ap, fmt);
+	int n = vasprintf(&text, fmt, ap);
+	va_end(ap);
+	if (n < 0) {
+		s->num_problems--;
+		return -ENOMEM;
+	}
+	s->problems[s->num_problems - 1] = text;
+	return 0;
+}
+
+static int store_bytes_read(const struct lvol_store *s, uint64_t page, void *to, size_t bytes)
+{
+	return s->device.read(s->device.ctx, page * LVOL_PAGE_BYTES, to, bytes);
+}
+
+/* ---- Masks ---- */
+
+/* Reads the bits of a mask. Returns 0 or a negative errno. */
+static int store_mask_read(const struct lvol_store *s, enum lvol_mask_type type, struct lvol_area area,
+			   uint32_t num_bits, uint8_t **bits, struct lvol_error *e)
+{
+	size_t bytes = lvol_mask_bytes(num_bits);
+	uint8_t *mask = malloc(bytes);
+
+	if (mask == NULL) {
+		return -ENOMEM;
+	}
+	int rc = store_bytes_read(s, area.first, mask, bytes);
+	if (rc == 0 && lvol_mask_decode(mask, type, num_bits, e) == NULL) {
+		rc = -EILSEQ;
+	}
+	if (rc != 0) {
+		free(mask);
+		return rc;
+	}
+	memmove(mask, mask + sizeof(struct lvol_mask_head), bytes - sizeof(struct lvol_mask_head));
+	*bits = mask;
+	return 0;
+}
+
+static int store_masks_read(struct lvol_store *s, struct lvol_error *e)
+{
+	const struct lvol_geometry *g = &s->geometry;
+	int rc = store_mask_read(s, LVOL_MASK_PAGES, g->page_mask, g->md.pages, &s->page_mask, e);
+
+	rc = rc != 0 ? rc
+		     : store_mask_read(s, LVOL_MASK_CLUSTERS, g->cluster_mask, g->num_clusters, &s->cluster_mask, e);
+	return rc != 0 ? rc : store_mask_read(s, LVOL_MASK_IDS, g->id_mask, g->md.pages, &s->id_mask, e);
+}
+
+static void store_masks_forget(struct lvol_store *s)
+{
+	uint8_t **const masks[] = {&s->page_mask, &s->cluster_mask, &s->id_mask};
+
+	for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
+		free(*masks[i]);
+		*masks[i] = NULL;
+	}
+}
+
+/* ---- Volumes ---- */
+
+static int store_volume_add(struct lvol_store *s, uint32_t root)
+{
+	if ((s->num_volumes & (s->num_volumes - 1)) == 0) {
+		size_t room = s->num_volumes == 0 ? 1 : 2 * s->num_volumes;
+		struct lvol_volume *volumes = realloc(s->volumes, room * sizeof(*volumes));
+		if (volumes == NULL) {
+			return -ENOMEM;
+		}
+		s->volumes = volumes;
+	}
+	return lvol_volume_read(s, &s->volumes[s->num_volumes++], root);
+}
+
+/* Of a store that was closed. */
+static int store_roots_by_mask(struct lvol_store *s)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < s->geometry.md.pages && rc == 0; i++) {
+		rc = lvol_bit(s->id_mask, i) ? store_volume_add(s, i) : 0;
+	}
+	return rc;
+}
+
+/* Of a store whose masks may be old: each good root page is a volume. */
+static int store_roots_by_scan(struct lvol_store *s)
+{
+	struct lvol_md_page *pages = malloc(READ_AT_ONCE_PAGES * sizeof(*pages));
+	uint32_t all = s->geometry.md.pages;
+	struct lvol_error e;
+	int rc = pages == NULL ? -ENOMEM : 0;
+
+	for (uint32_t i = 0; i < all && rc == 0; i++) {
+		uint32_t at = i % READ_AT_ONCE_PAGES, n = all - i < READ_AT_ONCE_PAGES ? all - i : READ_AT_ONCE_PAGES;
+		if (at == 0) {
+			rc = store_bytes_read(s, (uint64_t)s->geometry.md.first + i, pages, n * sizeof(*pages));
+		}
+		if (rc == 0 && lvol_page_is_root(&pages[at], i) && lvol_page_decode(&pages[at], i, all, &e) == 0) {
+			rc = store_volume_add(s, i);
+		}
+	}
+	free(pages);
+	return rc;
+}
+
+static int volume_id_compare(const void *a, const void *b)
+{
+	const struct lvol_volume *x = a, *y = b;
+
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static struct lvol_volume *store_volume_by_id(const struct lvol_store *s, uint64_t id)
+{
+	struct lvol_volume key = {.id = id};
+
+	return s->num_volumes == 0 ? NULL : bsearch(&key, s->volumes, s->num_volumes, sizeof(key), volume_id_compare);
+}
+
+/* Takes the volume that names the store out of the list. */
+static int store_name_take(struct lvol_store *s)
+{
+	struct lvol_volume *v =
+		s->geometry.super_id == LVOL_ID_NONE ? NULL : store_volume_by_id(s, s->geometry.super_id);
+
+	if (v == NULL) {
+		return lvol_problem_add(s, "the store has no name: its super blob %#" PRIx64 " is not there",
+					s->geometry.super_id);
+	}
+	memcpy(s->name, v->name, sizeof(s->name));
+	memcpy(s->uuid, v->uuid, sizeof(s->uuid));
+	int rc = s->name[0] == 0 || s->uuid[0] == 0
+			 ? lvol_problem_add(s, "the store has no %s", s->name[0] == 0 ? "name" : "UUID")
+			 : 0;
+	lvol_volume_clear(v);
+	memmove(v, v + 1, (size_t)(s->volumes + s->num_volumes - (v + 1)) * sizeof(*v));
+	s->num_volumes--;
+	return rc;
+}
+
+/* Whether a volume would be its own ancestor. Each volume has one parent, so that two steps against one meet in a ring.
+ */
+static bool volume_is_in_ring(const struct lvol_volume *v)
+{
+	const struct lvol_volume *slow = v, *fast = v;
+
+	while (fast->parent != NULL && fast->parent->parent != NULL) {
+		slow = slow->parent;
+		fast = fast->parent->parent;
+		if (slow == fast) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int store_parents_find(struct lvol_store *s)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < s->num_volumes && rc == 0; i++) {
+		struct lvol_volume *v = &s->volumes[i];
+		if (v->parent_id == LVOL_ID_NONE) {
+			continue;
+		}
+		v->parent = store_volume_by_id(s, v->parent_id);
+		if (v->parent == NULL) {
+			v->damaged = true;
+			rc = lvol_problem_add(s, "volume %s: its snapshot %#" PRIx64 " is not there", v->name,
+					      v->parent_id);
+		} else if (volume_is_in_ring(v)) {
+			v->parent = NULL;
+			v->damaged = true;
+			rc = lvol_problem_add(s, "volume %s: it is its own snapshot's snapshot", v->name);
+		} else {
+			v->parent->clones = true;
+		}
+	}
+	return rc;
+}
+
+/* ---- All of it ---- */
+
+static int store_open(struct lvol_store *s, struct lvol_error *e)
+{
+	struct lvol_super *super = malloc(sizeof(*super));
+	int rc = super == NULL ? -ENOMEM : s->device.size_bytes < sizeof(*super) ? -EILSEQ : 0;
+
+	if (rc == -EILSEQ) {
+		lvol_refuse(e, "there is no volume store: %" PRIu64 " bytes are too few", s->device.size_bytes);
+	}
+	rc = rc != 0 ? rc : store_bytes_read(s, 0, super, sizeof(*super));
+	rc = rc != 0 ? rc : lvol_super_decode(super, s->device.size_bytes, &s->geometry, e);
+	free(super);
+	if (rc != 0) {
+		return rc;
+	}
+	s->pages_owned = calloc(1, ((size_t)s->geometry.md.pages + 7) / 8);
+	s->problems = calloc(LVOL_PROBLEMS_MAX, sizeof(*s->problems));
+	return s->pages_owned == NULL || s->problems == NULL ? -ENOMEM : 0;
+}
+
+static int store_volumes_read(struct lvol_store *s, struct lvol_error *e)
+{
+	int rc = s->geometry.clean ? store_masks_read(s, e) : 0;
+
+	if (rc == -EILSEQ) {
+		/* Whoever opens it reads all pages, then. */
+		store_masks_forget(s);
+		rc = lvol_problem_add(s, "%s", e->text);
+	}
+	rc = rc != 0 ? rc : s->id_mask != NULL ? store_roots_by_mask(s) : store_roots_by_scan(s);
+	rc = rc != 0 ? rc : store_name_take(s);
+	return rc != 0 ? rc : store_parents_find(s);
+}
+
+int lvol_store_read(const struct lvol_device *d, struct lvol_store **store, struct lvol_error *e)
+{
+	struct lvol_store *s = calloc(1, sizeof(*s));
+
+	e->text[0] = 0;
+	if (s == NULL) {
+		return -ENOMEM;
+	}
+	s->device = *d;
+	int rc = store_open(s, e);
+	rc = rc != 0 ? rc : store_volumes_read(s, e);
+	if (rc != 0) {
+		if (rc != -EILSEQ) {
+			snprintf(e->text, sizeof(e->text), "%s", strerror(-rc));
+		}
+		lvol_store_free(s);
+		return rc;
+	}
+	*store = s;
+	return 0;
+}
+
+void lvol_store_free(struct lvol_store *s)
+{
+	for (size_t i = 0; i < s->num_volumes; i++) {
+		lvol_volume_clear(&s->volumes[i]);
+	}
+	for (size_t i = 0; s->problems != NULL && i < s->num_problems && i < LVOL_PROBLEMS_MAX; i++) {
+		free(s->problems[i]);
+	}
+	store_masks_forget(s);
+	free(s->problems);
+	free(s->volumes);
+	free(s->pages_owned);
+	free(s->clusters_owned);
+	free(s);
+}
+
+const struct lvol_volume *lvol_store_find(const struct lvol_store *s, const char *name)
+{
+	size_t prefix = strlen(s->name);
+	const char *alias = strncmp(name, s->name, prefix) == 0 && name[prefix] == '/' ? name + prefix + 1 : name;
+
+	for (size_t i = 0; i < s->num_volumes; i++) {
+		const struct lvol_volume *v = &s->volumes[i];
+		if (name[0] != 0 && (strcmp(v->name, alias) == 0 || strcmp(v->uuid, name) == 0)) {
+			return v;
+		}
+	}
+	return NULL;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is in a volume store, read from its metadata. Changes nothing. One thread at a time. */
+#ifndef VARVE_LVOL_STORE_H
+#define VARVE_LVOL_STORE_H
+
+#include "lvol/decode.h"
+
+enum { LVOL_NAME_MAX = 64, LVOL_UUID_TEXT = 37 };
+
+/* Where the store is. */
+struct lvol_device {
+	uint64_t size_bytes;
+	/* Reads all of it. Returns 0 or a negative errno. */
+	int (*read)(void *ctx, uint64_t offset, void *to, size_t bytes);
+	void *ctx;
+};
+
+/* Neighbouring clusters of a volume that are neighbours in the store, too. */
+struct lvol_run {
+	uint64_t first;   /* in the volume */
+	uint32_t cluster; /* in the store */
+	uint32_t count;
+};
+
+struct lvol_volume {
+	uint64_t id;
+	struct lvol_desc_flags flags;
+	char name[LVOL_NAME_MAX + 1];
+	char uuid[LVOL_UUID_TEXT]; /* "" if it has none */
+	uint64_t num_clusters;     /* its size */
+	uint64_t num_allocated;    /* clusters of its own */
+	struct lvol_run *runs;     /* in rising order of `first` */
+	size_t num_runs, room_runs;
+	uint64_t parent_id;         /* of the snapshot that it is a clone of, or LVOL_ID_NONE */
+	struct lvol_volume *parent; /* NULL: none, or it is not there */
+	char *external;             /* the bdev that it is a clone of, or NULL */
+	bool clones;                /* it has some */
+	bool going;                 /* its deletion, or that of a snapshot, was under way */
+	bool damaged;               /* a problem says why; what was understood of it is here */
+};
+
+struct lvol_store {
+	struct lvol_device device;
+	struct lvol_geometry geometry;
+	char name[LVOL_NAME_MAX + 1], uuid[LVOL_UUID_TEXT];
+	struct lvol_volume *volumes; /* in rising order of `id`, without the one that names the store */
+	size_t num_volumes;
+	/* While it is read, and for check: */
+	uint8_t *page_mask, *cluster_mask, *id_mask; /* as they are on the device; NULL unless it was closed */
+	uint8_t *pages_owned, *clusters_owned;       /* as the volumes have it */
+	char **problems;
+	size_t num_problems; /* how many there are; LVOL_PROBLEMS_MAX of them are kept */
+};
+
+enum { LVOL_PROBLEMS_MAX = 1000 };
+
+/* Reads the metadata of a store: of one that was closed the pages in use, else all. A damaged volume is a problem
+ * (lvol_store_problem()), and no error. Returns 0, -EILSEQ (there is no store, or its superblock is damaged), -ENOMEM,
+ * or the device's error; e says which. */
+int lvol_store_read(const struct lvol_device *d, struct lvol_store **s, struct lvol_error *e);
+
+/* Looks for what contradicts itself: clusters that two volumes have, masks that do not fit, clones without their
+ * snapshot. Adds problems. Returns 0 or -ENOMEM. Once a store. */
+int lvol_store_check(struct lvol_store *s);
+
+/* Frees it, with its volumes. The device stays as it is. */
+void lvol_store_free(struct lvol_store *s);
+
+/* By its name, "STORE/NAME", or its UUID; NULL if there is none. */
+const struct lvol_volume *lvol_store_find(const struct lvol_store *s, const char *name);
+
+/* The cluster of the store that has cluster n of a volume, in the volume itself: 0 if it has none of its own. */
+uint32_t lvol_volume_cluster(const struct lvol_volume *v, uint64_t n);
+
+/* Reads a part of what hosts see of a volume, through its snapshots; what nobody has written is zeroes. offset and
+ * bytes lie within it and within one cluster. Returns 0, -ENXIO (it lies in a bdev outside of the store), -EILSEQ (the
+ * volume or a snapshot is damaged), or the device's error. */
+int lvol_volume_data(const struct lvol_store *s, const struct lvol_volume *v, uint64_t offset, void *to, size_t bytes);
+
+#endif

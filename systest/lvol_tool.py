@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# sanitize
+# beside
+"""varve-lvol on stores that another program made: one that was closed, and one whose program was killed. What they hold is known."""
+import contextlib
+import fcntl
+import json
+import lzma
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from appliance_lib import BUILD, DEADLINE, TOP, check, main
+
+DATA = TOP / "unittest/data"
+TOOL = BUILD / "bin/varve-lvol"
+MIB = 1 << 20
+MD_FIRST, PAGE = 4, 4096
+
+
+@contextlib.contextmanager
+def store(kind):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store.img"
+        path.write_bytes(lzma.decompress((DATA / f"stock_lvstore_{kind}.img.xz").read_bytes()))
+        yield path
+
+
+def run(*arguments, status=0, **options):
+    p = subprocess.run([TOOL, *map(str, arguments)], capture_output=True, timeout=DEADLINE, **options)
+    check(p.returncode == status, f"{arguments}: {p.returncode}, not {status}: {p.stderr.decode()}")
+    return p.stdout, p.stderr.decode()
+
+
+def block(which, number):
+    return struct.pack("<QQ", which, number) * 256
+
+
+def contents(volume):
+    """What the volumes' writers wrote: block by block, None for zeroes."""
+    size = {"thick": 2048, "thin": 4096, "snap1": 4096, "clone1": 4096, "late": 1024}[volume]
+    known = {b: (2, b - 512) for b in range(512, 1280)} if volume in ("thin", "snap1", "clone1") else {}
+    if volume == "thick":
+        known = {b: (1, b) for b in range(2048)}
+    if volume == "clone1":
+        known.update({b: (3, b - 600) for b in range(600, 856)})
+    return b"".join(block(*known[b]) if b in known else bytes(PAGE) for b in range(size))
+
+
+def test_volumes_are_listed_as_their_maker_listed_them():
+    theirs = json.loads((DATA / "stock_lvols.json").read_text())
+    for kind, count in (("clean", 4), ("dirty", 5)):
+        with store(kind) as path:
+            ours = json.loads(run("list", "--json", path)[0])
+            snapshots = {v["name"]: v.pop("base_snapshot", None) for v in ours}
+            check(ours == theirs[:count], f"{kind}: {ours}")
+            check(snapshots["thin"] == snapshots["clone1"] == "snap1" and snapshots["thick"] is None, snapshots)
+            text = run("list", path)[0].decode()
+            check("store lvs0, UUID 14ace1d1-a1e1-4f1d-838e-f8c5b0aed151, 95 clusters of 1024 KiB" in text, text)
+            check(("was not closed" in text) == (kind == "dirty"), text)
+
+
+def test_volumes_hold_what_was_written():
+    with store("dirty") as path:
+        for volume in ("thick", "thin", "snap1", "clone1", "late"):
+            check(run("read", path, volume)[0] == contents(volume), f"{volume} differs")
+        check(run("read", path, "lvs0/thick")[0] == contents("thick"), "by alias")
+        check(run("read", path, "9ac30390-2d44-4695-b74b-27ef2ef1c2b9")[0] == contents("clone1"), "by UUID")
+
+
+def test_parts_of_a_volume_are_read():
+    with store("clean") as path:
+        whole = contents("clone1")
+        for offset, size in ((0, 1), (599 * PAGE + 5, 3 * PAGE), (2 * MIB - 3, 7), (3 * MIB, 5 * MIB), (16 * MIB, 0), (16 * MIB - 1, 1)):
+            check(run("read", "-O", offset, "-n", size, path, "clone1")[0] == whole[offset:offset + size], (offset, size))
+        check(run("read", "-O", "15M", path, "clone1")[0] == whole[15 * MIB:], "up to the end")
+        for options in (["-O", 16 * MIB + 1], ["-n", 16 * MIB + 1], ["-O", "16M", "-n", 1]):
+            check("clone1 has 16777216 bytes" in run("read", *options, path, "clone1", status=2)[1], options)
+
+
+def test_good_stores_have_no_problems():
+    for kind, words in (("clean", "4 volumes, 13 of 95 clusters in use, 0 problems"), ("dirty", "5 volumes, 13 of 95 clusters in use, 0 problems; it was not closed")):
+        with store(kind) as path:
+            check(words in run("check", path)[0].decode(), kind)
+
+
+def test_damage_is_found_wherever_it_is():
+    with store("clean") as path:
+        good = path.read_bytes()
+        for page in range(8):
+            damaged = bytearray(good)
+            damaged[(MD_FIRST + page) * PAGE + 100] ^= 1
+            path.write_bytes(damaged)
+            check(f"metadata page {page}: crc" in run("check", path, status=1)[1], page)
+        for page, name in ((1, "metadata pages"), (2, "clusters"), (3, "metadata page")):
+            damaged = bytearray(good)
+            damaged[page * PAGE + 5] ^= 0x40 if page < 3 else 0x10
+            path.write_bytes(damaged)
+            check(name in run("check", path, status=1)[1], name)
+        damaged = bytearray(good)
+        damaged[28] ^= 1
+        path.write_bytes(damaged)
+        check("superblock: crc" in run("check", path, status=1)[1], "the superblock")
+
+
+def test_a_damaged_volume_is_not_read_and_the_others_are():
+    with store("clean") as path:
+        image = bytearray(path.read_bytes())
+        image[(MD_FIRST + 5) * PAGE + 100] ^= 1
+        path.write_bytes(image)
+        for volume in ("clone1", "thin"):
+            error = run("read", path, volume, status=1)[1]
+            check("is damaged" in error, error)
+        check(run("read", path, "thick")[0] == contents("thick"), "thick")
+
+
+def test_what_is_no_store_is_named():
+    with store("clean") as path:
+        size = path.stat().st_size
+        os.truncate(path, size - PAGE)
+        check(f"size {size}, but the device has {size - PAGE} bytes" in run("list", path, status=1)[1], "too short")
+        path.write_bytes(bytes(8192))
+        check("there is no volume store" in run("list", path, status=1)[1], "zeroes")
+        path.write_bytes(b"x")
+        check("there is no volume store: 1 bytes are too few" in run("list", path, status=1)[1], "a byte")
+        check("No such file" in run("list", path.parent / "none", status=2)[1], "none")
+        check("neither a file nor a block device" in run("list", path.parent, status=2)[1], "a folder")
+
+
+def test_a_store_that_is_in_use_is_left_alone():
+    with store("clean") as path, open(path, "r+b") as f:
+        fcntl.fcntl(f, fcntl.F_OFD_SETLK, struct.pack("hhllhh", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0, 0))
+        check("another program has it open" in run("check", path, status=2)[1], "locked")
+
+
+def test_wrong_usage_says_what_is_allowed():
+    for arguments, words in (([], "a command is missing"), (["repair"], "there is no command 'repair'"), (["list"], "another number of arguments"),
+                             (["list", "a", "b"], "another number"), (["read", "a"], "another number"), (["check", "-j", "a"], "does not take -j"),
+                             (["list", "-O", "1", "a"], "does not take -O"), (["read", "-O", "x", "a", "b"], "'x' is not a number of bytes"),
+                             (["list", "--none", "a"], "--none")):
+        check(words in run(*arguments, status=2)[1], f"{arguments}: {words}")
+    check("Usage: varve-lvol" in run("-h")[0].decode(), "-h")
+    with store("clean") as path:
+        check("there is no volume none" in run("read", path, "none", status=1)[1], "none")
+        p = subprocess.run([TOOL, "read", path, "thick"], stdout=open("/dev/full", "w"), stderr=subprocess.PIPE, timeout=DEADLINE)
+        check(p.returncode == 2 and b"writing failed" in p.stderr, f"a full disk: {p.returncode} {p.stderr}")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

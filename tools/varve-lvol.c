@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* varve-lvol: shows what is in a volume store that no program has open, checks it, and reads volumes from it. It never
+ * writes to the store. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <linux/fs.h>
+
+#include "lvol/store.h"
+#include "util/output.h"
+#include "util/parse.h"
+
+enum { EXIT_PROBLEM = 1, EXIT_USAGE = 2, COPY_MAX = 1 << 20 };
+
+static const char usage_text[] =
+	"Usage: varve-lvol list [-j] STORE\n"
+	"       varve-lvol check STORE\n"
+	"       varve-lvol read [-O OFFSET] [-n BYTES] STORE VOLUME\n"
+	"Looks into a volume store. STORE is the file or block device that it is on; no program may have it open for\n"
+	"writing. Nothing is changed.\n"
+	"\n"
+	"  list    the volumes, with their sizes and what they are clones of\n"
+	"  check   whether its metadata is whole and contradicts itself nowhere\n"
+	"  read    writes the contents of a volume to stdout, as a host would read them\n"
+	"\n"
+	"VOLUME is its name, STORE/NAME or its UUID. OFFSET and BYTES may end with k, M, G or T.\n"
+	"\n"
+	"  -j, --json           list: JSON, with the keys of bdev_lvol_get_lvols\n"
+	"  -O, --offset OFFSET  read: from this byte on\n"
+	"  -n, --bytes BYTES    read: so many bytes; by default up to the end\n"
+	"  -h, --help           this text\n"
+	"\n"
+	"The exit status is 0, 1 if something is wrong with the store or a volume, 2 for wrong usage, or if the store "
+	"cannot be\n"
+	"read.\n";
+
+struct options {
+	bool json;
+	uint64_t offset, bytes;
+};
+
+static void lvol_cli_error(const char *store, const char *why)
+{
+	fprintf(stderr, "varve-lvol: %s: %s\n", store, why);
+}
+
+/* ---- The device ---- */
+
+static int device_read(void *ctx, uint64_t offset, void *to, size_t bytes)
+{
+	const int *fd = ctx;
+	char *at = to;
+
+	while (bytes > 0) {
+		ssize_t n = pread(*fd, at, bytes, (off_t)offset);
+		if (n <= 0) {
+			if (n < 0 && errno == EINTR) {
+				continue;
+			}
+			return n < 0 ? -errno : -EIO;
+		}
+		at += n;
+		offset += (uint64_t)n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Keeps others from writing to it as long as it is open. Returns the descriptor or a negative errno. */
+static int store_device_open(const char *path, uint64_t *bytes)
+{
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+	struct stat st;
+
+	if (stat(path, &st) != 0) {
+		return -errno;
+	}
+	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) {
+		return -ENOTBLK;
+	}
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (S_ISBLK(st.st_mode) ? O_EXCL : 0));
+	if (fd < 0) {
+		return -errno;
+	}
+	*bytes = (uint64_t)st.st_size;
+	if (fcntl(fd, F_OFD_SETLK, &lock) != 0 || (S_ISBLK(st.st_mode) && ioctl(fd, BLKGETSIZE64, bytes) != 0)) {
+		int rc = errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;
+		close(fd);
+		return rc;
+	}
+	return fd;
+}
+
+static const char *device_error_text(int rc)
+{
+	return rc == -EBUSY     ? "another program has it open: stop it, or detach the store there"
+	       : rc == -ENOTBLK ? "it is neither a file nor a block device"
+				: strerror(-rc);
+}
+
+/* ---- list ---- */
+
+static const char *volume_kind(const struct lvol_volume *v)
+{
+	bool thin = (v->flags.invalid & LVOL_INVALID_THIN) != 0;
+
+	return v->damaged                                                                ? "damaged"
+	       : (v->flags.data_ro & LVOL_DATA_RO_READ_ONLY) != 0 && (v->clones || thin) ? "snapshot"
+	       : v->parent != NULL || v->external != NULL                                ? "clone"
+	       : thin                                                                    ? "thin"
+											 : "thick";
+}
+
+static bool volume_is_snapshot(const struct lvol_volume *v)
+{
+	return strcmp(volume_kind(v), "snapshot") == 0;
+}
+
+static json_t *volume_json(const struct lvol_store *s, const struct lvol_volume *v)
+{
+	char alias[2 * LVOL_NAME_MAX + 2];
+
+	snprintf(alias, sizeof(alias), "%s/%s", s->name, v->name);
+	json_t *j =
+		json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:b, s:I, s:{s:s, s:s}}", "alias", alias, "uuid",
+			  v->uuid, "name", v->name, "is_thin_provisioned", (v->flags.invalid & LVOL_INVALID_THIN) != 0,
+			  "is_snapshot", volume_is_snapshot(v), "is_clone", v->parent_id != LVOL_ID_NONE,
+			  "is_esnap_clone", v->external != NULL, "is_degraded", v->damaged, "num_allocated_clusters",
+			  (json_int_t)v->num_allocated, "lvs", "name", s->name, "uuid", s->uuid);
+	if (j != NULL && v->parent != NULL) {
+		json_object_set_new(j, "base_snapshot", json_string(v->parent->name));
+	}
+	if (j != NULL && v->external != NULL) {
+		json_object_set_new(j, "external_snapshot_name", json_string(v->external));
+	}
+	return j;
+}
+
+static int list_json(const struct lvol_store *s)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < s->num_volumes; i++) {
+		if (json_array_append_new(all, volume_json(s, &s->volumes[i])) != 0) {
+			fprintf(stderr, "varve-lvol: out of memory\n");
+			json_decref(all);
+			return EXIT_USAGE;
+		}
+	}
+	json_dumpf(all, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(all);
+	return 0;
+}
+
+static int list_text(const struct lvol_store *s)
+{
+	const struct lvol_geometry *g = &s->geometry;
+
+	printf("store %s, UUID %s, %" PRIu32 " clusters of %" PRIu32 " KiB, %s\n", s->name, s->uuid,
+	       g->num_clusters - g->num_md_clusters, g->cluster_bytes / 1024, g->clean ? "closed" : "was not closed");
+	printf("%-24s %-36s %10s %10s %-9s %s\n", "NAME", "UUID", "MiB", "OWN MiB", "KIND", "OF");
+	for (size_t i = 0; i < s->num_volumes; i++) {
+		const struct lvol_volume *v = &s->volumes[i];
+		printf("%-24s %-36s %10.1f %10.1f %-9s %s\n", v->name, v->uuid,
+		       (double)v->num_clusters * g->cluster_bytes / (1 << 20),
+		       (double)v->num_allocated * g->cluster_bytes / (1 << 20), volume_kind(v),
+		       v->external != NULL ? v->external
+		       : v->parent != NULL ? v->parent->name
+					   : "");
+	}
+	return 0;
+}
+
+static int lvol_cli_problems_print(const struct lvol_store *s, const char *path)
+{
+	for (size_t i = 0; i < s->num_problems && i < LVOL_PROBLEMS_MAX; i++) {
+		lvol_cli_error(path, s->problems[i]);
+	}
+	if (s->num_problems > LVOL_PROBLEMS_MAX) {
+		fprintf(stderr, "varve-lvol: %s: and %zu more\n", path, s->num_problems - LVOL_PROBLEMS_MAX);
+	}
+	return s->num_problems > 0 ? EXIT_PROBLEM : 0;
+}
+
+static int cmd_list(struct lvol_store *s, const struct options *o, char **args)
+{
+	int rc = o->json ? list_json(s) : list_text(s);
+	int problems = lvol_cli_problems_print(s, args[0]);
+
+	return rc != 0 ? rc : problems;
+}
+
+/* ---- check ---- */
+
+static int cmd_check(struct lvol_store *s, const struct options *o, char **args)
+{
+	if (lvol_store_check(s) != 0) {
+		lvol_cli_error(args[0], strerror(ENOMEM));
+		return EXIT_USAGE;
+	}
+	int rc = lvol_cli_problems_print(s, args[0]);
+	uint64_t own = 0;
+	for (size_t i = 0; i < s->num_volumes; i++) {
+		own += s->volumes[i].num_allocated;
+	}
+	printf("store %s: %zu volumes, %" PRIu64 " of %" PRIu32 " clusters in use, %zu problems%s\n", s->name,
+	       s->num_volumes, own, s->geometry.num_clusters - s->geometry.num_md_clusters, s->num_problems,
+	       s->geometry.clean ? "" : "; it was not closed: whoever opens it next makes its masks anew");
+	return rc;
+}
+
+/* ---- read ---- */
+
+static int volume_part_write(const struct lvol_store *s, const struct lvol_volume *v, uint64_t at, size_t bytes,
+			     const char *path)
+{
+	static char buffer[COPY_MAX];
+	int rc = lvol_volume_data(s, v, at, buffer, bytes);
+
+	if (rc != 0) {
+		fprintf(stderr, "varve-lvol: %s: %s at byte %" PRIu64 ": %s\n", path, v->name, at,
+			rc == -ENXIO    ? "it is in an external snapshot, outside of the store"
+			: rc == -EILSEQ ? "the volume or a snapshot of it is damaged"
+					: strerror(-rc));
+		return EXIT_PROBLEM;
+	}
+	return fwrite(buffer, 1, bytes, stdout) == bytes ? 0 : EXIT_USAGE;
+}
+
+static int cmd_read(struct lvol_store *s, const struct options *o, char **args)
+{
+	const struct lvol_volume *v = lvol_store_find(s, args[1]);
+	uint64_t cluster_bytes = s->geometry.cluster_bytes;
+
+	if (v == NULL) {
+		fprintf(stderr, "varve-lvol: %s: there is no volume %s; 'varve-lvol list' shows those that are there\n",
+			args[0], args[1]);
+		return EXIT_PROBLEM;
+	}
+	uint64_t size = v->num_clusters * cluster_bytes;
+	if (o->offset > size || (o->bytes != UINT64_MAX && o->bytes > size - o->offset)) {
+		fprintf(stderr, "varve-lvol: %s has %" PRIu64 " bytes\n", v->name, size);
+		return EXIT_USAGE;
+	}
+	uint64_t end = o->bytes == UINT64_MAX ? size : o->offset + o->bytes;
+	int rc = 0;
+	for (uint64_t at = o->offset, n; at < end && rc == 0; at += n) {
+		uint64_t in_cluster = cluster_bytes - at % cluster_bytes;
+		n = end - at < in_cluster ? end - at : in_cluster;
+		n = n < COPY_MAX ? n : COPY_MAX;
+		rc = volume_part_write(s, v, at, n, args[0]);
+	}
+	return rc;
+}
+
+/* ---- The command line ---- */
+
+static const struct command {
+	const char *name;
+	int num_args;
+	const char *options; /* which ones it takes */
+	int (*run)(struct lvol_store *s, const struct options *o, char **args);
+} commands[] = {
+	{"list", 1, "j", cmd_list},
+	{"check", 1, "", cmd_check},
+	{"read", 2, "On", cmd_read},
+};
+
+static const struct command *command_find(const char *name)
+{
+	for (size_t i = 0; name != NULL && i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (strcmp(name, commands[i].name) == 0) {
+			return &commands[i];
+		}
+	}
+	return NULL;
+}
+
+static int lvol_cli_usage(const char *fmt, const char *what)
+{
+	fputs("varve-lvol: ", stderr);
+	fprintf(stderr, fmt, what);
+	fputs("; 'varve-lvol -h' shows what is allowed\n", stderr);
+	return EXIT_USAGE;
+}
+
+static int command_run(const struct command *c, const struct options *o, char **args)
+{
+	struct lvol_store *s = NULL;
+	struct lvol_device d = {.read = device_read};
+	struct lvol_error e;
+	int fd = store_device_open(args[0], &d.size_bytes);
+
+	if (fd < 0) {
+		lvol_cli_error(args[0], device_error_text(fd));
+		return EXIT_USAGE;
+	}
+	d.ctx = &fd;
+	int rc = lvol_store_read(&d, &s, &e);
+	if (rc != 0) {
+		lvol_cli_error(args[0], e.text);
+		rc = rc == -EILSEQ ? EXIT_PROBLEM : EXIT_USAGE;
+	} else {
+		rc = c->run(s, o, args);
+		lvol_store_free(s);
+	}
+	close(fd);
+	return rc;
+}
+
+/* Returns the letter of the first option given that the command does not take, or 0. */
+static char option_foreign(const struct command *c, const char *given)
+{
+	size_t n = strspn(given, c->options);
+
+	return given[n];
+}
+
+/* Returns -1, or the exit status. given: the letters of the options, up to 15. */
+static int options_parse(int argc, char **argv, struct options *o, char given[16])
+{
+	static const struct option long_options[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"offset", required_argument, NULL, 'O'},
+		{"bytes", required_argument, NULL, 'n'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
+	int c;
+
+	*o = (struct options){.bytes = UINT64_MAX};
+	while ((c = getopt_long(argc, argv, "jO:n:h", long_options, NULL)) != -1) {
+		size_t n = strlen(given);
+		if (c == 'h') {
+			fputs(usage_text, stdout);
+			return 0;
+		}
+		if (c == '?') {
+			return EXIT_USAGE; /* getopt has said why */
+		}
+		if (c != 'j' && parse_size(optarg, 0, INT64_MAX, c == 'O' ? &o->offset : &o->bytes) != 0) {
+			return lvol_cli_usage("'%s' is not a number of bytes", optarg);
+		}
+		o->json |= c == 'j';
+		if (n < 15) {
+			given[n] = (char)c;
+		}
+	}
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o;
+	char given[16] = "", foreign[2] = "";
+
+	output_guard("varve-lvol", EXIT_USAGE);
+	int rc = options_parse(argc, argv, &o, given);
+	if (rc >= 0) {
+		return rc;
+	}
+	const struct command *c = command_find(argv[optind]);
+	if (c == NULL) {
+		return argv[optind] == NULL ? lvol_cli_usage("a command is missing%s", "")
+					    : lvol_cli_usage("there is no command '%s'", argv[optind]);
+	}
+	if ((foreign[0] = option_foreign(c, given)) != 0) {
+		return lvol_cli_usage("the command does not take -%s", foreign);
+	}
+	if (argc - optind - 1 != c->num_args) {
+		return lvol_cli_usage("%s has another number of arguments", c->name);
+	}
+	return command_run(c, &o, argv + optind + 1);
+}
