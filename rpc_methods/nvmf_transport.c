@@ -26,9 +26,9 @@ static const struct {
 	enum rpc_type type;
 	size_t size;
 } foreign_options[] = {
-	{"c2h_success", RPC_BOOL, sizeof(bool)},
-	{"sock_priority", RPC_UINT32, sizeof(uint32_t)},
-	{"control_msg_num", RPC_UINT16, sizeof(uint16_t)},
+	{"c2h_success", RPC_BOOL, sizeof(bool)},           {"sock_priority", RPC_UINT32, sizeof(uint32_t)},
+	{"control_msg_num", RPC_UINT16, sizeof(uint16_t)}, {"no_srq", RPC_BOOL, sizeof(bool)},
+	{"no_wr_batching", RPC_BOOL, sizeof(bool)},
 };
 
 static const struct rpc_param fixed_params[] = {

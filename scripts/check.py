@@ -37,6 +37,7 @@ ROOMS = {
     "lvol": "",
     "nvmf": "env_dpdk thread dhchap keyring nvme/spec.h bdev",
     "nvmf_rdma": "env_dpdk thread verbs nvmf nvme/spec.h bdev",
+    "nvmf_tcp": "env_dpdk thread tcp nvmf nvme/spec.h bdev",
     "rpc_methods": "env_dpdk thread rpc dhchap keyring bdev nvmf",
     "bdev_modules": "env_dpdk thread rpc dhchap keyring nvme bdev rpc_methods",
     "appliance": "env_dpdk thread rpc rpc_methods dhchap verbs bdev nvmf",
@@ -104,7 +105,7 @@ def functions():
 # Prefixes of doc/glossary.md, and the folders whose functions may begin with them. An RPC method is rpc_METHOD wherever it is.
 PREFIXES = {
     "rdma_": "softverbs/", "ibv_": "softverbs/", "sv_": "softverbs/", "verbs_": "verbs/", "env_": "env_dpdk/", "thread_": "thread/", "log_": "util/",
-    "nvme_": "nvme/", "nvme_pcie_": "nvme/pcie/", "nvme_rdma_": "nvme/rdma/", "nvmf_": "nvmf/ nvmf_rdma/", "nvmf_rdma_": "nvmf_rdma/", "tcp_": "tcp/",
+    "nvme_": "nvme/", "nvme_pcie_": "nvme/pcie/", "nvme_rdma_": "nvme/rdma/", "nvmf_": "nvmf/ nvmf_rdma/ nvmf_tcp/", "nvmf_rdma_": "nvmf_rdma/", "nvmf_tcp_": "nvmf_tcp/", "tcp_": "tcp/",
     "bdev_": "bdev/ bdev_modules/", "bdev_nvme_": "bdev_modules/nvme/", "trace_": "trace/ tools/varve-trace", "rpc_": "rpc/ rpc_methods/ bdev_modules/ appliance/ tools/",
 }
 

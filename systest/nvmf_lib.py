@@ -48,13 +48,13 @@ def name_of(task):
 
 
 class Target(Daemon):
-    """varve with the RDMA transport and a subsystem NQN that any host may use. listen: at once; otherwise add_listener() does it."""
+    """varve with a transport and a subsystem NQN that any host may use. listen: at once; otherwise add_listener() does it."""
 
-    def __init__(self, *options, cores="[0]", port=PORT, listen=True, **transport):
+    def __init__(self, *options, cores="[0]", port=PORT, listen=True, trtype="RDMA", **transport):
         super().__init__("-m", cores, "-s", "512", *options, env=preload())
-        self.port = port
+        self.port, self.trtype = port, trtype
         try:
-            self.call("nvmf_create_transport", trtype="RDMA", **transport)
+            self.call("nvmf_create_transport", trtype=trtype, **transport)
             self.add_subsystem(NQN, listen)
         except BaseException:
             self.__exit__()
@@ -66,7 +66,7 @@ class Target(Daemon):
             self.add_listener(nqn)
 
     def listen_address(self):
-        return {"trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(self.port)}
+        return {"trtype": self.trtype, "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(self.port)}
 
     def add_listener(self, nqn=NQN):
         self.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address=self.listen_address())
@@ -86,7 +86,7 @@ class Target(Daemon):
         return self.call("nvmf_subsystem_remove_ns", nqn=nqn, nsid=nsid)
 
     def trid(self, nqn=NQN):
-        return f"trtype:RDMA adrfam:IPv4 traddr:{ADDRESS} trsvcid:{self.port} subnqn:{nqn}"
+        return f"trtype:{self.trtype} adrfam:IPv4 traddr:{ADDRESS} trsvcid:{self.port} subnqn:{nqn}"
 
     def controllers(self, nqn=NQN):
         return self.call("nvmf_subsystem_get_controllers", nqn=nqn)

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What hosts send: ICReq, command capsules, data, H2CTermReq. tcp/receiver.h cuts the stream into PDUs and checks them
+ * as far as that needs no knowledge of commands; the rest is checked here. */
+#include <errno.h>
+#include <string.h>
+
+#include "nvmf_tcp/internal.h"
+
+/* A queue pair in SETUP has one request. While it is in use, nothing is read, except for its data: whatever the host
+ * has sent behind Connect waits in the socket. */
+static bool waits_for_setup(const struct nvmf_tcp_qpair *qp)
+{
+	return qp->state == NVMF_TCP_QPAIR_SETUP && (qp->growing || STAILQ_EMPTY(&qp->free)) && qp->transfers == 0 &&
+	       qp->receiving == NULL;
+}
+
+/* A host that does not read its responses gets no other commands carried out: they would hold data buffers. Data of
+ * commands that were accepted are behind them, and such a host has to read first, too. */
+static bool waits_for_sending(const struct nvmf_tcp_qpair *qp)
+{
+	return qp->send_blocked && qp->unsent > NVMF_TCP_UNSENT_MAX;
+}
+
+bool nvmf_tcp_qpair_reads_nothing(const struct nvmf_tcp_qpair *qp)
+{
+	return waits_for_setup(qp) || waits_for_sending(qp);
+}
+
+/* ---- ICReq ---- */
+
+static bool answer_icreq(struct nvmf_tcp_qpair *qp, struct tcp_fault *fault)
+{
+	const struct nvmf_transport_opts *o = &qp->base.transport->opts;
+	struct tcp_icreq req;
+	uint8_t head[TCP_HEAD_MAX];
+
+	if (!tcp_icreq_decode(&qp->receiver.header.icreq, &req, fault)) {
+		return false;
+	}
+	struct tcp_icresp resp = {.header_digest = req.header_digest,
+				  .data_digest = req.data_digest,
+				  .max_h2c_data = nvmf_max_transfer(o->max_io_size)};
+	qp->receiver.agreed = tcp_agree(&req, &resp);
+	qp->receiver.agreed.max_in_capsule =
+		o->in_capsule_data_size > NVMF_TCP_CONTROL_DATA ? o->in_capsule_data_size : NVMF_TCP_CONTROL_DATA;
+	nvmf_tcp_qpair_initialized(qp);
+	if (!nvmf_tcp_qpair_send_now(qp, head, tcp_icresp_encode(head, &resp))) {
+		qp->broken = true;
+		nvmf_qpair_disconnect(&qp->base, "ICResp could not be sent");
+	}
+	return true;
+}
+
+/* ---- Capsules ---- */
+
+static bool capsule_fault(struct tcp_fault *fault, enum tcp_fes fes, uint32_t plen, const char *reason)
+{
+	return tcp_fault_set(fault, fes, TCP_PDU_CAPSULE_CMD, offsetof(struct tcp_pdu_common, plen), "PLEN", plen,
+			     reason);
+}
+
+/* Where the data of a capsule go to: r->place. */
+static bool find_place(struct nvmf_tcp_request *r, uint32_t bytes)
+{
+	struct nvmf_tcp_qpair *qp = r->qp;
+
+	r->place = (struct iovec){r->icd, bytes};
+	if (likely(bytes <= qp->array->icd_size)) {
+		return true;
+	}
+	if (r->sqe.opcode != nvme_admin_fabrics || bytes > NVMF_TCP_CONTROL_DATA || qp->control_data_user != NULL) {
+		return false;
+	}
+	qp->control_data_user = r;
+	r->place.iov_base = qp->setup.icd;
+	return true;
+}
+
+static bool begin_capsule(struct nvmf_tcp_qpair *qp, struct tcp_fault *fault)
+{
+	const struct tcp_pdu_capsule_cmd *pdu = &qp->receiver.header.cmd;
+	uint32_t plen = le32toh(pdu->common.plen);
+	struct nvmf_tcp_request *r = nvmf_tcp_request_begin(qp, pdu->sqe);
+
+	if (unlikely(r == NULL)) {
+		return tcp_fault_set(fault, TCP_FES_SEQUENCE, TCP_PDU_CAPSULE_CMD, 0, "PDU-Type", TCP_PDU_CAPSULE_CMD,
+				     "a command more than the queue has entries");
+	}
+	if (unlikely(!find_place(r, qp->receiver.shape.data))) {
+		nvmf_tcp_request_drop(r);
+		return capsule_fault(fault, TCP_FES_LIMIT, plen,
+				     "more in-capsule data than the queue's commands may have");
+	}
+	qp->receiving = r;
+	if (qp->receiver.shape.data != 0) {
+		tcp_receiver_place(&qp->receiver, &r->place, 1, 0);
+	}
+	return true;
+}
+
+static void end_capsule(struct nvmf_tcp_qpair *qp)
+{
+	struct nvmf_tcp_request *r = qp->receiving;
+	uint32_t bytes = qp->receiver.shape.data;
+
+	qp->receiving = NULL;
+	qp->moved += bytes;
+	qp->tgroup->counters.digest_errors += bytes != 0 && qp->receiver.data_is_bad;
+	nvmf_tcp_request_received(r, bytes, bytes != 0 && qp->receiver.data_is_bad);
+}
+
+/* ---- Data ---- */
+
+static bool begin_data(struct nvmf_tcp_qpair *qp, struct tcp_fault *fault)
+{
+	struct tcp_piece *piece = &qp->piece;
+
+	if (!tcp_h2c_data_decode(&qp->receiver.header.data, &qp->receiver.shape, piece, fault)) {
+		return false;
+	}
+	struct nvmf_tcp_request *r =
+		piece->ttag < qp->array->base.count ? nvmf_tcp_request_at(qp->array, piece->ttag) : NULL;
+	if (r == NULL || r->state != TCP_REQ_TX_H_TO_C) {
+		return tcp_fault_set(fault, TCP_FES_INVALID_FIELD, TCP_PDU_H2C_DATA,
+				     offsetof(struct tcp_pdu_data, ttag), "TTAG", piece->ttag,
+				     "no R2T with this tag is waiting for data");
+	}
+	if (piece->cccid != nvmf_request_cid(&r->req)) {
+		return tcp_fault_set(fault, TCP_FES_INVALID_FIELD, TCP_PDU_H2C_DATA,
+				     offsetof(struct tcp_pdu_data, cccid), "CCCID", piece->cccid,
+				     "the R2T with this tag belongs to another command");
+	}
+	if (!tcp_piece_check(piece, TCP_PDU_H2C_DATA, r->received, r->req.length, fault)) {
+		return false;
+	}
+	if (piece->last != (piece->offset + piece->length == r->req.length)) {
+		return tcp_fault_set(fault, TCP_FES_INVALID_FIELD, TCP_PDU_H2C_DATA,
+				     offsetof(struct tcp_pdu_common, flags), "FLAGS", qp->receiver.header.common.flags,
+				     "LAST_PDU does not fit to the end of the data");
+	}
+	qp->receiving = r;
+	tcp_receiver_place(&qp->receiver, r->req.iov, r->req.iovcnt, piece->offset);
+	return true;
+}
+
+static void end_data(struct nvmf_tcp_qpair *qp)
+{
+	struct nvmf_tcp_request *r = qp->receiving;
+
+	qp->receiving = NULL;
+	qp->moved += qp->piece.length;
+	if (unlikely(qp->receiver.data_is_bad)) {
+		r->bad_digest = true;
+		qp->tgroup->counters.digest_errors++;
+	}
+	nvmf_tcp_request_data_received(r, &qp->piece);
+}
+
+/* ---- H2CTermReq ---- */
+
+static void end_by_host(struct nvmf_tcp_qpair *qp)
+{
+	char text[TCP_FAULT_TEXT_MAX];
+	struct tcp_term term;
+
+	tcp_term_decode(&qp->receiver.header, &qp->receiver.shape, &term);
+	log_limited(LOG_LEVEL_NOTICE, "host %s at %s ends a connection with H2CTermReq: %s",
+		    qp->base.hostnqn[0] != '\0' ? qp->base.hostnqn : "(unknown)", qp->base.peer_address.traddr,
+		    tcp_term_text(&term, TCP_HOST, text));
+	nvmf_qpair_fail(&qp->base, "the host ended the connection with H2CTermReq");
+}
+
+/* ---- The stream ---- */
+
+static bool handle_header(struct nvmf_tcp_qpair *qp, struct tcp_fault *fault)
+{
+	switch (qp->receiver.header.common.type) {
+	case TCP_PDU_CAPSULE_CMD:
+		return begin_capsule(qp, fault);
+	case TCP_PDU_H2C_DATA:
+		return begin_data(qp, fault);
+	default:
+		return true;
+	}
+}
+
+static bool handle_pdu(struct nvmf_tcp_qpair *qp, struct tcp_fault *fault)
+{
+	switch (qp->receiver.header.common.type) {
+	case TCP_PDU_ICREQ:
+		return answer_icreq(qp, fault);
+	case TCP_PDU_CAPSULE_CMD:
+		end_capsule(qp);
+		return true;
+	case TCP_PDU_H2C_DATA:
+		end_data(qp);
+		return true;
+	default:
+		end_by_host(qp);
+		return true;
+	}
+}
+
+/* Handles what has been read. False: there is nothing to be read at present. */
+static bool handle_read(struct nvmf_tcp_qpair *qp)
+{
+	struct tcp_fault fault;
+	bool good = true;
+
+	while (good && nvmf_tcp_qpair_is_open(qp) && !nvmf_tcp_qpair_reads_nothing(qp)) {
+		switch (tcp_receiver_next(&qp->receiver, &fault)) {
+		case TCP_EVENT_HEADER:
+			good = handle_header(qp, &fault);
+			break;
+		case TCP_EVENT_PDU:
+			good = handle_pdu(qp, &fault);
+			break;
+		case TCP_EVENT_FAULT:
+			good = false;
+			break;
+		case TCP_EVENT_NONE:
+			return true;
+		}
+	}
+	if (!good) {
+		nvmf_tcp_qpair_terminate(qp, &fault);
+	} else if (nvmf_tcp_qpair_is_open(qp)) {
+		nvmf_tcp_qpair_update_events(qp);
+	}
+	return false;
+}
+
+static void end_unread(struct nvmf_tcp_qpair *qp, int rc)
+{
+	qp->broken = true;
+	nvmf_qpair_disconnect(&qp->base, rc == -ECONNRESET ? "the host closed the connection"
+							   : "the connection broke while it was read");
+}
+
+void nvmf_tcp_qpair_receive(struct nvmf_tcp_qpair *qp)
+{
+	struct nvmf_tcp_counters *counters = &qp->tgroup->counters;
+
+	for (unsigned i = 0; i < NVMF_TCP_READS && handle_read(qp); i++) {
+		int rc = tcp_receiver_read(&qp->receiver, qp->fd);
+
+		if (rc == -EAGAIN) {
+			return;
+		}
+		if (rc < 0) {
+			end_unread(qp, rc);
+			return;
+		}
+		counters->reads++;
+		counters->read_bytes += (uint64_t)rc;
+		thread_absence_check(); /* what was received during an absence may have to be refused */
+		if (rc < NVMF_TCP_STAGE) {
+			break; /* the socket is empty, or epoll says so if it is not */
+		}
+	}
+	(void)handle_read(qp);
+}

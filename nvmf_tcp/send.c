@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sending: one sendmsg() for the PDUs of as many requests as there are, straight from their data buffers. The kernel
+ * copies, so that a request ends as soon as all its bytes have been taken. */
+#include <errno.h>
+
+#include "nvmf_tcp/internal.h"
+#include "util/iov.h"
+
+void nvmf_tcp_qpair_queue(struct nvmf_tcp_qpair *qp, struct nvmf_tcp_request *r)
+{
+	STAILQ_INSERT_TAIL(&qp->out, r, link);
+	qp->unsent += r->unsent;
+	nvmf_tcp_qpair_mark_dirty(qp, false);
+}
+
+void nvmf_tcp_qpair_drop_unsent(struct nvmf_tcp_qpair *qp)
+{
+	STAILQ_INIT(&qp->out);
+	qp->unsent = 0;
+	qp->sent_of_first = 0;
+}
+
+/* ---- What is sent next ---- */
+
+struct pieces {
+	struct iovec *iovs;
+	unsigned count;
+	uint64_t skip; /* bytes that have been sent already */
+};
+
+static void add_piece(struct pieces *p, const void *at, size_t length)
+{
+	if (p->skip >= length) {
+		p->skip -= length;
+		return;
+	}
+	if (p->count < NVMF_TCP_SEND_IOVS) {
+		p->iovs[p->count++] = (struct iovec){(uint8_t *)(uintptr_t)at + p->skip, length - (size_t)p->skip};
+		p->skip = 0;
+	}
+}
+
+static void add_data(struct pieces *p, const struct nvmf_request *req)
+{
+	struct iov_cursor c = iov_cursor_at(req->iov, 0);
+
+	for (size_t left = req->length, n; left > 0 && p->count < NVMF_TCP_SEND_IOVS; left -= n) {
+		n = left;
+		const void *at = iov_next(&c, &n);
+		add_piece(p, at, n);
+	}
+}
+
+/* An R2T, or data and response. */
+static void add_request(struct pieces *p, const struct nvmf_tcp_request *r)
+{
+	if (r->state == TCP_REQ_AWAIT_R2T_ACK) {
+		add_piece(p, r->data_pdu, r->data_head);
+		return;
+	}
+	if (r->sends_data) {
+		add_piece(p, r->data_pdu, r->data_head);
+		add_data(p, &r->req);
+		add_piece(p, &r->data_digest, r->qp->receiver.agreed.data_digest ? sizeof(r->data_digest) : 0);
+	}
+	if (r->sends_response) {
+		add_piece(p, r->response_pdu, r->response_head);
+	}
+}
+
+/* Pieces that do not fit are left to the next call, which begins where this one's bytes end. */
+static unsigned collect_pieces(struct nvmf_tcp_qpair *qp)
+{
+	struct pieces p = {.iovs = qp->tgroup->iovs, .skip = qp->sent_of_first};
+	struct nvmf_tcp_request *r;
+
+	STAILQ_FOREACH (r, &qp->out, link) {
+		nvmf_tcp_request_sending(r);
+		add_request(&p, r);
+		if (p.count == NVMF_TCP_SEND_IOVS) {
+			break;
+		}
+	}
+	return p.count;
+}
+
+/* ---- Sending ---- */
+
+static void account_sent(struct nvmf_tcp_qpair *qp, size_t bytes)
+{
+	struct nvmf_tcp_request *r;
+
+	qp->tgroup->counters.sent_bytes += bytes;
+	qp->moved += bytes;
+	qp->unsent -= bytes;
+	qp->sent_of_first += bytes;
+	while ((r = STAILQ_FIRST(&qp->out)) != NULL && qp->sent_of_first >= r->unsent) {
+		qp->sent_of_first -= r->unsent;
+		STAILQ_REMOVE_HEAD(&qp->out, link);
+		nvmf_tcp_request_sent(r);
+	}
+}
+
+static ssize_t send_pieces(struct nvmf_tcp_qpair *qp)
+{
+	struct msghdr msg = {.msg_iov = qp->tgroup->iovs, .msg_iovlen = collect_pieces(qp)};
+	ssize_t n = sendmsg(qp->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	qp->tgroup->counters.sends++;
+	return n >= 0 ? n : -errno;
+}
+
+static void wait_for_room(struct nvmf_tcp_qpair *qp)
+{
+	if (!qp->send_blocked) {
+		qp->send_blocked = true;
+		qp->tgroup->counters.pending_send++;
+	}
+	nvmf_tcp_qpair_update_events(qp);
+}
+
+void nvmf_tcp_qpair_send(struct nvmf_tcp_qpair *qp)
+{
+	/* no budget: `out` has at most as many requests as the queue, and none is added meanwhile */
+	while (!STAILQ_EMPTY(&qp->out)) {
+		ssize_t n = send_pieces(qp);
+
+		if (n >= 0) {
+			account_sent(qp, (size_t)n);
+		} else if (n == -EAGAIN) {
+			wait_for_room(qp);
+			return;
+		} else if (n != -EINTR) {
+			qp->broken = true;
+			nvmf_qpair_disconnect(&qp->base, "the connection broke while it was sent to");
+			return;
+		}
+	}
+	qp->send_blocked = false;
+	nvmf_tcp_qpair_update_events(qp);
+}
+
+bool nvmf_tcp_qpair_send_now(struct nvmf_tcp_qpair *qp, const void *bytes, size_t length)
+{
+	return send(qp->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)length;
+}
