@@ -194,6 +194,25 @@ def test_nothing_is_written_over():
         run("-f", f.file, "--ctf", f.dir / "ctf")
         check("File exists" in run("-f", f.file, "--ctf", f.dir / "ctf", status=1)[1], "--ctf")
         check(kept.read_text() == "precious", "it was written over")
+        check("only a page that varve-trace has made is replaced" in run("-f", f.file, "--html", kept, status=1)[1], "--html names no way out")
+
+
+def test_a_page_is_replaced_by_a_page():
+    with Folder() as f:
+        page = f.dir / "page.html"
+        run("-f", f.file, "--html", page)
+        first = page.read_text()
+        run("-f", f.file, "--html", page, "-l", "group=bdev")
+        check(page.read_text() != first and page.read_text().startswith("<!DOCTYPE html>"), "the page is the old one")
+        run("-f", f.file, "--html", page)
+        check(page.read_text() == first and page.stat().st_mode & 0o777 == 0o600, "the page is another one")
+        check("File exists" in run("-f", f.file, "--perfetto", page, status=1)[1], "--perfetto replaces pages")
+        check(page.read_text() == first and {p.name for p in f.dir.iterdir() if "page" in p.name} == {"page.html"}, "something was left behind")
+
+        # If the page cannot be written, the old one stays.
+        limited = subprocess.run(["sh", "-c", 'trap "" XFSZ; ulimit -f 1; exec "$@"', "sh", TOOL, "-f", f.file, "--html", page], capture_output=True, text=True)
+        check(limited.returncode == 1 and "writing failed" in limited.stderr and page.read_text() == first, limited)
+        check({p.name for p in f.dir.iterdir() if "page" in p.name} == {"page.html"}, "something was left behind")
         check("No such file" in run("-f", f.file, "--perfetto", "/nonexistent/x", status=1)[1], "no folder")
 
 

@@ -391,6 +391,21 @@ def test_following_ends_cleanly_when_interrupted(w):
     json.loads(document)
 
 
+def test_times_since_the_event_before(w):
+    def times(*args):
+        lines = [line for line in run("-f", w.file, *args)[0].splitlines() if re.match(r".{16} [ \d]\d: ", line)]
+        return [round(1000 * float(re.match(r".{16} [ \d]\d: +([\d.]+)", line)[1])) for line in lines]
+    for some in ([], ["-l", "tpoint=*_DONE"], ["-c", "0"]):
+        since_first, since_before = times(*some), times("-T", *some)
+        assert len(since_first) > 10 and since_before[0] == 0, some
+        # Both are rounded down to nanoseconds.
+        assert all(abs(b - a - d) <= 1 for a, b, d in zip(since_first, since_first[1:], since_before[1:])), some
+    assert times("-T") == times("--delta")
+    ticks, since = ([int(re.match(r".{16} [ \d]\d: +(\d+) ", line)[1]) for line in run("-f", w.file, "-t", *more)[0].splitlines()
+                     if re.match(r".{16} [ \d]\d: ", line)] for more in ([], ["-T"]))
+    assert since == [0] + [b - a for a, b in zip(ticks, ticks[1:])]
+
+
 # ---- The command line ----
 
 def test_wrong_input_is_an_error_that_names_it(w):
@@ -426,9 +441,20 @@ def test_wrong_input_is_an_error_that_names_it(w):
             (["-t", "--html", "a"], "-t only means something where text is printed"),
             (["--entries", "1024"], "--entries only means something with --record"),
             (["a_file"], '"a_file" is no option'),
+            (["-T", "-j"], "-T only means something where events are printed as text"),
+            (["-T", "--summary"], "-T only means something where events are printed as text"),
+            (["-l", "group=bdve"], 'or a number from 0 to 19; did you mean "bdev"?'),
+            (["--sumary"], "varve-trace: did you mean --summary?"),
+            (["--slowset=3"], "varve-trace: did you mean --slowest?"),
             (["--nonsense"], "--nonsense")):
         err = run(*args, status=2)[1]
         assert text in err, f"{args}: {err}"
+    for name, more in (("NOPE", "\n"), ("BDEV_IO_STRAT", '; did you mean "BDEV_IO_START"?\n'), ("NOPE_*", "\n")):
+        for option in ([], ["--summary"], ["-F", "--from-start", "--for", "1ms"]):
+            said = run("-f", w.file, "-l", "tpoint=BDEV_IO_DONE", "-l", f"tpoint={name}", *option, status=1)
+            assert said == ("", f'varve-trace: -l: no tracepoint is called "{name}"{more}'), said
+    for path in ("/etc/passwd", "/etc/hostname", TOP / "README.md", TOOL):
+        assert ": not a trace file" in run("-f", path, status=1)[1], path
     assert "no object r9999" in run("-f", w.file, "--life", "r9999", status=1)[1]
     assert "lcore 3 has no ring" in run("-f", w.file, "-c", "3", status=1)[1]
     assert "/nonexistent" in run("-f", "/nonexistent", status=1)[1]

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/safe-text.h"
 #include "tools/varve-rpc.h"
+#include "util/nearest.h"
 
 #define KEY_MAX 128
 
@@ -78,6 +80,19 @@ static json_t *rpc_args_value_parse(const char *text, const json_t *description)
 	return value != NULL ? value : json_string(text);
 }
 
+/* The same for a daemon that describes nothing: names tell where it expects a string. Arrays and objects are what they
+ * are. */
+static json_t *rpc_args_value_guess(const char *text, const char *name)
+{
+	json_t *value = rpc_args_value_parse(text, NULL);
+
+	if (value != NULL && !json_is_array(value) && !json_is_object(value) && rpc_args_is_string_elsewhere(name)) {
+		json_decref(value);
+		value = json_string(text);
+	}
+	return value;
+}
+
 /* The object for `key`, named by the part up to its last dot; created if it does not exist. *key becomes the part
  * behind the dot. */
 static json_t *rpc_args_object_for(json_t *params, char **key, const json_t **list, struct complaint *c)
@@ -113,6 +128,7 @@ static int rpc_args_add(json_t *params, const char *arg, const json_t *list, str
 	}
 	memcpy(copy, arg, len);
 	copy[len] = '\0';
+	bool described = list != NULL;
 	json_t *o = rpc_args_object_for(params, &key, &list, c);
 	if (o == NULL) {
 		return -EINVAL;
@@ -123,7 +139,8 @@ static int rpc_args_add(json_t *params, const char *arg, const json_t *list, str
 	if (key[0] == '\0') {
 		return rpc_args_complain(c, "\"%s\": nothing follows the dot", arg);
 	}
-	json_t *value = rpc_args_value_parse(equals + 1, rpc_args_describe(list, key));
+	json_t *value = described ? rpc_args_value_parse(equals + 1, rpc_args_describe(list, key))
+				  : rpc_args_value_guess(equals + 1, key);
 	if (value == NULL || json_object_set_new(o, key, value) != 0) {
 		return rpc_args_complain(c, "\"%s\": neither the key nor the value may be anything but UTF-8 text",
 					 arg);
@@ -143,4 +160,42 @@ json_t *rpc_args_parse(int argc, char **argv, const json_t *description, char *e
 		}
 	}
 	return params;
+}
+
+/* Prints a hint for the first part of the dotted key that is not described. */
+static void rpc_args_print_hint(char *key, const json_t *list, FILE *out)
+{
+	char *rest = key, *part;
+	struct nearest near;
+	const json_t *p;
+	size_t i;
+
+	while (json_is_array(list) && (part = strsep(&rest, ".")) != NULL) {
+		const json_t *known = rpc_args_describe(list, part);
+		if (known != NULL) {
+			list = json_object_get(known, "fields");
+			continue;
+		}
+		nearest_begin(&near, part);
+		json_array_foreach (list, i, p) {
+			const char *name = json_string_value(json_object_get(p, "name"));
+			nearest_try(&near, name != NULL ? name : "");
+		}
+		if (near.name != NULL && near.name[0] != '\0') {
+			fprintf(out, "varve-rpc: %s: did you mean ", part);
+			safe_text_print(out, near.name, strlen(near.name));
+			fprintf(out, "?\n");
+		}
+		return;
+	}
+}
+
+void rpc_args_print_hints(int argc, char **argv, const json_t *description, FILE *out)
+{
+	char key[KEY_MAX];
+
+	for (int i = 0; i < argc; i++) {
+		snprintf(key, sizeof(key), "%.*s", (int)strcspn(argv[i], "="), argv[i]);
+		rpc_args_print_hint(key, description, out);
+	}
 }

@@ -7,6 +7,7 @@
 #include "rpc/rpc.h"
 #include "tools/safe-text.h"
 #include "tools/varve-rpc.h"
+#include "util/nearest.h"
 #include "util/output.h"
 #include "util/parse.h"
 
@@ -91,6 +92,7 @@ static int rpc_cli_parse_options(int argc, char **argv, struct command_line *cl)
 			printf("varve-rpc v%s\n", VARVE_VERSION);
 			exit(RPC_TOOL_OK);
 		default:
+			nearest_print_option("varve-rpc", argv[optind - 1], longs);
 			fprintf(stderr, "See varve-rpc --help.\n");
 			return RPC_TOOL_USAGE;
 		}
@@ -134,6 +136,31 @@ static json_t *rpc_cli_describe(struct rpc_client *c, const char *method, bool q
 	return list;
 }
 
+/* After a call was refused: the method that was probably meant, if the daemon has none of that name. */
+static void rpc_cli_print_method_hint(struct rpc_client *c, const char *method)
+{
+	json_t *methods = NULL;
+	const json_t *name;
+	struct nearest near;
+	size_t i;
+
+	if (rpc_client_call(c, "rpc_get_methods", NULL, true, &methods) != RPC_TOOL_OK) {
+		return;
+	}
+	nearest_begin(&near, method);
+	json_array_foreach (methods, i, name) {
+		if (json_is_string(name)) {
+			nearest_try(&near, json_string_value(name));
+		}
+	}
+	if (near.name != NULL && near.distance > 0) {
+		fprintf(stderr, "varve-rpc: did you mean ");
+		safe_text_print(stderr, near.name, strlen(near.name));
+		fprintf(stderr, "?\n");
+	}
+	json_decref(methods);
+}
+
 static int rpc_cli_help_method(struct rpc_client *c, const char *method)
 {
 	int rc;
@@ -142,6 +169,8 @@ static int rpc_cli_help_method(struct rpc_client *c, const char *method)
 	if (list != NULL) {
 		rpc_print_method(json_array_get(list, 0), stdout);
 		json_decref(list);
+	} else if (rc == RPC_TOOL_REFUSED) {
+		rpc_cli_print_method_hint(c, method);
 	}
 	return rc;
 }
@@ -170,10 +199,10 @@ static int rpc_cli_call_method(struct rpc_client *c, const struct command_line *
 	if (rc == RPC_TOOL_NO_ANSWER) {
 		return rc;
 	}
-	json_t *params = rpc_args_parse(argc - 1, argv + 1, json_object_get(json_array_get(list, 0), "params"), error,
-					sizeof(error));
-	json_decref(list);
+	const json_t *description = json_object_get(json_array_get(list, 0), "params");
+	json_t *params = rpc_args_parse(argc - 1, argv + 1, description, error, sizeof(error));
 	if (params == NULL) {
+		json_decref(list);
 		fprintf(stderr, "varve-rpc: %s: %s\n", argv[0], error);
 		return RPC_TOOL_USAGE;
 	}
@@ -181,7 +210,12 @@ static int rpc_cli_call_method(struct rpc_client *c, const struct command_line *
 	if (rc == RPC_TOOL_OK) {
 		rpc_cli_print_result(result, cl->json);
 		json_decref(result);
+	} else if (rc == RPC_TOOL_REFUSED && description != NULL) {
+		rpc_args_print_hints(argc - 1, argv + 1, description, stderr);
+	} else if (rc == RPC_TOOL_REFUSED) {
+		rpc_cli_print_method_hint(c, argv[0]);
 	}
+	json_decref(list);
 	return rc;
 }
 

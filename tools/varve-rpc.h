@@ -29,8 +29,15 @@ int rpc_client_call(struct rpc_client *c, const char *method, json_t *params, bo
 int rpc_client_raw(struct rpc_client *c, FILE *in, FILE *out);
 
 /* Parameters from key=value arguments. Pure. description: of the parameters, as rpc_describe_methods has them, or NULL
- * if they are not known. NULL: error says what is wrong. The object is the caller's. */
+ * if they are not known: then a number, true, false or null becomes a string where daemons that describe nothing take
+ * one. NULL: error says what is wrong. The object is the caller's. */
 json_t *rpc_args_parse(int argc, char **argv, const json_t *description, char *error, size_t error_size);
+
+/* After a call was refused: prints which key each argument with an unknown one was probably meant to have. */
+void rpc_args_print_hints(int argc, char **argv, const json_t *description, FILE *out);
+/* Whether SPDK's daemons take a string for a parameter of this name, which is the same in all of their methods that
+ * have it. */
+bool rpc_args_is_string_elsewhere(const char *name);
 
 /* Both return an RPC_TOOL_*. file: NULL for stdout or stdin. */
 int rpc_save_config(struct rpc_client *c, const char *file);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/varve-trace.h"
+#include "util/nearest.h"
 #include "util/parse.h"
 
 static const char *const key_names[FILTER_KEYS] = {
@@ -70,14 +71,17 @@ static bool filter_address_parse(struct filter_term *t)
 
 static void filter_group_complain(const char *text)
 {
-	char names[512] = "";
+	char names[512] = "", question[NEAREST_TEXT_MAX];
 	size_t used = 0;
+	struct nearest near;
 
+	nearest_begin(&near, text);
 	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && used < sizeof(names); i++) {
+		nearest_try(&near, groups[i].name);
 		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "", groups[i].name);
 	}
-	trace_cli_error("-l: group \"%s\" is unknown; give one of %s, or a number from 0 to %d", text, names,
-			TRACE_NUM_GROUPS - 1);
+	trace_cli_error("-l: group \"%s\" is unknown; give one of %s, or a number from 0 to %d%s", text, names,
+			TRACE_NUM_GROUPS - 1, nearest_format(&near, question, sizeof(question)));
 }
 
 /* Parses the value of a term whose key and text have been set. */
@@ -167,6 +171,37 @@ bool filter_add_object(struct filter *f, const char *id)
 	}
 	*t = (struct filter_term){.key = FILTER_OBJECT, .text = id, .number = TRACE_NO_OBJECT};
 	return filter_term_check(t);
+}
+
+static bool filter_tpoint_is_known(const struct filter_term *t, const struct trace_reader *r, struct nearest *near)
+{
+	bool known = false;
+
+	for (unsigned id = 0; id < trace_reader_num_tpoints(r); id++) {
+		const struct trace_tpoint *tp = trace_reader_tpoint(r, id);
+
+		if (tp != NULL) {
+			known = known || fnmatch(t->text, tp->name, FNM_CASEFOLD) == 0;
+			nearest_try(near, tp->name);
+		}
+	}
+	return known;
+}
+
+bool filter_names_known(const struct filter *f, const struct trace_reader *r)
+{
+	char question[NEAREST_TEXT_MAX];
+	struct nearest near;
+
+	for (unsigned i = 0; i < f->n; i++) {
+		nearest_begin(&near, f->terms[i].text);
+		if (f->terms[i].key == FILTER_TPOINT && !filter_tpoint_is_known(&f->terms[i], r, &near)) {
+			trace_cli_error("-l: no tracepoint is called \"%s\"%s", f->terms[i].text,
+					nearest_format(&near, question, sizeof(question)));
+			return false;
+		}
+	}
+	return true;
 }
 
 static bool filter_match_tpoint(const struct filter_term *t, struct trace_reader *r, const struct trace_event *e)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tools/varve-trace.h"
+#include "util/nearest.h"
 
 static const char usage_text[] =
 	"Usage: varve-trace [OPTION]...\n"
@@ -43,6 +44,7 @@ static const char usage_text[] =
 	"What to print:\n"
 	"  -j, --json           JSON\n"
 	"  -t, --ticks          TSC ticks instead of microseconds\n"
+	"  -T, --delta          the time since the event printed before, not since the first one\n"
 	"      --summary        not the events but how long objects were in each state, and lived, by owner\n"
 	"      --by-owner       the same with each owner's states, and requests also with the bdev that served them\n"
 	"      --slowest N      the N requests that took longest, each with all that was done for it\n"
@@ -50,7 +52,7 @@ static const char usage_text[] =
 	"      --from-start     with -F or --record: begin with what the file holds already\n"
 	"      --for TIME       with -F or --record: for so long\n"
 	"\n"
-	"What to write (nothing is printed; existing files are left alone):\n"
+	"What to write (nothing is printed; existing files are left alone, but for pages of --html):\n"
 	"      --perfetto FILE  Chrome trace JSON, which ui.perfetto.dev opens\n"
 	"      --html FILE      one page for a browser, without network: timeline, histograms, slowest "
 	"requests, owners\n"
@@ -100,6 +102,7 @@ static const struct option long_options[] = {
 	{"last", required_argument, NULL, OPT_LAST},
 	{"json", no_argument, NULL, 'j'},
 	{"ticks", no_argument, NULL, 't'},
+	{"delta", no_argument, NULL, 'T'},
 	{"age", required_argument, NULL, OPT_AGE},
 	{"unfinished", no_argument, NULL, OPT_UNFINISHED},
 	{"summary", no_argument, NULL, OPT_SUMMARY},
@@ -176,6 +179,7 @@ static const struct plain_option {
 	{OPT_HTML, TEXT, offsetof(struct trace_options, html), NULL},
 	{OPT_RECORD, TEXT, offsetof(struct trace_options, record), NULL},
 	{'t', FLAG, offsetof(struct trace_options, ticks), NULL},
+	{'T', FLAG, offsetof(struct trace_options, delta), NULL},
 	{'j', FLAG, offsetof(struct trace_options, json), NULL},
 	{'F', FLAG, offsetof(struct trace_options, follow), NULL},
 	{OPT_FROM_START, FLAG, offsetof(struct trace_options, from_start), NULL},
@@ -313,6 +317,7 @@ static bool trace_options_agree(const struct trace_options *o)
 		{o->json && (written || o->record != NULL), "-j only means something where something is printed"},
 		{o->ticks && (o->json || written || o->record != NULL),
 		 "-t only means something where text is printed"},
+		{o->delta && (o->json || views > 0), "-T only means something where events are printed as text"},
 		{o->duration_ns != UINT64_MAX && !o->follow, "--for only means something with -F or --record"},
 		{o->from_start && !o->follow, "--from-start only means something with -F or --record"},
 		{o->entries != 0 && o->record == NULL, "--entries only means something with --record"},
@@ -340,12 +345,15 @@ enum trace_options_result trace_options_parse(struct trace_options *opt, int arg
 				      .until_ns = UINT64_MAX,
 				      .last_ns = UINT64_MAX,
 				      .duration_ns = UINT64_MAX};
-	while ((c = getopt_long(argc, argv, "f:s:p:i:d:c:l:jtFh", long_options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "f:s:p:i:d:c:l:jtTFh", long_options, NULL)) != -1) {
 		if (c == 'h') {
 			fputs(usage_text, stdout);
 			return TRACE_OPTIONS_HELP;
 		}
 		if (!trace_option_take(opt, c, optarg)) {
+			if (c == '?') {
+				nearest_print_option("varve-trace", argv[optind - 1], long_options);
+			}
 			fputs("Try varve-trace -h.\n", stderr);
 			return TRACE_OPTIONS_WRONG;
 		}

@@ -220,6 +220,19 @@ static void text_args_print(const struct trace_view *v, const struct trace_batch
 	}
 }
 
+static void text_event_time_print(struct trace_view *v, const struct trace_event *e)
+{
+	uint64_t last = v->last_tsc != 0 ? v->last_tsc : e->tsc;
+
+	if (!v->opt->delta) {
+		time_print(v, v->opt->ticks ? e->tsc : e->tsc - v->base_tsc, 10);
+		return;
+	}
+	/* With -F an event may come after younger ones of another ring. */
+	time_print(v, e->tsc > last ? e->tsc - last : 0, 10);
+	v->last_tsc = e->tsc > last ? e->tsc : last;
+}
+
 void text_event(struct trace_view *v, const struct trace_batch *b, const struct trace_event *e)
 {
 	const struct trace_tpoint *t = trace_reader_tpoint(v->r, e->tpoint_id);
@@ -232,7 +245,7 @@ void text_event(struct trace_view *v, const struct trace_batch *b, const struct 
 	out_char(v->out, ' ');
 	out_number_wide(v->out, e->lcore, 2);
 	out_bytes(v->out, ": ", 2);
-	time_print(v, v->opt->ticks ? e->tsc : e->tsc - v->base_tsc, 10);
+	text_event_time_print(v, e);
 	out_char(v->out, ' ');
 	out_bytes(v->out, owner->text, owner->text_length);
 	out_spaces(v->out, v->owner_width - (int)owner->text_length + 2);

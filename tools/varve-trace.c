@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* varve-trace: prints the contents of a trace file. */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
 #include <stdarg.h>
@@ -98,34 +97,6 @@ static void trace_cli_problems_print(const struct trace_reader *r, size_t from)
 	}
 }
 
-/* Runs an exporter that writes one file. */
-static int trace_cli_file_write(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
-				const bool *keep, const char *path,
-				int (*run)(struct trace_view *, const struct trace_snapshot *,
-					   const struct trace_lives *, const bool *, struct out *))
-{
-	static struct out out;
-
-	out.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (out.fd < 0) {
-		trace_cli_error("%s: %s", path, strerror(errno));
-		return 1;
-	}
-	struct out *stdout_of = v->out;
-	v->out = &out;
-	int status = run(v, s, l, keep, &out);
-	v->out = stdout_of;
-	out_flush(&out);
-	if (close(out.fd) != 0 && out.error == 0) {
-		out.error = errno;
-	}
-	if (out.error != 0) {
-		trace_cli_error("%s: writing failed: %s", path, strerror(out.error));
-		status = 1;
-	}
-	return status;
-}
-
 static int trace_cli_view_run(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l,
 			      const bool *keep)
 {
@@ -136,10 +107,10 @@ static int trace_cli_view_run(struct trace_view *v, const struct trace_snapshot 
 		return trace_cli_summary_print(v, s, l, keep);
 	}
 	if (v->opt->perfetto != NULL) {
-		return trace_cli_file_write(v, s, l, keep, v->opt->perfetto, perfetto_run);
+		return file_write(v, s, l, keep, v->opt->perfetto, false, perfetto_run);
 	}
 	if (v->opt->html != NULL) {
-		return trace_cli_file_write(v, s, l, keep, v->opt->html, html_run);
+		return file_write(v, s, l, keep, v->opt->html, true, html_run);
 	}
 	if (v->opt->ctf != NULL) {
 		return ctf_run(v, s, keep, v->opt->ctf);
@@ -241,7 +212,10 @@ int main(int argc, char **argv)
 	if (opt.follow) {
 		trace_cli_problems_print(v.r, 0);
 	}
-	int status = opt.follow ? follow_run(&v) : trace_cli_snapshot_run(&v);
+	int status = 1;
+	if (filter_names_known(&opt.filter, v.r)) {
+		status = opt.follow ? follow_run(&v) : trace_cli_snapshot_run(&v);
+	}
 	owners_free(&v);
 	trace_reader_close(v.r);
 	out_flush(&out);

@@ -41,6 +41,8 @@ bool filter_parse(struct filter *f, char *argument);
 bool filter_add_object(struct filter *f, const char *id);
 /* Whether the event matches. */
 bool filter_match(const struct filter *f, struct trace_reader *r, const struct trace_event *e);
+/* Whether there is a tracepoint for each term that names some; otherwise the message names the nearest. */
+bool filter_names_known(const struct filter *f, const struct trace_reader *r);
 /* Splits "r12" into 'r' and 12; false if text is no such id. Prints nothing. */
 bool object_id_parse(const char *text, char *prefix, uint64_t *index);
 
@@ -48,7 +50,7 @@ struct trace_options {
 	const char *dir, *name, *file;
 	long pid, instance; /* -1: not given */
 	int lcore;
-	bool ticks, json, follow, from_start, list, remove_dead, summary, by_owner, unfinished;
+	bool ticks, delta, json, follow, from_start, list, remove_dead, summary, by_owner, unfinished;
 	const char *perfetto, *ctf, *html, *record; /* files to write; NULL: not given */
 	uint64_t entries;                           /* of each ring of a capture; 0: not given */
 	uint64_t duration_ns;                       /* of following; UINT64_MAX: without end */
@@ -82,6 +84,7 @@ struct trace_view {
 	const struct trace_options *opt;
 	uint64_t tsc_rate;
 	uint64_t base_tsc; /* time 0 of the printed times */
+	uint64_t last_tsc; /* of the event that was printed last, for -T; 0: none was */
 	int owner_width;
 	struct out *out;
 	struct printed_owner *owners; /* by id, made as they occur; owners_free() */
@@ -111,6 +114,13 @@ void time_print(const struct trace_view *v, uint64_t ticks, int width);
 void time_of_day_format(uint64_t ns, char *to, size_t size);
 /* "running", "stopped", "crashed", or "gone": the writer was killed, or the file is a copy of a live one. */
 const char *writer_state_name(enum trace_writer writer, const struct trace_file_info *info);
+
+/* Runs an exporter that writes one file, which is not there yet, or is an older page of --html if `replace` is set.
+ * Returns the exit status. varve-trace-file.c. */
+int file_write(struct trace_view *v, const struct trace_snapshot *s, const struct trace_lives *l, const bool *keep,
+	       const char *path, bool replace,
+	       int (*run)(struct trace_view *, const struct trace_snapshot *, const struct trace_lives *, const bool *,
+			  struct out *));
 
 /* Prints what stands above the events. */
 void text_header(const struct trace_view *v, const struct trace_snapshot *s);

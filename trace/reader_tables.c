@@ -25,8 +25,8 @@ static int header_load(struct trace_reader *r, struct trace_error *err)
 	size_t fixed = offsetof(struct trace_file_header, section_offset);
 
 	if (trace_source_read(&r->source, 0, &h, fixed) != 0) {
-		trace_fail(err, "%" PRIu64 " bytes are too few for a trace file: its header alone has %zu",
-			   r->source.size, fixed);
+		trace_fail(err, "not a trace file: it has %" PRIu64 " bytes, the header alone has %zu", r->source.size,
+			   fixed);
 		return -EINVAL;
 	}
 	if (h.num_sections < TRACE_NUM_STOCK_SECTIONS) {
@@ -65,11 +65,12 @@ static int main_load(struct trace_reader *r, struct trace_error *err)
 
 	if (r->section[TRACE_SECTION_MAIN] == 0 ||
 	    trace_source_read(&r->source, r->section[TRACE_SECTION_MAIN], &m, 2 * sizeof(uint64_t)) != 0) {
-		trace_fail(err, "section MAIN is missing or cut off");
+		trace_fail(err, "not a trace file, or a damaged one: section MAIN is missing or cut off");
 		return -EINVAL;
 	}
 	if (m.tsc_rate == 0) {
-		trace_fail(err, "section MAIN: tsc_rate is 0, must be the ticks per second");
+		trace_fail(err, "not a trace file, or a damaged one: section MAIN: tsc_rate is 0, must be the ticks "
+				"per second");
 		return -EINVAL;
 	}
 	r->tsc_rate = m.tsc_rate;

@@ -53,6 +53,19 @@ static void test_a_string_parameter_gets_a_string_in_any_case(void)
 	check("address.traddr=127 address.port=4420", true, "{\"address\":{\"port\":4420,\"traddr\":\"127\"}}");
 }
 
+static void test_names_tell_the_strings_of_a_daemon_that_describes_nothing(void)
+{
+	check("trsvcid=4420 num_blocks=4420", false, "{\"num_blocks\":4420,\"trsvcid\":\"4420\"}");
+	check("listen_address.trsvcid=4420 listen_address.adrfam=4", false,
+	      "{\"listen_address\":{\"adrfam\":\"4\",\"trsvcid\":\"4420\"}}");
+	check("name=1.50 serial_number=007 uuid=null nguid=true bdev=18446744073709551615", false,
+	      "{\"bdev\":\"18446744073709551615\",\"name\":\"1.50\",\"nguid\":\"true\",\"serial_number\":\"007\","
+	      "\"uuid\":\"null\"}");
+	check("config_param={\"a\":1} name=[1]", false, "{\"config_param\":{\"a\":1},\"name\":[1]}");
+	check("vtrsvcid=1 trsvcidx=1 aaa=1 zzz=1", false, "{\"aaa\":1,\"trsvcidx\":1,\"vtrsvcid\":1,\"zzz\":1}");
+	check("path=1", true, "{\"path\":1}");
+}
+
 static void test_dots_make_objects(void)
 {
 	check("a.b.c=1 a.b.d=2 a.e=3", false, "{\"a\":{\"b\":{\"c\":1,\"d\":2},\"e\":3}}");
@@ -76,13 +89,44 @@ static void test_wrong_arguments_are_refused(void)
 	check("\xff=1", false, NULL);
 }
 
+static void check_hints(const char *arg, const char *expected)
+{
+	char copy[128], *argv[] = {copy}, *text = NULL;
+	size_t size;
+	json_t *description = json_loads(description_text, 0, NULL);
+	FILE *out = open_memstream(&text, &size);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(out);
+	snprintf(copy, sizeof(copy), "%s", arg);
+	rpc_args_print_hints(1, argv, description, out);
+	fclose(out);
+	CU_ASSERT_STRING_EQUAL(text, expected);
+	CU_ASSERT_STRING_EQUAL(copy, arg);
+	free(text);
+	json_decref(description);
+}
+
+static void test_the_key_that_was_meant_is_named(void)
+{
+	check_hints("nmae=1", "varve-rpc: nmae: did you mean name?\n");
+	check_hints("adress.traddr=1", "varve-rpc: adress: did you mean address?\n");
+	check_hints("address.tradr=a.b", "varve-rpc: tradr: did you mean traddr?\n");
+	check_hints("address.traddr=1", "");
+	check_hints("name.nmae=1", "");
+	check_hints("quite=other", "");
+	check_hints("", "");
+	check_hints("address.", "");
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_values_that_are_json_are_taken_as_such),
 	UNIT(test_other_values_are_strings),
 	UNIT(test_a_string_parameter_gets_a_string_in_any_case),
+	UNIT(test_names_tell_the_strings_of_a_daemon_that_describes_nothing),
 	UNIT(test_dots_make_objects),
 	UNIT(test_integers_beyond_int64_become_hexadecimal),
 	UNIT(test_wrong_arguments_are_refused),
+	UNIT(test_the_key_that_was_meant_is_named),
 	UNIT_END,
 };
 
