@@ -13,6 +13,7 @@
 #include "thread/thread.h"
 #include "util/log.h"
 
+#define CONFIG_REFUSED   "config_refused" /* the notification */
 #define FILE_MAX_BYTES   (64 * 1024 * 1024)
 #define ANSWER_REPORT_US 10000000 /* the log names an entry that takes longer, each time this has passed */
 
@@ -240,24 +241,41 @@ void config_free(struct config *c)
 	*c = (struct config){0};
 }
 
+/* Notifies of an entry that was refused, of at most ten in a second: a file may have many. what: as it is logged. */
+static void config_notify_refused(const struct config_entry *e, const char *what)
+{
+	static struct log_limit limit;
+	uint32_t left_out;
+
+	if (log_limit_pass(&limit, &left_out)) {
+		notify_send_reason(CONFIG_REFUSED, e->method, what);
+	}
+}
+
+__attribute__((constructor)) static void config_register_notification(void)
+{
+	notify_type_register(CONFIG_REFUSED);
+}
+
 int config_check(struct config *c, bool ignore_errors, char *error)
 {
-	char why[RPC_ERROR_TEXT_MAX], later[CONFIG_ERROR_MAX];
+	char wrong[RPC_ERROR_TEXT_MAX], text[RPC_ERROR_TEXT_MAX], later[CONFIG_ERROR_MAX];
 	size_t n_wrong = 0;
 
 	for (size_t i = 0; i < c->n_entries; i++) {
 		struct config_entry *e = &c->entries[i];
-		if (rpc_check_method(e->method, e->params, &e->states, why) == 0) {
+		if (rpc_check_method(e->method, e->params, &e->states, wrong) == 0) {
 			continue;
 		}
+		const char *why = rpc_refusal_text(e->params, wrong, text);
 		e->skip = true;
+		config_entry_error(later, c, e, "%s", why);
+		config_notify_refused(e, later);
 		if (ignore_errors) {
-			config_entry_error(later, c, e, "%s", why);
 			log_warning("left out: %s", later);
 		} else if (n_wrong == 0) {
 			config_entry_error(error, c, e, "%s (--json-ignore-init-errors loads the rest)", why);
 		} else { /* whoever mends the file wants to know all of them */
-			config_entry_error(later, c, e, "%s", why);
 			log_error("wrong as well: %s", later);
 		}
 		n_wrong++;
@@ -313,7 +331,10 @@ static int config_run_entry(const struct config *c, const struct config_entry *e
 		return -ECANCELED;
 	}
 	if (call->code != 0) {
-		rc = config_entry_error(error, c, e, "%s (%d)", call->message, call->code);
+		char text[RPC_ERROR_TEXT_MAX];
+		rc = config_entry_error(error, c, e, "%s (%d)", rpc_refusal_text(e->params, call->message, text),
+					call->code);
+		config_notify_refused(e, error);
 	}
 	free(call);
 	return rc;

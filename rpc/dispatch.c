@@ -10,6 +10,7 @@
 
 #include "rpc/allowed.h"
 #include "rpc/params.h"
+#include "rpc/refusal.h"
 #include "rpc/registry.h"
 #include "trace/trace.h"
 #include "usdt/usdt.h"
@@ -227,17 +228,21 @@ static bool error_is_shortage(int code)
 
 void rpc_error(struct rpc_request *req, int code, const char *fmt, ...)
 {
-	char message[RPC_ERROR_TEXT_MAX];
+	char message[RPC_ERROR_TEXT_MAX], text[RPC_ERROR_TEXT_MAX];
 	struct rpc_answer answer = {.code = code, .message = message};
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(message, sizeof(message), fmt, ap);
 	va_end(ap);
+	const char *what = rpc_refusal_text(req->given, message, text);
 	if (error_is_shortage(code)) {
-		log_limited(LOG_LEVEL_NOTICE, "RPC %s failed: %s", req->method->name, message);
+		log_limited(LOG_LEVEL_NOTICE, "RPC %s failed: %s", req->method->name, what);
 	}
-	log_info(rpc, "RPC %s: error %d: %s", req->method->name, code, message);
+	log_info(rpc, "RPC %s: error %d: %s", req->method->name, code, what);
+	if (req->client != 0 && rpc_refusal_is_told(code)) {
+		rpc_refusal_tell(req->method->name, req->given, code, message);
+	}
 	rpc_request_end(req, &answer);
 }
 
@@ -281,21 +286,34 @@ static struct rpc_request *rpc_request_create(const struct rpc_method *m, json_t
 	return req;
 }
 
-static void __attribute__((format(printf, 4, 5)))
-dispatch_refuse(rpc_done_fn done, void *arg, int code, const char *fmt, ...)
+/* A call that does not reach its method. */
+struct refused_call {
+	const struct rpc_origin *origin;
+	const char *method;
+	const json_t *params;
+	rpc_done_fn done;
+	void *arg;
+};
+
+static void __attribute__((format(printf, 3, 4)))
+dispatch_refuse(const struct refused_call *call, int code, const char *fmt, ...)
 {
-	char message[RPC_ERROR_TEXT_MAX];
+	char message[RPC_ERROR_TEXT_MAX], text[RPC_ERROR_TEXT_MAX];
 	struct rpc_answer answer = {.code = code, .message = message};
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(message, sizeof(message), fmt, ap);
 	va_end(ap);
+	const char *what = rpc_refusal_text(call->params, message, text);
 	if (error_is_shortage(code)) {
-		log_limited(LOG_LEVEL_NOTICE, "an RPC was refused: %s", message);
+		log_limited(LOG_LEVEL_NOTICE, "an RPC was refused: %s", what);
 	}
-	log_info(rpc, "RPC refused: error %d: %s", code, message);
-	done(arg, &answer);
+	log_info(rpc, "RPC refused: error %d: %s", code, what);
+	if (call->origin->client != 0 && rpc_refusal_is_told(code)) {
+		rpc_refusal_tell(call->method, call->params, code, message);
+	}
+	call->done(call->arg, &answer);
 }
 
 static void method_not_found_text(const char *name, char *why)
@@ -314,7 +332,7 @@ static void dispatch_run(const struct rpc_origin *origin, const struct rpc_metho
 	struct rpc_request *req = rpc_request_create(m, params, &code, why);
 
 	if (req == NULL) {
-		dispatch_refuse(done, arg, code, "%s", why);
+		dispatch_refuse(&(struct refused_call){origin, m->name, params, done, arg}, code, "%s", why);
 		return;
 	}
 	req->done = done;
@@ -350,7 +368,8 @@ static void dispatch_run_by_name(const struct rpc_origin *origin, const char *me
 
 	if (m == NULL) {
 		method_not_found_text(method, why);
-		dispatch_refuse(done, arg, RPC_ERROR_NO_METHOD, "%s", why);
+		dispatch_refuse(&(struct refused_call){origin, method, params, done, arg}, RPC_ERROR_NO_METHOD, "%s",
+				why);
 		return;
 	}
 	dispatch_run(origin, m, params, done, arg);
@@ -364,9 +383,10 @@ void rpc_call_method(const char *method, json_t *params, rpc_done_fn done, void 
 void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *params, rpc_done_fn done, void *arg)
 {
 	const struct rpc_method *m = rpc_method_find(method);
+	const struct refused_call call = {origin, method, params, done, arg};
 
 	if (m != NULL && !rpc_method_allowed(m)) {
-		dispatch_refuse(done, arg, RPC_ERROR_NO_METHOD,
+		dispatch_refuse(&call, RPC_ERROR_NO_METHOD,
 				"%s may not be called here: this daemon was started with --rpcs-allowed; "
 				"rpc_get_methods, if it is allowed, lists what may be called",
 				m->name);
@@ -374,13 +394,13 @@ void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *p
 	}
 	if (m != NULL && (m->states & current_state) == 0) {
 		if (current_state == RPC_STARTUP) {
-			dispatch_refuse(done, arg, RPC_ERROR_INVALID_STATE,
+			dispatch_refuse(&call, RPC_ERROR_INVALID_STATE,
 					"%s may be called only once the start-up is over: framework_wait_init answers "
 					"then "
 					"(after --wait-for-rpc, framework_start_init goes on with it)",
 					m->name);
 		} else {
-			dispatch_refuse(done, arg, RPC_ERROR_INVALID_STATE,
+			dispatch_refuse(&call, RPC_ERROR_INVALID_STATE,
 					"%s may be called only during start-up: start with --wait-for-rpc, and call "
 					"it before "
 					"framework_start_init",

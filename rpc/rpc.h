@@ -232,6 +232,10 @@ void rpc_call_method(const char *method, json_t *params, rpc_done_fn done, void 
  * Otherwise the error's code, and its text in why. */
 int rpc_check_method(const char *method, json_t *params, unsigned *states, char why[RPC_ERROR_TEXT_MAX]);
 
+/* The message of an error as it may be logged and told to others: without the value of a parameter that is, or may be,
+ * a secret. params: of the call; may be NULL. Returns message, or text. Pure. */
+const char *rpc_refusal_text(const json_t *params, const char *message, char text[RPC_ERROR_TEXT_MAX]);
+
 #define RPC_DEFAULT_DEADLINE_S 50 /* less than the 60 s after which stock clients hang up */
 #define RPC_MAX_DEADLINE_S     86400
 /* After so many seconds a client's call is answered with -ETIMEDOUT, while the method goes on; 0: never. Applies to

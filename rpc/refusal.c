@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rpc/refusal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "util/log.h"
+#include "util/parse.h"
+
+#define TYPE         "rpc_refused"
+#define SECRET_BYTES 8 /* so many bytes of a secret in a message are taken for the secret */
+#define PARAMS_DEPTH 64
+
+__attribute__((constructor)) static void refusal_register_notification(void)
+{
+	notify_type_register(TYPE);
+}
+
+/* Parameters whose value may be a secret: by their name, or because the value is a key in its interchange format, which
+ * somebody gave where a name or a path belongs. */
+static bool param_is_secret(const char *name, const char *value)
+{
+	static const char *const words[] = {"key", "psk", "secret", "passw", "token"};
+	static const char *const formats[] = {"DHHC-1", "NVMeTLSkey"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (strcasestr(name, words[i]) != NULL) {
+			return true;
+		}
+	}
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+		if (value != NULL && strcasestr(value, formats[i]) != NULL) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Whether the message names the parameter, or has the beginning of its value. */
+static bool message_shows(const char *message, const char *name, const char *value)
+{
+	char start[SECRET_BYTES + 1];
+
+	if (strstr(message, name) != NULL) {
+		return true;
+	}
+	if (value == NULL || value[0] == 0) {
+		return false;
+	}
+	snprintf(start, sizeof(start), "%s", value);
+	return strstr(message, start) != NULL;
+}
+
+/* The name of a parameter with a secret that the message may show, or NULL. */
+static const char *params_find_shown(const json_t *params, const char *outer, const char *message, unsigned depth)
+{
+	const char *name, *found = NULL;
+	json_t *value;
+	size_t i;
+
+	if (depth == PARAMS_DEPTH) { /* nobody nests so deeply but to hide something */
+		return outer;
+	}
+	json_object_foreach ((json_t *)params, name, value) {
+		const char *text = json_string_value(value);
+		bool shown = param_is_secret(name, text) && message_shows(message, name, text);
+		found = found != NULL ? found : shown ? name : params_find_shown(value, name, message, depth + 1);
+	}
+	json_array_foreach (params, i, value) {
+		const char *text = json_string_value(value);
+		bool shown = param_is_secret(outer, text) && message_shows(message, outer, text);
+		found = found != NULL ? found : shown ? outer : params_find_shown(value, outer, message, depth + 1);
+	}
+	return found;
+}
+
+const char *rpc_refusal_text(const json_t *params, const char *message, char text[RPC_ERROR_TEXT_MAX])
+{
+	const char *shown = params_find_shown(params, "", message, 0);
+	char name[64];
+
+	if (shown == NULL) {
+		return message;
+	}
+	utf8_sanitize(shown, name, sizeof(name));
+	snprintf(text, RPC_ERROR_TEXT_MAX,
+		 "what is wrong with parameter \"%s\" is told to the caller only, because the value may be a secret",
+		 name);
+	return text;
+}
+
+bool rpc_refusal_is_told(int code)
+{
+	return code == RPC_ERROR_INVALID_PARAMS || code == RPC_ERROR_NO_METHOD || code == RPC_ERROR_INVALID_STATE;
+}
+
+void rpc_refusal_tell(const char *method, const json_t *params, int code, const char *message)
+{
+	static struct log_limit limit;
+	char text[RPC_ERROR_TEXT_MAX], name[64], reason[RPC_ERROR_TEXT_MAX + 80];
+	uint32_t left_out;
+
+	if (!log_limit_pass(&limit, &left_out)) {
+		return;
+	}
+	utf8_sanitize(method, name, sizeof(name));
+	const char *what = rpc_refusal_text(params, message, text);
+	if (left_out != 0) {
+		snprintf(reason, sizeof(reason), "%s (%u earlier refusals were not told of)", what, left_out);
+	} else {
+		snprintf(reason, sizeof(reason), "%s", what);
+	}
+	log_notice("RPC %s was refused (%d): %s", name, code, reason);
+	notify_send_reason(TYPE, name, reason);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the log and notifications say of calls that were refused. */
+#ifndef RPC_REFUSAL_H
+#define RPC_REFUSAL_H
+
+#include "rpc/rpc.h"
+
+/* Whether clients' calls that end with this code are told of in the log and as notifications: the call itself was
+ * wrong. Others may be questions whose answer is no. Pure. */
+bool rpc_refusal_is_told(int code);
+/* Tells of a client's call that was refused, in the log and as a notification rpc_refused; of at most ten in a second.
+ * method: its name, as the client wrote it. params: may be NULL. Control thread. */
+void rpc_refusal_tell(const char *method, const json_t *params, int code, const char *message);
+
+#endif

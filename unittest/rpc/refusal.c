@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is told of refused calls: never a secret, and not too often. */
+#include <stdio.h>
+#include <string.h>
+
+#include "rpc/notify.h"
+#include "rpc/refusal.h"
+#include "unittest/unit.h"
+
+#define SECRET "DHHC-1:01:c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IQ==:"
+
+/* Whether a text may be told with these params. */
+static bool is_told(const char *params, const char *message)
+{
+	char text[RPC_ERROR_TEXT_MAX];
+	json_error_t error;
+	json_t *o = params != NULL ? json_loads(params, 0, &error) : NULL;
+
+	CU_ASSERT_FATAL(params == NULL || o != NULL);
+	const char *told = rpc_refusal_text(o, message, text);
+	bool same = strcmp(told, message) == 0;
+	CU_ASSERT(same || (strstr(told, "caller only") != NULL && strstr(told, "c2Vjc") == NULL));
+	json_decref(o);
+	return same;
+}
+
+static void test_texts_without_secrets_are_told(void)
+{
+	CU_ASSERT(is_told(NULL, "parameter \"name\" is missing"));
+	CU_ASSERT(is_told("{}", "parameter \"name\" is missing"));
+	CU_ASSERT(is_told("{\"name\": 5}", "parameter \"name\" is 5: expected a string"));
+	CU_ASSERT(is_told("{\"dhchap_key\": \"k0\", \"nqn\": 5}", "parameter \"nqn\" is 5: expected a string"));
+	CU_ASSERT(is_told("{\"psk\": null, \"nqn\": 5}", "parameter \"nqn\" is 5: expected a string"));
+	CU_ASSERT(is_told("{\"a\": {\"b\": [1, \"x\"]}}", "parameter \"a.b[1]\" is \"x\": allowed are numbers"));
+}
+
+static void test_texts_with_secrets_are_not_told(void)
+{
+	CU_ASSERT(!is_told("{\"dhchap_key\": \"" SECRET "\"}", "there is no key '" SECRET "'"));
+	CU_ASSERT(!is_told("{\"dhchap_key\": \"" SECRET "\"}", "there is no key 'DHHC-1:01:c2V...'"));
+	CU_ASSERT(!is_told("{\"psk\": \"abc\"}", "parameter \"psk\" is \"abc\": expected null"));
+	CU_ASSERT(!is_told("{\"psk\": 17}", "parameter \"psk\" is 17: expected a string"));
+	CU_ASSERT(!is_told("{\"Password\": \"correct horse\"}", "'correct horse' is too short"));
+	CU_ASSERT(!is_told("{\"auth\": {\"token\": \"abc\"}}", "parameter \"auth.token\" is \"abc\": unknown"));
+	CU_ASSERT(!is_told("{\"keys\": [\"abcdefghijkl\"]}", "parameter \"keys[0]\" is \"abcdefghijkl\": unknown"));
+	CU_ASSERT(!is_told("{\"keys\": [{\"x\": [\"" SECRET "\"]}]}", "parameter \"keys[0].x[0]\" is \"" SECRET "\""));
+}
+
+/* A key that was given where its name or its file belongs. */
+static void test_keys_in_other_parameters_are_not_told(void)
+{
+	CU_ASSERT(!is_told("{\"path\": \"" SECRET "\"}", "path '" SECRET "': there is no such file"));
+	CU_ASSERT(!is_told("{\"name\": \"NVMeTLSkey-1:01:c2VjcmV0:\"}", "'NVMeTLSkey-1:01:c2Vjc' is too long"));
+	CU_ASSERT(!is_told("{\"list\": [\"" SECRET "\"]}", "list[0] '" SECRET "'"));
+}
+
+static void test_a_deep_value_is_looked_through_to_its_end(void)
+{
+	char text[300] = "{\"a\": ";
+	size_t n = strlen(text);
+
+	memset(text + n, '[', 100);
+	memset(text + n + 100, ']', 100);
+	strcpy(text + n + 200, "}");
+	char out[RPC_ERROR_TEXT_MAX];
+	json_t *o = json_loads(text, 0, NULL);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(o);
+	CU_ASSERT(strstr(rpc_refusal_text(o, "anything", out), "caller only") != NULL);
+	json_decref(o);
+}
+
+static void test_codes_of_wrong_calls_are_told(void)
+{
+	CU_ASSERT(rpc_refusal_is_told(RPC_ERROR_INVALID_PARAMS) && rpc_refusal_is_told(RPC_ERROR_NO_METHOD));
+	CU_ASSERT(rpc_refusal_is_told(RPC_ERROR_INVALID_STATE));
+	CU_ASSERT(!rpc_refusal_is_told(-19) && !rpc_refusal_is_told(0) && !rpc_refusal_is_told(RPC_ERROR_INTERNAL));
+}
+
+static unsigned count_told(const struct notify_event **last)
+{
+	const struct notify_event *e;
+	unsigned n = 0;
+
+	while ((e = notify_get(NOTIFY_ALL, n)) != NULL) {
+		*last = e;
+		n++;
+	}
+	return n;
+}
+
+static void test_refusals_are_notified_of_but_not_all_of_a_flood(void)
+{
+	const struct notify_event *last = NULL;
+
+	rpc_refusal_tell("bdev_none", NULL, RPC_ERROR_NO_METHOD, "there is no method \"bdev_none\"");
+	CU_ASSERT_EQUAL_FATAL(count_told(&last), 1);
+	CU_ASSERT_STRING_EQUAL(last->type, "rpc_refused");
+	CU_ASSERT_STRING_EQUAL(last->context, "bdev_none");
+	CU_ASSERT_STRING_EQUAL(last->reason, "there is no method \"bdev_none\"");
+	CU_ASSERT_PTR_NULL(notify_get(NOTIFY_COMMON, 0)); /* clients of SPDK do not see it */
+	for (unsigned i = 0; i < 900; i++) {
+		rpc_refusal_tell("m", NULL, RPC_ERROR_NO_METHOD, "no");
+	}
+	CU_ASSERT(count_told(&last) < 500); /* ten in a second, and 900 take less than half a minute */
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_texts_without_secrets_are_told),
+	UNIT(test_texts_with_secrets_are_not_told),
+	UNIT(test_keys_in_other_parameters_are_not_told),
+	UNIT(test_a_deep_value_is_looked_through_to_its_end),
+	UNIT(test_codes_of_wrong_calls_are_told),
+	UNIT(test_refusals_are_notified_of_but_not_all_of_a_flood),
+	UNIT_END,
+};
+
+UNIT_MAIN("rpc_refusal", tests, NULL, NULL)
