@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "rpc_methods/nvmf.h"
+#include "util/log.h"
 
 static const struct rpc_enum ana_states[] = {
 	{"optimized", NVME_ANA_STATE_OPTIMIZED},
@@ -19,6 +20,7 @@ struct listener_params {
 	struct rpc_nvmf_address listen_address;
 	int ana_state;
 	uint32_t anagrpid;
+	bool secure_channel;
 };
 
 #define LISTENER_PARAMS                                                                                                \
@@ -28,7 +30,8 @@ struct listener_params {
 
 static const struct rpc_param add_listener_params[] = {
 	LISTENER_PARAMS,
-	RPC_NO_EFFECT(secure_channel, RPC_BOOL, "false", "secure channels are NVMe/TCP's, RDMA is not encrypted"),
+	RPC_PARAM(struct listener_params, secure_channel, RPC_BOOL, RPC_OPTIONAL,
+		  "must be false on TCP, since there is no TLS; no effect on RDMA, which is not encrypted"),
 	RPC_NO_EFFECT(sock_impl, RPC_STRING, "null", "RDMA has no sockets to choose"),
 	RPC_NO_EFFECT(numa_id, RPC_INT32, "-1", "the address decides which device, and so which node, serves"),
 	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_OPTIONAL, "of all ANA groups; by default optimized",
@@ -77,6 +80,31 @@ static void listener_answer_no_ana(struct rpc_request *req, const struct listene
 		  nvmf_ana_state_name((enum nvme_ana_state)p->ana_state), p->where.nqn);
 }
 
+/* A channel that is asked to be secure must be, where the transport could make it so. False: the request has been
+ * answered.
+ */
+static bool listener_check_secure(struct rpc_request *req, const struct listener_params *p,
+				  const struct nvmf_address *address)
+{
+	static bool told;
+
+	if (p->secure_channel && strcmp(address->trtype, "TCP") == 0) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"secure_channel\" is true: allowed is false, because connections over TCP cannot "
+			  "be "
+			  "encrypted (there is no TLS)");
+		return false;
+	}
+	if (p->secure_channel && !told) {
+		log_notice("nvmf_subsystem_add_listener: parameter \"secure_channel\" is true: taken, no effect: %s is "
+			   "not "
+			   "encrypted",
+			   address->trtype);
+		told = true;
+	}
+	return true;
+}
+
 static void rpc_add_listener(struct rpc_request *req, void *params)
 {
 	const struct listener_params *p = params;
@@ -85,7 +113,7 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 	char allowed[NVMF_ERROR_MAX];
 	const char *field;
 
-	if (s == NULL) {
+	if (s == NULL || !listener_check_secure(req, p, &address)) {
 		return;
 	}
 	struct nvmf_tgt *tgt = nvmf_subsystem_tgt(s);

@@ -5,15 +5,21 @@
 stock_answers.json has them, by method: a type (string, integer, bool), an object, or an array whose elements all have one shape. A key that ends in `?` is not
 in every element there. Answers of ours may have more keys. The node below has something of each kind: an array of the table that is not empty is not empty
 everywhere in the answer, either."""
+import base64
 import json
+import os
 import sys
+import zlib
 
-from appliance_lib import TOP, check, main
-from nvmf_lib import ADDRESS, HOSTNQN, NQN, Host, Target, wait_io
+from appliance_lib import TOP, check, main, wait_for
+from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT, Host, Target, wait_io
 
 TYPES = {"string": str, "integer": int, "bool": bool}
 PARAMS = {"bdev_get_histogram": {"name": "M0"}, "nvmf_subsystem_get_listeners": {"nqn": NQN}, "nvmf_subsystem_get_controllers": {"nqn": NQN},
           "nvmf_subsystem_get_qpairs": {"nqn": NQN}}
+
+SECRET = bytes(range(32))
+KEY = f"DHHC-1:00:{base64.b64encode(SECRET + zlib.crc32(SECRET).to_bytes(4, 'little')).decode()}:"
 
 # What SPDK's answers have and ours have not, and why: doc/compat.md says the same.
 LACKING = {
@@ -56,7 +62,18 @@ def all_faults(wanted, got, at):
     return faults(wanted, got, at, filled) or never_filled(wanted, at, filled)
 
 
-def make_one_of_each(t):
+def make_one_of_each(t, back):
+    back.add_malloc("B0")
+    back.add_ns("B0", nsid=1)
+    back.call("nvmf_discovery_add_referral", address={**back.listen_address(), "trsvcid": "9"}, secure_channel=False)
+    key = t.folder / "key"
+    key.write_text(KEY)
+    os.chmod(key, 0o600)
+    t.call("keyring_file_add_key", name="key0", path=str(key))
+    t.call("bdev_nvme_attach_controller", name="Nvme0", **back.listen_address(), subnqn=NQN)
+    t.call("bdev_nvme_start_discovery", name="d", **back.listen_address())
+    wait_for(lambda: t.call("bdev_nvme_get_discovery_info")[0]["referrals"], "the referral")
+    t.add_ns("Nvme0n1", nsid=2)
     t.add_malloc("M0")
     t.add_ns("M0", nsid=1)
     t.call("bdev_malloc_create", name="PI", num_blocks=64, block_size=512, md_size=8, md_interleave=True, dif_type=1)
@@ -82,8 +99,8 @@ def test_the_checker_finds_what_is_wrong():
 
 def test_answers_have_the_keys_and_types_that_clients_decode():
     table = json.loads((TOP / "systest/stock_answers.json").read_text())
-    with Target() as t:
-        make_one_of_each(t)
+    with Target(port=PORT + 20000) as back, Target() as t:
+        make_one_of_each(t, back)
         with Host(t, "-w", "randread", "-q", "4", "-t", "600") as h:
             wait_io(t, [h])
             found = [f for method, shape in table.items() for f in all_faults(shape, t.call(method, **PARAMS.get(method, {})), method)]
