@@ -40,6 +40,7 @@ static int check_run(struct lvol_store *s, const struct lvol_volume *v, const st
 	/* An image that somebody forged could have all clusters in each of a million volumes. */
 	for (uint32_t i = 0; i < run->count && rc == 0 && s->num_problems < LVOL_PROBLEMS_MAX; i++) {
 		if (!bit_take(s->clusters_owned, run->cluster + i)) {
+			s->clusters_shared++;
 			rc = lvol_problem_add(s, "volume %s: cluster %" PRIu32 " is also that of %s", v->name,
 					      run->cluster + i, check_other_owner(s, v, run->cluster + i));
 		}

@@ -27,6 +27,16 @@ uint32_t lvol_crc(const void *page)
 
 /* ---- The superblock ---- */
 
+/* Whether power failed while the store was marked as closed or as open: sectors of one and of the other make up the
+ * superblock. */
+static bool lvol_super_is_torn(const struct lvol_super *s)
+{
+	struct lvol_super other = *s;
+
+	other.clean = !s->clean;
+	return s->crc == lvol_crc(&other);
+}
+
 static int lvol_super_identity_check(const struct lvol_super *s, struct lvol_error *e)
 {
 	static const char type[16] = LVOL_STORE_TYPE;
@@ -34,7 +44,7 @@ static int lvol_super_identity_check(const struct lvol_super *s, struct lvol_err
 	if (memcmp(s->signature, LVOL_SIGNATURE, sizeof(s->signature)) != 0) {
 		return lvol_refuse(e, "there is no volume store: it does not begin with \"" LVOL_SIGNATURE "\"");
 	}
-	if (s->crc != lvol_crc(s)) {
+	if (s->crc != lvol_crc(s) && !lvol_super_is_torn(s)) {
 		return lvol_refuse(e, "superblock: crc is %08" PRIx32 ", that of its contents %08" PRIx32, s->crc,
 				   lvol_crc(s));
 	}
@@ -125,7 +135,7 @@ int lvol_super_decode(const struct lvol_super *s, uint64_t device_bytes, struct 
 	}
 	*g = (struct lvol_geometry){
 		.version = s->version,
-		.clean = s->clean == 1,
+		.clean = s->clean == 1 && s->crc == lvol_crc(s),
 		.super_id = s->super_id,
 		.size_bytes = s->size_bytes,
 		.cluster_bytes = s->cluster_bytes,

@@ -151,6 +151,7 @@ static int store_name_take(struct lvol_store *s)
 		return lvol_problem_add(s, "the store has no name: its super blob %#" PRIx64 " is not there",
 					s->geometry.super_id);
 	}
+	s->named = !v->damaged;
 	memcpy(s->name, v->name, sizeof(s->name));
 	memcpy(s->uuid, v->uuid, sizeof(s->uuid));
 	int rc = s->name[0] == 0 || s->uuid[0] == 0

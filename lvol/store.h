@@ -12,6 +12,10 @@ struct lvol_device {
 	uint64_t size_bytes;
 	/* Reads all of it. Returns 0 or a negative errno. */
 	int (*read)(void *ctx, uint64_t offset, void *to, size_t bytes);
+	/* For repairs, else NULL. Write all of it; make what was written before durable. Return 0 or a negative errno.
+	 */
+	int (*write)(void *ctx, uint64_t offset, const void *from, size_t bytes);
+	int (*flush)(void *ctx);
 	void *ctx;
 };
 
@@ -43,11 +47,13 @@ struct lvol_store {
 	struct lvol_device device;
 	struct lvol_geometry geometry;
 	char name[LVOL_NAME_MAX + 1], uuid[LVOL_UUID_TEXT];
+	bool named;                  /* the volume that names it was read */
 	struct lvol_volume *volumes; /* in rising order of `id`, without the one that names the store */
 	size_t num_volumes;
 	/* While it is read, and for check: */
 	uint8_t *page_mask, *cluster_mask, *id_mask; /* as they are on the device; NULL unless it was closed */
 	uint8_t *pages_owned, *clusters_owned;       /* as the volumes have it */
+	uint32_t clusters_shared; /* how many clusters check has found twice, until it had too many problems */
 	char **problems;
 	size_t num_problems; /* how many there are; LVOL_PROBLEMS_MAX of them are kept */
 };
@@ -62,6 +68,17 @@ int lvol_store_read(const struct lvol_device *d, struct lvol_store **s, struct l
 /* Looks for what contradicts itself: clusters that two volumes have, masks that do not fit, clones without their
  * snapshot. Adds problems. Returns 0 or -ENOMEM. Once a store. */
 int lvol_store_check(struct lvol_store *s);
+
+/* Removes a damaged volume: its root page becomes zeroes. What only it had is free after lvol_store_close_write() of
+ * the store as it is read then. Returns 0, -EBUSY (it is not damaged, or is the snapshot of a volume that is not), or
+ * the device's error. */
+int lvol_volume_drop(struct lvol_store *s, const struct lvol_volume *v);
+
+/* Makes the masks of a store anew, from what its volumes have, and marks it as closed, so that whoever opens it next
+ * need not read all of its metadata. Power may fail at any time: the store is then as it was before, or not closed.
+ * After lvol_store_check(). Returns 0, -EILSEQ (a volume is damaged, an operation was under way, or two volumes have
+ * one cluster: what belongs to whom is not certain; e says which), -ENOMEM, or the device's error. */
+int lvol_store_close_write(struct lvol_store *s, struct lvol_error *e);
 
 /* Frees it, with its volumes. The device stays as it is. */
 void lvol_store_free(struct lvol_store *s);

@@ -118,6 +118,36 @@ def test_a_damaged_volume_is_not_read_and_the_others_are():
         check(run("read", path, "thick")[0] == contents("thick"), "thick")
 
 
+def test_a_repaired_store_is_as_its_maker_would_have_closed_it():
+    with store("clean") as path:
+        good = path.read_bytes()
+        check(b"is marked as closed" in run("repair", path)[0] and path.read_bytes() == good, "a good store stays as it is, byte by byte")
+        image = bytearray(good)
+        image[16] = 0                       # as if it had not been closed
+        image[PAGE:4 * PAGE] = os.urandom(3 * PAGE)
+        path.write_bytes(image)
+        check("superblock: crc" not in run("repair", path)[1] and path.read_bytes() == good, "of masks that are lost")
+    with store("dirty") as path:
+        run("repair", path)
+        check("5 volumes, 13 of 95 clusters in use, 0 problems\n" in run("check", path)[0].decode(), "closed")
+        for volume in ("thick", "thin", "snap1", "clone1", "late"):
+            check(run("read", path, volume)[0] == contents(volume), f"{volume} differs")
+
+
+def test_a_repair_loses_a_damaged_volume_only_when_told_to():
+    with store("clean") as path:
+        image = bytearray(path.read_bytes())
+        image[(MD_FIRST + 6) * PAGE + 100] ^= 1     # clone1
+        path.write_bytes(image)
+        out, error = run("repair", path, status=1)
+        check("not repaired: volume 0x100000006" in error and "is not certain" in error and path.read_bytes() == image, error)
+        check("it is not damaged" in run("repair", "-d", "thick", path, status=1)[1] and path.read_bytes() == image, "thick")
+        check("there is no such volume" in run("repair", "-d", "none", path, status=1)[1] and path.read_bytes() == image, "none")
+        check(b"dropped 0x100000006" in run("repair", "--drop", "0x100000006", path)[0], "dropped")
+        check("3 volumes, 11 of 95 clusters in use, 0 problems" in run("check", path)[0].decode(), "its clusters are free")
+        check(run("read", path, "thin")[0] == contents("thin"), "the snapshot's other clone")
+
+
 def test_what_is_no_store_is_named():
     with store("clean") as path:
         size = path.stat().st_size
@@ -138,7 +168,7 @@ def test_a_store_that_is_in_use_is_left_alone():
 
 
 def test_wrong_usage_says_what_is_allowed():
-    for arguments, words in (([], "a command is missing"), (["repair"], "there is no command 'repair'"), (["list"], "another number of arguments"),
+    for arguments, words in (([], "a command is missing"), (["mend"], "there is no command 'mend'"), (["list"], "another number of arguments"),
                              (["list", "a", "b"], "another number"), (["read", "a"], "another number"), (["check", "-j", "a"], "does not take -j"),
                              (["list", "-O", "1", "a"], "does not take -O"), (["read", "-O", "x", "a", "b"], "'x' is not a number of bytes"),
                              (["list", "--none", "a"], "--none")):

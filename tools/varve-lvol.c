@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* varve-lvol: shows what is in a volume store that no program has open, checks it, and reads volumes from it. It never
- * writes to the store. */
+/* varve-lvol: shows what is in a volume store that no program has open, checks it, reads volumes from it, and makes its
+ * masks anew. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -25,26 +25,29 @@ static const char usage_text[] =
 	"Usage: varve-lvol list [-j] STORE\n"
 	"       varve-lvol check STORE\n"
 	"       varve-lvol read [-O OFFSET] [-n BYTES] STORE VOLUME\n"
-	"Looks into a volume store. STORE is the file or block device that it is on; no program may have it open for\n"
-	"writing. Nothing is changed.\n"
+	"       varve-lvol repair [-d VOLUME] STORE\n"
+	"Looks into a volume store. STORE is the file or block device that it is on; no program may have it open.\n"
 	"\n"
 	"  list    the volumes, with their sizes and what they are clones of\n"
 	"  check   whether its metadata is whole and contradicts itself nowhere\n"
 	"  read    writes the contents of a volume to stdout, as a host would read them\n"
+	"  repair  frees what belongs to no volume, and marks the store as closed, so that it opens at once; changes\n"
+	"          nothing if it is not certain what belongs to whom\n"
 	"\n"
-	"VOLUME is its name, STORE/NAME or its UUID. OFFSET and BYTES may end with k, M, G or T.\n"
+	"VOLUME is its name, STORE/NAME, its UUID or its number (0x...). OFFSET and BYTES may end with k, M or G.\n"
 	"\n"
 	"  -j, --json           list: JSON, with the keys of bdev_lvol_get_lvols\n"
 	"  -O, --offset OFFSET  read: from this byte on\n"
 	"  -n, --bytes BYTES    read: so many bytes; by default up to the end\n"
+	"  -d, --drop VOLUME    repair: first remove this volume, which is damaged\n"
 	"  -h, --help           this text\n"
 	"\n"
-	"The exit status is 0, 1 if something is wrong with the store or a volume, 2 for wrong usage, or if the store "
-	"cannot be\n"
-	"read.\n";
+	"The exit status is 0, 1 if something is wrong with the store or a volume, 2 for wrong usage, or if the store\n"
+	"cannot be read.\n";
 
 struct options {
 	bool json;
+	const char *drop;
 	uint64_t offset, bytes;
 };
 
@@ -75,10 +78,37 @@ static int device_read(void *ctx, uint64_t offset, void *to, size_t bytes)
 	return 0;
 }
 
-/* Keeps others from writing to it as long as it is open. Returns the descriptor or a negative errno. */
-static int store_device_open(const char *path, uint64_t *bytes)
+static int device_write(void *ctx, uint64_t offset, const void *from, size_t bytes)
 {
-	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+	const int *fd = ctx;
+	const char *at = from;
+
+	while (bytes > 0) {
+		ssize_t n = pwrite(*fd, at, bytes, (off_t)offset);
+		if (n < 0 && errno == EINTR) {
+			continue;
+		}
+		if (n <= 0) {
+			return n < 0 ? -errno : -EIO;
+		}
+		at += n;
+		offset += (uint64_t)n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+static int device_flush(void *ctx)
+{
+	const int *fd = ctx;
+
+	return fsync(*fd) == 0 ? 0 : -errno;
+}
+
+/* Keeps others from writing to it as long as it is open. Returns the descriptor or a negative errno. */
+static int store_device_open(const char *path, bool write, uint64_t *bytes)
+{
+	struct flock lock = {.l_type = write ? F_WRLCK : F_RDLCK, .l_whence = SEEK_SET};
 	struct stat st;
 
 	if (stat(path, &st) != 0) {
@@ -87,7 +117,7 @@ static int store_device_open(const char *path, uint64_t *bytes)
 	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) {
 		return -ENOTBLK;
 	}
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (S_ISBLK(st.st_mode) ? O_EXCL : 0));
+	int fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | (S_ISBLK(st.st_mode) ? O_EXCL : 0));
 	if (fd < 0) {
 		return -errno;
 	}
@@ -263,17 +293,76 @@ static int cmd_read(struct lvol_store *s, const struct options *o, char **args)
 	return rc;
 }
 
+/* ---- repair ---- */
+
+/* By name, or by number where it has no name that can be read. */
+static const struct lvol_volume *volume_to_drop_find(const struct lvol_store *s, const char *name)
+{
+	uint64_t id;
+
+	for (size_t i = 0; parse_uint64(name, 0, UINT64_MAX, &id) == 0 && i < s->num_volumes; i++) {
+		if (s->volumes[i].id == id) {
+			return &s->volumes[i];
+		}
+	}
+	return lvol_store_find(s, name);
+}
+
+/* The store has to be read again then. Returns the exit status. */
+static int repair_drop(struct lvol_store *s, const char *name, const char *path)
+{
+	const struct lvol_volume *v = volume_to_drop_find(s, name);
+	int rc = v == NULL ? -ENOENT : lvol_volume_drop(s, v);
+
+	if (rc != 0) {
+		fprintf(stderr, "varve-lvol: %s: %s is not dropped: %s\n", path, name,
+			rc == -ENOENT  ? "there is no such volume"
+			: rc == -EBUSY ? "it is not damaged, or is the snapshot of a volume that is not"
+				       : strerror(-rc));
+		return EXIT_PROBLEM;
+	}
+	printf("dropped %s\n", name);
+	return 0;
+}
+
+static int cmd_repair(struct lvol_store *s, const struct options *o, char **args)
+{
+	struct lvol_store *again = NULL;
+	struct lvol_error e = {""};
+
+	if (o->drop != NULL && repair_drop(s, o->drop, args[0]) != 0) {
+		return EXIT_PROBLEM;
+	}
+	int rc = lvol_store_read(&s->device, &again, &e);
+	rc = rc != 0 ? rc : lvol_store_check(again);
+	if (again != NULL) {
+		lvol_cli_problems_print(again, args[0]);
+	}
+	rc = rc != 0 ? rc : lvol_store_close_write(again, &e);
+	if (rc != 0) {
+		fprintf(stderr, "varve-lvol: %s: not repaired: %s\n", args[0], rc == -EILSEQ ? e.text : strerror(-rc));
+	} else {
+		printf("store %s: its masks were made anew, and it is marked as closed\n", again->name);
+	}
+	if (again != NULL) {
+		lvol_store_free(again);
+	}
+	return rc != 0 ? EXIT_PROBLEM : 0;
+}
+
 /* ---- The command line ---- */
 
 static const struct command {
 	const char *name;
 	int num_args;
+	bool writes;
 	const char *options; /* which ones it takes */
 	int (*run)(struct lvol_store *s, const struct options *o, char **args);
 } commands[] = {
-	{"list", 1, "j", cmd_list},
-	{"check", 1, "", cmd_check},
-	{"read", 2, "On", cmd_read},
+	{"list", 1, false, "j", cmd_list},
+	{"check", 1, false, "", cmd_check},
+	{"read", 2, false, "On", cmd_read},
+	{"repair", 1, true, "d", cmd_repair},
 };
 
 static const struct command *command_find(const char *name)
@@ -297,9 +386,9 @@ static int lvol_cli_usage(const char *fmt, const char *what)
 static int command_run(const struct command *c, const struct options *o, char **args)
 {
 	struct lvol_store *s = NULL;
-	struct lvol_device d = {.read = device_read};
+	struct lvol_device d = {.read = device_read, .write = device_write, .flush = device_flush};
 	struct lvol_error e;
-	int fd = store_device_open(args[0], &d.size_bytes);
+	int fd = store_device_open(args[0], c->writes, &d.size_bytes);
 
 	if (fd < 0) {
 		lvol_cli_error(args[0], device_error_text(fd));
@@ -330,16 +419,14 @@ static char option_foreign(const struct command *c, const char *given)
 static int options_parse(int argc, char **argv, struct options *o, char given[16])
 {
 	static const struct option long_options[] = {
-		{"json", no_argument, NULL, 'j'},
-		{"offset", required_argument, NULL, 'O'},
-		{"bytes", required_argument, NULL, 'n'},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
+		{"json", no_argument, NULL, 'j'},        {"offset", required_argument, NULL, 'O'},
+		{"bytes", required_argument, NULL, 'n'}, {"drop", required_argument, NULL, 'd'},
+		{"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
 	};
 	int c;
 
 	*o = (struct options){.bytes = UINT64_MAX};
-	while ((c = getopt_long(argc, argv, "jO:n:h", long_options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "jO:n:d:h", long_options, NULL)) != -1) {
 		size_t n = strlen(given);
 		if (c == 'h') {
 			fputs(usage_text, stdout);
@@ -348,7 +435,9 @@ static int options_parse(int argc, char **argv, struct options *o, char given[16
 		if (c == '?') {
 			return EXIT_USAGE; /* getopt has said why */
 		}
-		if (c != 'j' && parse_size(optarg, 0, INT64_MAX, c == 'O' ? &o->offset : &o->bytes) != 0) {
+		if (c == 'd') {
+			o->drop = optarg;
+		} else if (c != 'j' && parse_size(optarg, 0, INT64_MAX, c == 'O' ? &o->offset : &o->bytes) != 0) {
 			return lvol_cli_usage("'%s' is not a number of bytes", optarg);
 		}
 		o->json |= c == 'j';

@@ -89,6 +89,7 @@ void image_volume_add(struct image *m, uint32_t root, const char *name, const st
 void image_init(struct image *m)
 {
 	memset(m, 0, sizeof(*m));
+	m->steps_left = UINT32_MAX;
 	*image_super(m) = (struct lvol_super){
 		.signature = LVOL_SIGNATURE,
 		.version = 3,
@@ -142,7 +143,63 @@ static int image_read(void *ctx, uint64_t offset, void *to, size_t bytes)
 	return 0;
 }
 
+static bool image_step(struct image *m)
+{
+	return m->steps_left > 0 && --m->steps_left > 0;
+}
+
+static int image_write(void *ctx, uint64_t offset, const void *from, size_t bytes)
+{
+	struct image *m = ctx;
+
+	for (size_t at = 0; at < bytes; at += IMAGE_SECTOR) {
+		if (!image_step(m)) {
+			return -EIO;
+		}
+		memcpy(m->bytes + offset + at, (const uint8_t *)from + at, IMAGE_SECTOR);
+		m->dirty[(offset + at) / IMAGE_SECTOR] = true;
+	}
+	return 0;
+}
+
+static int image_flush(void *ctx)
+{
+	struct image *m = ctx;
+
+	if (!image_step(m)) {
+		return -EIO;
+	}
+	memcpy(m->durable, m->bytes, sizeof(m->bytes));
+	memset(m->dirty, 0, sizeof(m->dirty));
+	return 0;
+}
+
+void image_power_fails(struct image *m, unsigned steps)
+{
+	m->steps_left = UINT32_MAX;
+	image_flush(m);
+	m->steps_left = steps;
+}
+
+void image_power_returns(struct image *m, uint32_t seed)
+{
+	for (size_t i = 0; i < sizeof(m->dirty) / sizeof(m->dirty[0]); i++) {
+		if (m->dirty[i]) {
+			seed = seed * 1664525 + 1013904223;
+			if ((seed >> 16 & 1) != 0) {
+				memcpy(m->durable + i * IMAGE_SECTOR, m->bytes + i * IMAGE_SECTOR, IMAGE_SECTOR);
+			}
+		}
+	}
+	memcpy(m->bytes, m->durable, sizeof(m->bytes));
+	image_power_fails(m, UINT32_MAX);
+}
+
 struct lvol_device image_device(struct image *m)
 {
-	return (struct lvol_device){.size_bytes = sizeof(m->bytes), .read = image_read, .ctx = m};
+	return (struct lvol_device){.size_bytes = sizeof(m->bytes),
+				    .read = image_read,
+				    .write = image_write,
+				    .flush = image_flush,
+				    .ctx = m};
 }

@@ -5,13 +5,17 @@
 
 #include "lvol/store.h"
 
-enum { IMAGE_CLUSTER = 16384, IMAGE_CLUSTERS = 32, IMAGE_MD_FIRST = 4, IMAGE_MD_PAGES = 12 };
+enum { IMAGE_CLUSTER = 16384, IMAGE_CLUSTERS = 32, IMAGE_MD_FIRST = 4, IMAGE_MD_PAGES = 12, IMAGE_SECTOR = 512 };
 
 struct image {
 	uint8_t bytes[IMAGE_CLUSTER * IMAGE_CLUSTERS];
 	size_t filled[IMAGE_MD_PAGES]; /* of the descriptors of each metadata page */
 	int read_error;                /* what reads of image_fail_page answer */
 	uint64_t fail_page;
+	/* Writes of a repair: */
+	uint8_t durable[IMAGE_CLUSTER * IMAGE_CLUSTERS];
+	bool dirty[IMAGE_CLUSTER * IMAGE_CLUSTERS / IMAGE_SECTOR];
+	unsigned steps_left; /* sectors written and flushes before power fails */
 };
 
 /* A closed store "s" without volumes, of 32 clusters of 4 pages; the first 4 hold the metadata. */
@@ -31,6 +35,10 @@ void image_volume_add(struct image *m, uint32_t root, const char *name, const st
 void image_mark(struct image *m, uint64_t mask_page, uint32_t bit, bool value);
 /* Gives all pages, and the superblock, the crc of their contents. */
 void image_seal(struct image *m);
+/* Lets power fail after so many steps. All that is in `bytes` by then is durable. */
+void image_power_fails(struct image *m, unsigned steps);
+/* What is found when power is back: of the sectors that were written since the last flush those that `seed` chooses. */
+void image_power_returns(struct image *m, uint32_t seed);
 struct lvol_device image_device(struct image *m);
 
 #endif

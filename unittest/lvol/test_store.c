@@ -598,6 +598,140 @@ static void test_many_problems_are_counted(void)
 	CU_ASSERT_TRUE(strstr(store->problems[279], "is also that of another volume") != NULL);
 }
 
+/* ---- Repairs ---- */
+
+static void two_volumes_with_lost_clusters(bool clean)
+{
+	image_init(&m);
+	image_volume_add(&m, 1, "v", &(struct lvol_desc_rle){4, 2}, 1);
+	image_volume_add(&m, 2, "w", &(struct lvol_desc_rle){9, 3}, 1);
+	image_mark(&m, 2, 20, true);
+	image_mark(&m, 1, 7, true);
+	image_super(&m)->clean = clean;
+	image_seal(&m);
+}
+
+static int read_and_repair(void)
+{
+	int rc = open_as_it_is();
+
+	rc = rc != 0 ? rc : lvol_store_check(store);
+	return rc != 0 ? rc : lvol_store_close_write(store, &error);
+}
+
+static void test_a_repair_makes_the_masks_anew(void)
+{
+	for (int clean = 0; clean <= 1; clean++) {
+		two_volumes_with_lost_clusters(clean);
+		if (!clean) {
+			memset(m.bytes + LVOL_PAGE_BYTES, 0xa5, 3 * LVOL_PAGE_BYTES);
+		}
+		CU_ASSERT_EQUAL(read_and_repair(), 0);
+		CU_ASSERT_EQUAL(open_as_it_is(), 0);
+		CU_ASSERT_TRUE(store->geometry.clean);
+		CU_ASSERT_EQUAL(lvol_store_check(store), 0);
+		CU_ASSERT_EQUAL(store->num_problems, 0);
+		CU_ASSERT_EQUAL(store->num_volumes, 2);
+		CU_ASSERT_TRUE(lvol_bit(store->cluster_mask, 11) && !lvol_bit(store->cluster_mask, 20));
+	}
+}
+
+/* Whatever of it has reached the medium: the volumes are there, and a second repair succeeds. */
+static void test_power_may_fail_at_any_time_of_a_repair(void)
+{
+	unsigned failed = 0;
+	int rc = -EIO;
+
+	for (unsigned steps = 1; rc != 0; steps++) {
+		for (uint32_t seed = 0; seed < 8; seed++) {
+			two_volumes_with_lost_clusters(seed & 1);
+			image_power_fails(&m, steps);
+			rc = read_and_repair();
+			CU_ASSERT_TRUE(rc == 0 || rc == -EIO);
+			failed += rc != 0;
+			image_power_returns(&m, seed);
+			CU_ASSERT_EQUAL_FATAL(open_as_it_is(), 0);
+			CU_ASSERT_EQUAL(store->num_volumes, 2);
+			CU_ASSERT_EQUAL(lvol_volume_cluster(lvol_store_find(store, "v"), 1), 5);
+			CU_ASSERT_EQUAL(lvol_volume_cluster(lvol_store_find(store, "w"), 2), 11);
+			CU_ASSERT_EQUAL(lvol_store_check(store), 0);
+			/* Masks that do not fit are not believed: at most, what was lost before still is. */
+			CU_ASSERT_FALSE(store->num_problems > 0 && has_problem("not in the mask"));
+			CU_ASSERT_EQUAL(read_and_repair(), 0);
+			CU_ASSERT_EQUAL(open_as_it_is(), 0);
+			CU_ASSERT_TRUE(store->geometry.clean && lvol_store_check(store) == 0 &&
+				       store->num_problems == 0);
+		}
+	}
+	CU_ASSERT_TRUE(failed > 200);
+}
+
+static void expect_no_repair(const char *words)
+{
+	static uint8_t before[sizeof(m.bytes)];
+
+	image_seal(&m);
+	memcpy(before, m.bytes, sizeof(before));
+	CU_ASSERT_EQUAL(read_and_repair(), -EILSEQ);
+	CU_ASSERT_EQUAL(memcmp(before, m.bytes, sizeof(before)), 0);
+	if (strstr(error.text, words) == NULL) {
+		printf("'%s' does not say '%s'\n", error.text, words);
+		CU_FAIL("why it is not repaired");
+	}
+	image_init(&m);
+}
+
+static void test_what_is_not_certain_is_left_as_it_is(void)
+{
+	static const struct lvol_desc_rle run = {4, 2};
+
+	image_init(&m);
+	image_volume_add(&m, 1, "v", &run, 1), image_page(&m, 1)->descriptors[0] = 9,
+							      expect_no_repair("(without name) is damaged");
+	image_volume_add(&m, 1, "v", &run, 1), image_xattr_add(&m, 1, true, "SNAPRM", "", 0),
+		expect_no_repair("(v) has a snapshot or deletion under way");
+	image_volume_add(&m, 1, "v", &run, 1), image_volume_add(&m, 2, "w", &run, 1),
+		expect_no_repair("2 clusters belong to two volumes");
+	image_page(&m, 0)->descriptors[0] = 9, expect_no_repair("the volume that names the store cannot be read");
+	image_super(&m)->super_id = LVOL_ID_NONE, expect_no_repair("the volume that names the store cannot be read");
+}
+
+static void test_a_damaged_volume_can_be_dropped(void)
+{
+	uint64_t one = LVOL_ID_HIGH | 1;
+
+	two_volumes_with_lost_clusters(true);
+	CU_ASSERT_EQUAL(open_as_it_is(), 0);
+	CU_ASSERT_EQUAL(lvol_volume_drop(store, lvol_store_find(store, "v")), -EBUSY);
+	image_page(&m, 1)->descriptors[0] = 9;
+	CU_ASSERT_EQUAL(open_sealed(), 0);
+	CU_ASSERT_EQUAL(lvol_volume_drop(store, &store->volumes[0]), 0);
+	CU_ASSERT_EQUAL(read_and_repair(), 0);
+	CU_ASSERT_EQUAL(open_as_it_is(), 0);
+	CU_ASSERT_EQUAL(store->num_volumes, 1);
+	CU_ASSERT_FALSE(lvol_bit(store->cluster_mask, 4));
+	/* Not while others read through it. */
+	two_volumes_with_lost_clusters(true);
+	image_xattr_add(&m, 2, true, "SNAP", &one, sizeof(one));
+	image_page(&m, 1)->descriptors[0] = 9;
+	CU_ASSERT_EQUAL(open_sealed(), 0);
+	CU_ASSERT_EQUAL(lvol_volume_drop(store, &store->volumes[0]), -EBUSY);
+	/* Power may fail: it is there, or it is not. */
+	for (unsigned steps = 1; steps < 20; steps++) {
+		for (uint32_t seed = 0; seed < 8; seed++) {
+			two_volumes_with_lost_clusters(true);
+			image_page(&m, 1)->descriptors[0] = 9;
+			CU_ASSERT_EQUAL(open_sealed(), 0);
+			image_power_fails(&m, steps);
+			int rc = lvol_volume_drop(store, &store->volumes[0]);
+			image_power_returns(&m, seed);
+			CU_ASSERT_EQUAL(open_as_it_is(), 0);
+			CU_ASSERT_PTR_NOT_NULL(lvol_store_find(store, "w"));
+			CU_ASSERT_TRUE(store->num_volumes == 1 || rc != 0);
+		}
+	}
+}
+
 static void test_each_allocation_may_fail(void)
 {
 	unsigned failed = 0;
@@ -615,6 +749,7 @@ static void test_each_allocation_may_fail(void)
 		allocations_left = n;
 		int rc = lvol_store_read(&d, &store, &error);
 		rc = rc == 0 ? lvol_store_check(store) : rc;
+		rc = rc == 0 ? lvol_store_close_write(store, &error) : rc;
 		bool all_made = allocations_left != 0;
 		allocations_left = UINT32_MAX;
 		if (all_made) {
@@ -657,6 +792,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_names_and_what_was_under_way),
 	UNIT(test_a_store_that_was_not_closed_is_scanned),
 	UNIT(test_many_problems_are_counted),
+	UNIT(test_a_repair_makes_the_masks_anew),
+	UNIT(test_power_may_fail_at_any_time_of_a_repair),
+	UNIT(test_what_is_not_certain_is_left_as_it_is),
+	UNIT(test_a_damaged_volume_can_be_dropped),
 	UNIT(test_each_allocation_may_fail),
 	UNIT_END,
 };
