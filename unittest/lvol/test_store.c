@@ -463,7 +463,8 @@ static void test_descriptors_that_cannot_be_are_named(void)
 	image_volume_add(&m, 1, "v", NULL, 0), image_xattr_add(&m, 1, true, "EXTSNAP", "a", 1),
 		image_xattr_add(&m, 1, true, "EXTSNAP", "b", 1), expect_problem("EXTSNAP is there twice");
 	image_volume_add(&m, 1, "v", NULL, 0), image_xattr_add(&m, 1, false, "other", value, 100), expect_good(1);
-	image_init(&m), one_desc(LVOL_DESC_PADDING, value, 3000), one_desc(LVOL_DESC_PADDING, value, 0), expect_good(1);
+	image_init(&m), one_desc(LVOL_DESC_PADDING, m.durable, 3000), one_desc(LVOL_DESC_PADDING, value, 0),
+		expect_good(1);
 	/* The last 4 bytes of a page are too few for a descriptor. */
 	image_volume_add(&m, 1, "v", NULL, 0);
 	image_desc_add(&m, 1, LVOL_DESC_PADDING, m.bytes,
