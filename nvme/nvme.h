@@ -26,6 +26,7 @@ struct keyring_key;
 enum nvme_trtype {
 	NVME_TRTYPE_PCIE = 0,
 	NVME_TRTYPE_RDMA = 1,
+	NVME_TRTYPE_TCP = 3,
 };
 
 /* The parts of an address (struct nvme_trid) that a transport makes use of, besides traddr, which all need. */
@@ -167,6 +168,10 @@ struct nvme_ctrlr_opts {
 	 * machine's default). rdma_cm_timeout_ms: the time limit for resolving an address or a route (0: 2 s). */
 	uint8_t rdma_retry_count, rdma_ack_timeout, rdma_tos;
 	uint16_t rdma_cm_timeout_ms;
+	/* TCP: whether headers and data have digests, which the controller must then have too; the priority of packets
+	 * (SO_PRIORITY; 0: the machine's default). */
+	bool tcp_header_digest, tcp_data_digest;
+	int tcp_priority;
 	/* DH-HMAC-CHAP, over fabrics: the key with which this host authenticates, and the key that the controller must
 	 * prove to have; NULL: no key. The controller holds references of its own. */
 	struct keyring_key *dhchap_key, *dhchap_ctrlr_key;

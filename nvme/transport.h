@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The operations that a transport of the NVMe host provides, and the functions that it may call. A transport is a
- * folder under nvme/ (pcie/, rdma/) that includes this header and nvme.h, and no other of the room; nothing else of
- * varve names it, nvme/meson.build excepted.
+ * folder under nvme/ (pcie/, rdma/, tcp/) that includes this header and nvme.h, and no other of the room; nothing else
+ * of varve names it, nvme/meson.build excepted.
  *
  * A transport fills in one struct nvme_transport_ops and registers it from a constructor. It allocates controllers and
  * queue pairs, as structures of its own whose first member is struct nvme_ctrlr or struct nvme_qpair, connects queue

@@ -105,7 +105,7 @@ def functions():
 # Prefixes of doc/glossary.md, and the folders whose functions may begin with them. An RPC method is rpc_METHOD wherever it is.
 PREFIXES = {
     "rdma_": "softverbs/", "ibv_": "softverbs/", "sv_": "softverbs/", "verbs_": "verbs/", "env_": "env_dpdk/", "thread_": "thread/", "log_": "util/",
-    "nvme_": "nvme/", "nvme_pcie_": "nvme/pcie/", "nvme_rdma_": "nvme/rdma/", "nvmf_": "nvmf/ nvmf_rdma/ nvmf_tcp/", "nvmf_rdma_": "nvmf_rdma/", "nvmf_tcp_": "nvmf_tcp/", "tcp_": "tcp/",
+    "nvme_": "nvme/", "nvme_pcie_": "nvme/pcie/", "nvme_rdma_": "nvme/rdma/", "nvme_tcp_": "nvme/tcp/", "nvmf_": "nvmf/ nvmf_rdma/ nvmf_tcp/", "nvmf_rdma_": "nvmf_rdma/", "nvmf_tcp_": "nvmf_tcp/", "tcp_": "tcp/",
     "bdev_": "bdev/ bdev_modules/", "bdev_nvme_": "bdev_modules/nvme/", "trace_": "trace/ tools/varve-trace", "rpc_": "rpc/ rpc_methods/ bdev_modules/ appliance/ tools/",
 }
 

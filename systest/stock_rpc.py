@@ -305,7 +305,8 @@ CONTROLLERS = [
     ("bdev_nvme_detach_controller", {"name": "Nvme1"}, Error(NO_DEVICE, "Nvme1")),
     *(wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, name: value}, f'"{name}" is', "expected")
       for name, value in (("hdgst", 1), ("ddgst", None), ("allow_unrecognized_csi", True), ("psk", "key0"), ("priority", 3))),
-    wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, "trtype": "tcp"}, "trtype", "tcp", "RDMA or PCIe"),
+    wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, "trtype": "fc"}, "trtype", "fc", "RDMA, TCP or PCIe"),
+    wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, "priority": "16"}, "priority", "16", "0 to 15"),
     wrong("bdev_nvme_attach_controller", {"name": "Nvme2", "trtype": "PCIe", "traddr": "0000:00:1f.0", **ATTACH_SWITCHES,
                                           "hostaddr": ADDRESS}, "hostaddr", "PCIe"),
     wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, "hostsvcid": "4421"}, "hostsvcid", "hostaddr"),

@@ -84,7 +84,7 @@ int tcp_receiver_read(struct tcp_receiver *r, int fd)
 {
 	struct iovec iovs[TCP_READ_IOVS + 1];
 	unsigned n = 0;
-	size_t direct = 0;
+	size_t direct = 0, room;
 
 	if (r->begin == r->end) {
 		r->begin = r->end = 0;
@@ -95,12 +95,15 @@ int tcp_receiver_read(struct tcp_receiver *r, int fd)
 	if (direct == 0 && r->end == r->stage_bytes) {
 		return -ENOBUFS;
 	}
+	room = direct;
 	/* behind the data only if all of that is asked for: the bytes come in order */
 	if (direct == 0 || direct == r->data_left) {
 		iovs[n++] = (struct iovec){r->stage + r->end, r->stage_bytes - r->end};
+		room += r->stage_bytes - r->end;
 	}
 	int rc = receive(fd, iovs, n);
 	if (rc > 0) {
+		r->drained = (size_t)rc < room;
 		size_t placed = (size_t)rc < direct ? (size_t)rc : direct;
 		if (placed > 0) {
 			data_arrived(r, placed);

@@ -32,6 +32,7 @@ struct tcp_receiver {
 	struct tcp_agreed agreed; /* set by the owner, when ICReq and ICResp have passed; `done` is false before */
 	enum tcp_side side;       /* the side that receives */
 	bool data_is_bad;         /* at TCP_EVENT_PDU */
+	bool drained;             /* the last read has brought less than it had room for: the socket is empty */
 	/* below: the receiver's own */
 	uint8_t part;          /* enum part, of the PDU under way */
 	uint16_t header_have;  /* bytes */
@@ -60,6 +61,11 @@ void tcp_receiver_place(struct tcp_receiver *r, const struct iovec *iovs, unsign
 /* From now on data of the PDU under way goes nowhere: the buffers are not written to any more. In any state. The digest
  * is still checked over what comes. */
 void tcp_receiver_skip(struct tcp_receiver *r);
+/* How many bytes of r->header have come of the PDU under way, or at TCP_EVENT_PDU of the one that is complete. */
+static inline uint32_t tcp_receiver_header_bytes(const struct tcp_receiver *r)
+{
+	return r->header_have > 0 ? r->header_have : r->shape.header;
+}
 /* Whether bytes were read that were not looked at yet: events may follow without another read. */
 static inline bool tcp_receiver_has_bytes(const struct tcp_receiver *r)
 {

@@ -103,12 +103,15 @@ struct bdev_nvme_attach {
 	uint32_t default_quiesce_time_ms; /* at most BDEV_NVME_FENCE_MAX_MS */
 	bool prchk_guard, prchk_reftag;   /* the controller checks this of blocks with protection information, unless an
 					     I/O says what to check */
+	bool hdgst, ddgst;                /* TCP: nvme_ctrlr_opts.tcp_*_digest */
+	int priority;                     /* TCP: nvme_ctrlr_opts.tcp_priority; 0 to BDEV_NVME_PRIORITY_MAX */
 	uint32_t max_bdevs;               /* a controller with more namespaces is refused; 0: no limit */
 	/* Names of keys in the keyring: the host proves to the controller that it has the first, the controller to the
 	 * host that it has the second. "": no authentication. */
 	char dhchap_key[BDEV_NVME_KEY_MAX], dhchap_ctrlr_key[BDEV_NVME_KEY_MAX];
 };
 #define BDEV_NVME_FENCE_MAX_MS  3600000
+#define BDEV_NVME_PRIORITY_MAX  15  /* Linux has as many */
 #define BDEV_NVME_IO_QUEUES     128 /* the default, and most targets' limit */
 #define BDEV_NVME_IO_QUEUES_MAX 1024
 /* Defaults, by the options in force. */

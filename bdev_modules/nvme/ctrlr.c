@@ -862,6 +862,9 @@ static void attach_fill_driver_opts(struct nvme_ctrlr_opts *o, struct bdev_nvme 
 	o->rdma_ack_timeout = bdev_nvme_options.rdma_ack_timeout;
 	o->rdma_tos = bdev_nvme_options.rdma_tos;
 	o->rdma_cm_timeout_ms = bdev_nvme_options.rdma_cm_timeout_ms;
+	o->tcp_header_digest = a->hdgst;
+	o->tcp_data_digest = a->ddgst;
+	o->tcp_priority = a->priority;
 	o->event = driver_event;
 	o->event_arg = c;
 }

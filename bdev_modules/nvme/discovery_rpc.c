@@ -18,10 +18,10 @@ struct start {
 static const struct rpc_param start_params[] = {
 	START(name, RPC_STRING, RPC_REQUIRED,
 	      "name of the service; the subsystems that are listed are attached as NAME0, NAME1 ..."),
-	START(trtype, RPC_STRING, RPC_REQUIRED, "transport over fabrics, such as RDMA"),
+	START(trtype, RPC_STRING, RPC_REQUIRED, "transport over fabrics, such as RDMA or TCP"),
 	START(traddr, RPC_STRING, RPC_REQUIRED, "an IP address"),
 	START(adrfam, RPC_STRING, RPC_OPTIONAL, "IPv4 or IPv6 (default: by the form of traddr)"),
-	START(trsvcid, RPC_STRING, RPC_OPTIONAL, "port (default: the transport's, 4420 for RDMA)"),
+	START(trsvcid, RPC_STRING, RPC_OPTIONAL, "port (default: the transport's, 4420)"),
 	START(hostnqn, RPC_STRING, RPC_OPTIONAL,
 	      "NQN of this host (default: /etc/nvme/hostnqn, or one made from the machine id)"),
 	START(wait_for_attach, RPC_BOOL, RPC_OPTIONAL,

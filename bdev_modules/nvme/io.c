@@ -88,6 +88,10 @@ enum bdev_nvme_verdict bdev_nvme_io_verdict(uint16_t status, const struct bdev_n
 	if (!status_is_transient(code)) {
 		return BDEV_NVME_VERDICT_DONE;
 	}
+	if (code == NVME_ST(GENERIC, TRAN_TPORT_ERROR) && f->others) {
+		return BDEV_NVME_VERDICT_ELSEWHERE; /* a data digest did not fit: the network of this path is at fault
+						     */
+	}
 	*delay_ms = crd != 0 ? f->crdt[crd - 1] * 100u : RETRY_DELAY_MS;
 	return BDEV_NVME_VERDICT_RETRY;
 }

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "bdev_modules/nvme/nvme_rpc.h"
+#include "util/parse.h"
 #include "rpc_methods/bdev_module.h"
 
 struct bdev_nvme *bdev_nvme_rpc_find(struct rpc_request *req, const char *name)
@@ -46,7 +47,8 @@ struct attach {
 	uint32_t reconnect_delay_sec, fast_io_fail_timeout_sec, max_bdevs;
 	int32_t fence_timeout_ms;
 	uint32_t default_quiesce_time_ms;
-	bool prchk_reftag, prchk_guard;
+	bool prchk_reftag, prchk_guard, hdgst, ddgst;
+	char *priority;
 	char *dhchap_key, *dhchap_ctrlr_key;
 };
 
@@ -55,17 +57,17 @@ struct attach {
 static const struct rpc_param attach_params[] = {
 	ATTACH(name, RPC_STRING, RPC_REQUIRED,
 	       "name of the controller; its bdevs are NAMEn1, NAMEn2 ... by namespace id"),
-	ATTACH(trtype, RPC_STRING, RPC_REQUIRED, "transport, such as RDMA or PCIe"),
+	ATTACH(trtype, RPC_STRING, RPC_REQUIRED, "transport, such as RDMA, TCP or PCIe"),
 	ATTACH(traddr, RPC_STRING, RPC_REQUIRED, "an IP address, or a PCI address"),
 	ATTACH(adrfam, RPC_STRING, RPC_OPTIONAL, "IPv4 or IPv6 (default: by the form of traddr)"),
-	ATTACH(trsvcid, RPC_STRING, RPC_OPTIONAL, "port (default: the transport's, 4420 for RDMA)"),
+	ATTACH(trsvcid, RPC_STRING, RPC_OPTIONAL, "port (default: the transport's, 4420)"),
 	ATTACH(subnqn, RPC_STRING, RPC_OPTIONAL, "NQN of the subsystem; required over fabrics"),
 	ATTACH(hostnqn, RPC_STRING, RPC_OPTIONAL,
 	       "NQN of this host (default: /etc/nvme/hostnqn, or one made from the machine id)"),
 	ATTACH(hostaddr, RPC_STRING, RPC_OPTIONAL,
-	       "RDMA: the local address to connect from (default: the one with a route to traddr)"),
+	       "RDMA, TCP: the local address to connect from (default: the one with a route to traddr)"),
 	ATTACH(hostsvcid, RPC_STRING, RPC_OPTIONAL,
-	       "RDMA: the local port to connect from, with hostaddr (default: any)"),
+	       "RDMA, TCP: the local port to connect from, with hostaddr (default: any)"),
 	ATTACH(multipath, RPC_ENUM, RPC_OPTIONAL,
 	       "if a controller of that name is attached: attach this one as another path (default); use this address "
 	       "when its own does not answer; or refuse",
@@ -101,10 +103,13 @@ static const struct rpc_param attach_params[] = {
 	       "name of a key in the keyring, by which this host is authenticated"),
 	ATTACH(dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,
 	       "name of a key in the keyring, by which the controller is authenticated"),
-	RPC_NO_EFFECT(hdgst, RPC_BOOL, "false", "digests are NVMe/TCP's"),
-	RPC_NO_EFFECT(ddgst, RPC_BOOL, "false", "digests are NVMe/TCP's"),
-	RPC_ONLY(psk, RPC_STRING, "null", "TLS is NVMe/TCP's; what is asked to be encrypted must be"),
-	RPC_NO_EFFECT(priority, RPC_STRING, "\"0\"", "priorities are of NVMe/TCP's sockets"),
+	ATTACH(hdgst, RPC_BOOL, RPC_OPTIONAL,
+	       "TCP: a CRC32C for each PDU header, which the controller must have too (default false)"),
+	ATTACH(ddgst, RPC_BOOL, RPC_OPTIONAL,
+	       "TCP: a CRC32C for the data of each PDU, which the controller must have too (default false)"),
+	ATTACH(priority, RPC_STRING, RPC_OPTIONAL,
+	       "TCP: the priority of packets (SO_PRIORITY), \"0\" to \"15\" (default: the machine's)"),
+	RPC_ONLY(psk, RPC_STRING, "null", "there is no TLS; what is asked to be encrypted must be"),
 	RPC_ONLY(allow_unrecognized_csi, RPC_BOOL, "false", "only namespaces of the NVM command set become bdevs"),
 	RPC_NO_EFFECT(disable_sq_flow_control, RPC_BOOL, "false",
 		      "the room in a submission queue is known from the controller's SQHD"),
@@ -257,6 +262,19 @@ static void attach_answer(void *req, int rc, struct bdev_nvme *c, const char *er
 	rpc_reply(req, names);
 }
 
+static bool priority_decode(struct rpc_request *req, const char *text, int *priority)
+{
+	uint64_t value = 0;
+
+	if (text != NULL && parse_uint64(text, 0, BDEV_NVME_PRIORITY_MAX, &value) != 0) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "priority '%.20s': must be 0 to %d", text,
+			  BDEV_NVME_PRIORITY_MAX);
+		return false;
+	}
+	*priority = (int)value;
+	return true;
+}
+
 static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *params)
 {
 	const struct attach *p = params;
@@ -272,11 +290,13 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 	a.fence_timeout_ms = p->fence_timeout_ms;
 	a.default_quiesce_time_ms = p->default_quiesce_time_ms;
 	a.max_bdevs = p->max_bdevs;
+	a.hdgst = p->hdgst;
+	a.ddgst = p->ddgst;
 	a.multipath = (enum bdev_nvme_multipath)p->multipath;
 	a.policy_given = bdev_nvme_rpc_multipath_opts_decode(&p->multipath_opts, &a.policy);
 	a.prchk_reftag = p->prchk_reftag;
 	a.prchk_guard = p->prchk_guard;
-	if (trid_decode(req, p, &a) &&
+	if (trid_decode(req, p, &a) && priority_decode(req, p->priority, &a.priority) &&
 	    param_copy(req, "dhchap_key", a.dhchap_key, sizeof(a.dhchap_key), p->dhchap_key) &&
 	    param_copy(req, "dhchap_ctrlr_key", a.dhchap_ctrlr_key, sizeof(a.dhchap_ctrlr_key), p->dhchap_ctrlr_key)) {
 		bdev_nvme_attach(&a, attach_answer, req);
@@ -636,6 +656,17 @@ static void config_write_ctrlr(json_t *methods, const struct bdev_nvme *c, const
 	}
 	if (a->prchk_guard) {
 		json_object_set_new(params, "prchk_guard", json_true());
+	}
+	if (a->hdgst) {
+		json_object_set_new(params, "hdgst", json_true());
+	}
+	if (a->ddgst) {
+		json_object_set_new(params, "ddgst", json_true());
+	}
+	if (a->priority != 0) {
+		char text[16];
+		snprintf(text, sizeof(text), "%d", a->priority);
+		json_object_set_new(params, "priority", json_string(text));
 	}
 	if (a->dhchap_key[0] != '\0') {
 		json_object_set_new(params, "dhchap_key", rpc_string(a->dhchap_key));

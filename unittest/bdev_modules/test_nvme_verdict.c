@@ -87,8 +87,12 @@ static void test_path_errors_go_elsewhere_at_once_so_often(void)
 	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, ANA_INTERNAL_PATH_ERROR), f, NULL), BDEV_NVME_VERDICT_ELSEWHERE);
 	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, CMD_INTERRUPTED), f, NULL),
 			BDEV_NVME_VERDICT_RETRY); /* another path has the same drive */
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, TRAN_TPORT_ERROR), f, &delay_ms), BDEV_NVME_VERDICT_ELSEWHERE);
+	CU_ASSERT_EQUAL(delay_ms, 0);
 	CU_ASSERT_EQUAL(verdict(NVME_ST_DNR(PATH, CTRL_PATH_ERROR), f, NULL), BDEV_NVME_VERDICT_DONE);
-	f.retries = 3; /* then after delays: targets that end their connections refuse for a while */
+	f.retries = 3;
+	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, TRAN_TPORT_ERROR), f, NULL), BDEV_NVME_VERDICT_DONE);
+	/* the others after delays: targets that end their connections refuse for a while */
 	CU_ASSERT_EQUAL(verdict(NVME_ST(PATH, CTRL_PATH_ERROR), f, &delay_ms), BDEV_NVME_VERDICT_RETRY);
 	CU_ASSERT_EQUAL(delay_ms, 80);
 	f.retries = 15;

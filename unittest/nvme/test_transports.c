@@ -7,7 +7,7 @@
 #include "nvme/transport.h"
 #include "unittest/unit.h"
 
-#define NEW_TRTYPE 3
+#define NEW_TRTYPE 5
 
 static const struct nvme_transport_ops new_ops = {
 	.transport = {.trtype = (enum nvme_trtype)NEW_TRTYPE,
@@ -48,9 +48,9 @@ static void test_transports_over_fabrics_are_named_before_local_ones(void)
 {
 	char names[NVME_TRANSPORT_NAMES_MAX];
 
-	CU_ASSERT_STRING_EQUAL(nvme_transport_names(false, names, sizeof(names)), "RDMA, New or PCIe");
-	CU_ASSERT_STRING_EQUAL(nvme_transport_names(true, names, sizeof(names)), "RDMA or New");
-	CU_ASSERT_STRING_EQUAL(nvme_transport_names(true, names, 6), "RDMA ");
+	CU_ASSERT_STRING_EQUAL(nvme_transport_names(false, names, sizeof(names)), "RDMA, TCP, New or PCIe");
+	CU_ASSERT_STRING_EQUAL(nvme_transport_names(true, names, sizeof(names)), "RDMA, TCP or New");
+	CU_ASSERT_STRING_EQUAL(nvme_transport_names(true, names, 6), "RDMA,");
 }
 
 static void test_a_transport_is_found_by_number_and_by_name_in_any_case(void)
@@ -73,9 +73,9 @@ static void test_a_transport_id_may_name_any_transport_and_an_error_names_all(vo
 	CU_ASSERT_EQUAL(nvme_trid_parse(&t, "traddr:10.0.0.1 trtype:new", error), 0);
 	CU_ASSERT_EQUAL(t.trtype, (enum nvme_trtype)NEW_TRTYPE);
 	CU_ASSERT_EQUAL(nvme_trid_parse(&t, "traddr:10.0.0.1 trtype:FC", error), -EINVAL);
-	CU_ASSERT_PTR_NOT_NULL(strstr(error, "RDMA, New or PCIe"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "RDMA, TCP, New or PCIe"));
 	CU_ASSERT_EQUAL(nvme_trid_parse(&t, "traddr:10.0.0.1", error), -EINVAL);
-	CU_ASSERT_PTR_NOT_NULL(strstr(error, "RDMA, New or PCIe must be given"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "RDMA, TCP, New or PCIe must be given"));
 }
 
 static void test_address_families_are_read_in_any_case_and_written_by_name(void)

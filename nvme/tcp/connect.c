@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Connections of the TCP transport: the socket, then ICReq and ICResp, by the socket's events. Control thread. */
+#include "nvme/tcp/tcp.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "util/log.h"
+
+#define WHY_MAX 256
+
+/* The time limit of both steps, as long as this transport has for them: less than the room's, so that the reason is
+ * known. */
+static uint32_t link_limit_ms(const struct nvme_tcp_qpair *q)
+{
+	return q->base.ctrlr->opts.connect_timeout_ms / 10 * 9;
+}
+
+static void link_report(struct nvme_tcp_qpair *q, int error, const char *why)
+{
+	q->connect_reported = true;
+	thread_timer_stop(&q->timer);
+	if (q->source != NULL) {
+		fd_source_remove(&q->source);
+	}
+	if (q->base.id == 0) {
+		nvme_ctrlr_connected(q->base.ctrlr, error, why);
+		return;
+	}
+	if (error != 0) {
+		log_warning("%s: queue pair %u: %s", q->base.ctrlr->trid.traddr, q->base.id, why);
+	}
+	nvme_qpair_transport_connected(&q->base, error);
+}
+
+static void link_refuse(struct nvme_tcp_qpair *q, int error, const char *step, const char *reason)
+{
+	char why[WHY_MAX];
+
+	snprintf(why, sizeof(why), "%s: %s", step, reason);
+	nvme_tcp_set_down(q);
+	link_report(q, error, why);
+}
+
+static const char *link_step(const struct nvme_tcp_qpair *q)
+{
+	return q->link == NVME_TCP_LINK_CONNECTING ? "TCP connection" : "ICResp";
+}
+
+static void link_timed_out(void *arg)
+{
+	struct nvme_tcp_qpair *q = arg;
+	uint32_t ms = link_limit_ms(q);
+	char reason[32];
+
+	if (thread_timer_was_absent(&q->timer, ms * UINT64_C(1000))) {
+		thread_timer_start(&q->timer, ms * UINT64_C(1000)); /* what came meanwhile has not been read yet */
+		return;
+	}
+	snprintf(reason, sizeof(reason), "none within %u ms", ms);
+	link_refuse(q, -ETIMEDOUT, link_step(q), reason);
+}
+
+/* ICReq and ICResp. */
+
+static void icreq_send(struct nvme_tcp_qpair *q)
+{
+	const struct nvme_ctrlr_opts *opts = &q->base.ctrlr->opts;
+	union tcp_header h;
+
+	q->icreq = (struct tcp_icreq){.header_digest = opts->tcp_header_digest,
+				      .data_digest = opts->tcp_data_digest,
+				      .max_r2t = NVME_TCP_R2TS};
+	uint32_t n = tcp_icreq_encode(&h, &q->icreq);
+	ssize_t sent = send(q->fd, &h, n, MSG_DONTWAIT | MSG_NOSIGNAL); /* nothing was sent before: it has room */
+
+	if (sent != (ssize_t)n) {
+		link_refuse(q, -ECONNRESET, "ICReq", sent < 0 ? strerror(errno) : "sent in part");
+		return;
+	}
+	q->link = NVME_TCP_LINK_ICREQ;
+	fd_source_modify(q->source, EPOLLIN);
+}
+
+/* The descriptor that users sleep on. */
+static int link_epoll_make(struct nvme_tcp_qpair *q)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	q->epoll = epoll_create1(EPOLL_CLOEXEC);
+	return q->epoll >= 0 && epoll_ctl(q->epoll, EPOLL_CTL_ADD, q->fd, &event) == 0 ? 0 : -errno;
+}
+
+static void icresp_accept(struct nvme_tcp_qpair *q, const struct tcp_icresp *resp)
+{
+	if (q->icreq.header_digest != resp->header_digest || q->icreq.data_digest != resp->data_digest) {
+		link_refuse(q, -EPROTO, "ICResp",
+			    q->icreq.header_digest != resp->header_digest
+				    ? "the controller has no header digest, which hdgst asks for"
+				    : "the controller has no data digest, which ddgst asks for");
+		return;
+	}
+	int rc = link_epoll_make(q);
+	if (rc != 0) {
+		link_refuse(q, rc, "epoll", strerror(-rc));
+		return;
+	}
+	q->rx.agreed = tcp_agree(&q->icreq, resp);
+	q->link = NVME_TCP_LINK_UP;
+	link_report(q, 0, "");
+}
+
+static void icresp_handle(struct nvme_tcp_qpair *q)
+{
+	char text[TCP_FAULT_TEXT_MAX];
+	struct tcp_icresp resp;
+	struct tcp_fault fault;
+	struct tcp_term term;
+
+	if (q->rx.header.common.type == TCP_PDU_C2H_TERM) {
+		tcp_term_decode(&q->rx.header, &q->rx.shape, &term);
+		link_refuse(q, -ECONNREFUSED, "C2HTermReq", tcp_term_text(&term, TCP_CONTROLLER, text));
+	} else if (tcp_icresp_decode(&q->rx.header.icresp, &q->icreq, &resp, &fault)) {
+		icresp_accept(q, &resp);
+	} else {
+		nvme_tcp_terminate(q, &fault);
+		link_refuse(q, -EPROTO, "ICResp", tcp_fault_text(&fault, text));
+	}
+}
+
+static void icresp_read(struct nvme_tcp_qpair *q)
+{
+	char text[TCP_FAULT_TEXT_MAX];
+	struct tcp_fault fault;
+	int rc = tcp_receiver_read(&q->rx, q->fd);
+
+	if (rc == -EAGAIN) {
+		return;
+	}
+	if (rc < 0) {
+		link_refuse(q, rc, "ICResp",
+			    rc == -ECONNRESET ? "the controller has closed the connection" : strerror(-rc));
+		return;
+	}
+	enum tcp_event e = tcp_receiver_next(&q->rx, &fault);
+
+	e = e == TCP_EVENT_HEADER ? tcp_receiver_next(&q->rx, &fault) : e; /* no PDU that may come now has data */
+	if (e == TCP_EVENT_PDU) {
+		icresp_handle(q);
+	} else if (e == TCP_EVENT_FAULT) {
+		nvme_tcp_terminate(q, &fault);
+		link_refuse(q, -EPROTO, "ICResp", tcp_fault_text(&fault, text));
+	}
+}
+
+static void link_event(void *arg, uint32_t events)
+{
+	struct nvme_tcp_qpair *q = arg;
+	int error = 0;
+	socklen_t size = sizeof(error);
+
+	if (q->link == NVME_TCP_LINK_ICREQ) {
+		icresp_read(q);
+		return;
+	}
+	if (getsockopt(q->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+		error = errno;
+	}
+	if (error != 0) {
+		link_refuse(q, -error, link_step(q), strerror(error));
+	} else {
+		icreq_send(q);
+	}
+}
+
+/* The socket. */
+
+static int numeric_address_parse(const char *traddr, const char *trsvcid, uint8_t adrfam, struct addrinfo **out)
+{
+	struct addrinfo hints = {
+		.ai_family = adrfam == NVMF_ADDR_FAMILY_IP6   ? AF_INET6
+			     : adrfam == NVMF_ADDR_FAMILY_IP4 ? AF_INET
+							      : 0,
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, /* no names: they would be looked up on the network */
+	};
+
+	return getaddrinfo(traddr, trsvcid, &hints, out);
+}
+
+/* Makes the socket and begins to connect it. from: the source address, or NULL. step: what has failed. */
+static int socket_connect(struct nvme_tcp_qpair *q, const struct addrinfo *from, const struct addrinfo *to,
+			  const char **step)
+{
+	int on = 1, priority = q->base.ctrlr->opts.tcp_priority;
+
+	*step = "socket";
+	q->fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+	if (q->fd < 0 || setsockopt(q->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) {
+		return -errno;
+	}
+	*step = "priority";
+	if (priority != 0 && setsockopt(q->fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority)) != 0) {
+		return -errno;
+	}
+	*step = "source address";
+	if (from != NULL && (setsockopt(q->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+			     bind(q->fd, from->ai_addr, from->ai_addrlen) != 0)) {
+		return -errno;
+	}
+	*step = "TCP connection";
+	if (connect(q->fd, to->ai_addr, to->ai_addrlen) != 0 && errno != EINPROGRESS) {
+		return -errno;
+	}
+	*step = "epoll";
+	q->source = fd_source_add(q->fd, EPOLLOUT, link_event, q, "nvme_tcp_connect");
+	return q->source != NULL ? 0 : -errno;
+}
+
+void nvme_tcp_qpair_connect(struct nvme_qpair *base)
+{
+	struct nvme_tcp_qpair *q = nvme_tcp_qpair_of(base);
+	const struct nvme_trid *t = &base->ctrlr->trid;
+	struct addrinfo *to = NULL, *from = NULL;
+	const char *step = "address";
+	int rc =
+		numeric_address_parse(t->traddr, t->trsvcid[0] ? t->trsvcid : NVME_TCP_DEFAULT_TRSVCID, t->adrfam, &to);
+
+	if (rc == 0 && t->host_traddr[0] != '\0') {
+		rc = numeric_address_parse(t->host_traddr, t->host_trsvcid[0] ? t->host_trsvcid : NULL, t->adrfam,
+					   &from);
+	}
+	q->link = NVME_TCP_LINK_CONNECTING;
+	q->timer.fn = link_timed_out;
+	q->timer.arg = q;
+	if (rc != 0) {
+		link_refuse(q, -EINVAL, step, gai_strerror(rc));
+	} else {
+		rc = socket_connect(q, from, to, &step);
+		if (rc == 0) {
+			thread_timer_start(&q->timer, link_limit_ms(q) * UINT64_C(1000));
+		} else {
+			link_refuse(q, rc, step, strerror(-rc));
+		}
+	}
+	if (from != NULL) {
+		freeaddrinfo(from);
+	}
+	if (to != NULL) {
+		freeaddrinfo(to);
+	}
+}
