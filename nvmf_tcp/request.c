@@ -94,7 +94,7 @@ static ALWAYS_INLINE void set_tcp_request_state(struct nvmf_tcp_request *r, enum
 	}
 	record_tcp_request_state(r, new);
 	USDT(nvmf_req_state, r->qp->base.hostnqn, r->qp->base.qid, nvmf_request_cid(&r->req), r->req.sqe->opcode,
-	     usdt_states(r->state, new));
+	     usdt_states(r->state, new) | NVMF_TRTYPE_TCP << 16);
 	r->state = new;
 	r->state_ticks = thread_now();
 }

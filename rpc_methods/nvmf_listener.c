@@ -2,6 +2,7 @@
 /* Listeners of subsystems, and the ANA states that hosts see there. */
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 #include "rpc_methods/nvmf.h"
 #include "util/log.h"
@@ -32,7 +33,7 @@ static const struct rpc_param add_listener_params[] = {
 	LISTENER_PARAMS,
 	RPC_PARAM(struct listener_params, secure_channel, RPC_BOOL, RPC_OPTIONAL,
 		  "must be false on TCP, since there is no TLS; no effect on RDMA, which is not encrypted"),
-	RPC_NO_EFFECT(sock_impl, RPC_STRING, "null", "RDMA has no sockets to choose"),
+	RPC_NO_EFFECT(sock_impl, RPC_STRING, "null", "RDMA has no sockets to choose, and TCP uses the kernel's"),
 	RPC_NO_EFFECT(numa_id, RPC_INT32, "-1", "the address decides which device, and so which node, serves"),
 	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_OPTIONAL, "of all ANA groups; by default optimized",
 		  .enums = ana_states),
@@ -88,7 +89,7 @@ static bool listener_check_secure(struct rpc_request *req, const struct listener
 {
 	static bool told;
 
-	if (p->secure_channel && strcmp(address->trtype, "TCP") == 0) {
+	if (p->secure_channel && strcasecmp(address->trtype, "TCP") == 0) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
 			  "parameter \"secure_channel\" is true: allowed is false, because connections over TCP cannot "
 			  "be "

@@ -5,13 +5,16 @@
 # sanitize
 """The target over TCP, judged by an initiator that was written from the specification (nvmf_tcp_lib.py): connecting, discovery, reads and
 writes of all sizes in every form, digests, alignment."""
+import pathlib
 import random
+import socket
 import struct
+import subprocess
 import sys
 
-from appliance_lib import check, main
+from appliance_lib import BUILD, RpcError, check, main, wait_for
 from nvmf_lib import ADDRESS, NQN, PORT
-from nvmf_tcp_lib import DISCOVERY, Queue, TcpTarget
+from nvmf_tcp_lib import DISCOVERY, R2T, Queue, TcpTarget
 
 BS, BLOCKS = 512, 32768
 SIZES = (1, 2, 7, 8, 9, 16, 17, 64, 255, 256)  # blocks: up to max_io_size
@@ -84,6 +87,133 @@ def test_reads_and_writes_of_all_sizes():
             write_and_read_all_sizes(t, random.Random(n), hdgst=hdgst, ddgst=ddgst, hpda=hpda)
         t.wait_empty()
         t.stop_clean()
+
+
+
+def test_commands_under_way_at_once():
+    rng = random.Random(5)
+    with TcpTarget(c2h_success=False) as t:
+        t.add_malloc("M0")
+        t.add_ns("M0")
+        admin, q = both(t, size=128)
+        with admin, q:
+            data = [rng.randbytes(rng.choice((512, 4096, 16384, 131072))) for _ in range(100)]
+            cids = [q.start(q.rw_sqe(1, 256 * i, len(d) // BS), d, in_capsule=len(d) <= 4096 and i % 2 == 0) for i, d in enumerate(data)]
+            for cid in cids:
+                check(q.finish(cid).status == 0, "write")
+            cids = [q.start(q.rw_sqe(2, 256 * i, len(d) // BS), length=len(d)) for i, d in enumerate(data)]
+            for cid, d in zip(cids, data):
+                c = q.finish(cid)
+                check(c.status == 0 and c.data == d, "read")
+                check(not c.told_by_data, "SUCCESS, though c2h_success is false")
+        t.wait_empty()
+        t.stop_clean()
+
+
+def test_success_flag_needs_a_queue_without_flow_control():
+    with TcpTarget() as t:
+        t.add_malloc("M0")
+        t.add_ns("M0")
+        admin, q = both(t)
+        with admin, q:
+            check(q.read(0, 8).told_by_data, "no SUCCESS flag")
+            check(not q.write(0, bytes(512)).told_by_data, "a write has no data to tell by")
+        admin, q = both(t, flow_control=True)
+        with admin, q:
+            for i in range(40):
+                c = q.read(0, 8)
+                check(c.sqhd == (i + 2) % 32, f"command {i}: SQHD {c.sqhd}")
+
+
+def test_reads_with_digests_while_the_same_blocks_are_written():
+    """The RAM disk's own memory must not be sent then: the digest would be that of other bytes."""
+    with TcpTarget() as t:
+        t.add_malloc("M0")
+        t.add_ns("M0")
+        admin, reader = both(t, ddgst=True)
+        with admin, reader, Queue(qid=2, cntlid=admin.cntlid, size=64) as writer:
+            for turn in range(30):
+                writes = [writer.start(writer.rw_sqe(1, 0, 256), bytes([turn + i & 255]) * 131072, in_capsule=False) for i in range(4)]
+                reads = [reader.start(reader.rw_sqe(2, 0, 8), length=4096) for _ in range(16)]
+                for cid in reads:
+                    check(reader.finish(cid).status == 0, "read")
+                for cid in writes:
+                    check(writer.finish(cid).status == 0, "write")
+
+
+def test_listeners_of_all_kinds_and_their_removal():
+    with TcpTarget(listen=False) as t:
+        t.add_malloc("M0")
+        t.add_ns("M0")
+        for adrfam, traddr, to in (("IPv4", "0.0.0.0", "127.0.0.2"), ("IPv6", "::1", "::1"), ("IPv6", "::", "::1"), ("IPv4", "127.0.0.3", "127.0.0.3")):
+            address = {"trtype": "TCP", "adrfam": adrfam, "traddr": traddr, "trsvcid": str(PORT)}
+            try:
+                t.call("nvmf_subsystem_add_listener", nqn=NQN, listen_address=address)
+            except RpcError as e:
+                check(adrfam == "IPv6" and not pathlib.Path("/proc/net/if_inet6").exists(), f"{traddr}: {e}")
+                continue
+            admin, q = both(t, address=to)
+            check(q.read(0, 1).status == 0, "read")
+            t.call("nvmf_subsystem_remove_listener", nqn=NQN, listen_address=address)
+            for c in (q, admin):
+                check(c.ends() is None, "a TermReq")
+                c.close()
+            t.wait_empty()
+        refused = socket.socket()
+        check(refused.connect_ex(("127.0.0.3", PORT)) != 0, "it still listens")
+        t.stop_clean()
+
+
+def test_listener_that_should_be_secure_is_refused():
+    with TcpTarget(listen=False) as t:
+        for trtype in ("TCP", "tcp"):
+            try:
+                t.call("nvmf_subsystem_add_listener", nqn=NQN, listen_address={**t.listen_address(), "trtype": trtype}, secure_channel=True)
+            except RpcError as e:
+                check("secure_channel" in e.message and "TLS" in e.message, e.message)
+            else:
+                check(False, f"{trtype}: a listener without TLS was made for one with TLS")
+        t.call("nvmf_subsystem_add_listener", nqn=NQN, listen_address=t.listen_address(), secure_channel=False)
+
+
+def rpc_sleeps(t):
+    return t.call("framework_get_reactors", detail=True)["reactors"][0]["sleeps"]
+
+
+def test_reactor_sleeps_and_wakes():
+    with TcpTarget() as t:
+        t.add_malloc("M0")
+        t.add_ns("M0")
+        admin, q = both(t)
+        with admin, q:
+            for _ in range(5):
+                before = rpc_sleeps(t)
+                wait_for(lambda b=before: rpc_sleeps(t) >= b + 2, "the reactor to sleep")  # asking wakes it
+                check(q.read(0, 8).status == 0, "read")
+
+
+def test_requests_show_in_lists_statistics_and_traces():
+    with TcpTarget("-e", "nvmf_tcp,bdev") as t:
+        t.add_malloc("M0")
+        t.add_ns("M0")
+        admin, q = both(t)
+        with admin, q:
+            cid = q.start(q.rw_sqe(1, 0, 8), bytes(4096), in_capsule=False)
+            pdu = q.receive()
+            check(pdu.type == R2T, pdu.type)
+            mine = wait_for(lambda: [x for x in t.call("nvmf_get_inflight") if x["qid"] == 1], "the write to be listed")
+            check(len(mine) == 1 and mine[0]["cid"] == cid and mine[0]["state"] == "transferring host to controller", mine)
+            q.answer_r2t(pdu)
+            check(q.finish(cid).status == 0 and q.read(0, 8).status == 0, "I/O")
+            transport = t.call("nvmf_get_stats")["poll_groups"][0]["transports"][0]
+            check(transport["trtype"] == "TCP" and transport["connections"] == 2, transport)
+            device = transport["devices"][0]
+            check(device["r2ts"] == 1 and device["requests"] >= 4 and device["sent_bytes"] > 4096 and device["reads"] > 0, device)
+            saved = [x for s in t.call("framework_get_config", name="nvmf") for x in [s] if x["method"] == "nvmf_create_transport"]
+            check(saved[0]["params"]["trtype"] == "TCP" and saved[0]["params"]["c2h_success"] is True, saved)
+        summary = subprocess.run([BUILD / "bin" / "varve-trace", "-p", str(t.pid), "--summary"], capture_output=True, text=True, check=True).stdout
+        for state in ("NEW", "HAVE_BUFFER", "AWAIT_R2T_ACK", "TX_H_TO_C", "RDY_TO_EXECUTE", "EXECUTING", "EXECUTED", "RDY_TO_COMPLETE", "TRANSFER_C2H"):
+            check(f"TCP_REQ_{state} " in summary, f"TCP_REQ_{state} is missing:\n{summary}")
 
 
 if __name__ == "__main__":

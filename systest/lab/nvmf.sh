@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2034
-# In the guest: varve as the target on one core, the kernel's nvme-rdma as its host. Sourced after testing.sh. Checks run in
+# In the guest: varve as the target on one core, the kernel's nvme-rdma, or nvme-tcp with TRTYPE=tcp, as its host. Sourced after testing.sh. Checks run in
 # shells of their own, so what outlives one (the target's process) is kept in files.
 
 NQN=nqn.2026-11.io.varve:lab
 HOST=nqn.2014-08.org.nvmexpress:uuid:11111111-0000-4000-8000-000000000001
 HOSTID=11111111-0000-4000-8000-000000000001
 TARGET=${TARGET:-10.7.0.1}
-LISTEN='{"trtype":"RDMA","adrfam":"IPv4","traddr":"'$TARGET'","trsvcid":"4420"}'
+TRTYPE=${TRTYPE:-rdma}
+LISTEN='{"trtype":"'${TRTYPE^^}'","adrfam":"IPv4","traddr":"'$TARGET'","trsvcid":"4420"}'
 SOCK=/tmp/varve.sock
 VARVE_LOG=/tmp/varve.log
 
@@ -95,11 +96,11 @@ after_check() { # STATUS
 # --- the host
 
 discover() { # OPTIONS...
-  nvme discover -t rdma -a "$TARGET" -s 4420 --hostnqn $HOST --hostid $HOSTID "$@"
+  nvme discover -t "$TRTYPE" -a "$TARGET" -s 4420 --hostnqn $HOST --hostid $HOSTID "$@"
 }
 
 connect() { # NQN OPTIONS...: two I/O queues, reconnects after a second; when it returns, the namespaces may still be to come
-  nvme connect -t rdma -a "$TARGET" -s 4420 -n "$1" -i 2 -Q 32 -c 1 -l 900 --hostnqn $HOST --hostid $HOSTID "${@:2}"
+  nvme connect -t "$TRTYPE" -a "$TARGET" -s 4420 -n "$1" -i 2 -Q 32 -c 1 -l 900 --hostnqn $HOST --hostid $HOSTID "${@:2}"
 }
 
 disconnect() { # NQN...: until the target has forgotten it, too
