@@ -492,7 +492,11 @@ static void visit_fail_waiting(struct bdev_channel *ch, void *arg)
 					  &ch->lock_wait, &ch->locks_wait,          &ch->nomem};
 
 	for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++) {
-		bdev_io_fail_queue(queues[i], STATUS_REMOVED);
+		struct bdev_io *io;
+		while ((io = STAILQ_FIRST(queues[i])) != NULL) {
+			STAILQ_REMOVE_HEAD(queues[i], queue);
+			bdev_io_end_waiting(io, STATUS_REMOVED);
+		}
 	}
 }
 

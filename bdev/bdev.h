@@ -243,6 +243,15 @@ void bdev_submit(struct bdev_io *io);
  * not wait. On the thread of io->ch. */
 void bdev_io_take_back(struct bdev_io *io);
 
+/* Takes back the I/Os that were submitted through desc on ch (but ABORTs and RESETs), as bdev_io_take_back() does:
+ * those of which nothing has begun; with begun_too also the rest of those that have begun in part. Of the former those
+ * that a module holds count as begun. Cheap if nothing of the bdev is in flight on the thread. On the thread of ch. */
+void bdev_channel_take_back(struct bdev_channel *ch, const struct bdev_desc *desc, bool begun_too);
+/* In the callback of an I/O that has ended with an error: whether it was taken back, or its bdev goes, and nothing of
+ * it has been or will be carried out. It may be submitted elsewhere although doing it twice would be wrong. False if
+ * that is not known. */
+bool bdev_io_was_untouched(const struct bdev_io *io);
+
 /* Zero copy: the blocks of some bdevs (malloc) are memory that a transport may send from and receive into.
  *
  * Begins such an I/O. Fill in io as for bdev_submit() (READ or WRITE, ch, desc, offset_blocks, num_blocks), without

@@ -65,13 +65,16 @@ enum {
 };
 
 /* bdev_io.stage: what an I/O goes through on its way to the module, in this order. Each stage may hold the I/O back, or
- * end it. */
+ * end it. From STAGE_HANDED on the module has had it, or a child of it. */
 enum {
 	STAGE_FREEZE,
 	STAGE_QOS,
 	STAGE_LOCK,
 	STAGE_DIF,
 	STAGE_MODULE,
+	STAGE_HANDED,    /* for the first time: bdev_io_refuse() makes it STAGE_MODULE again */
+	STAGE_BEGUN,     /* the module has given it back, and may have carried out a part of it */
+	STAGE_UNTOUCHED, /* it ends, or is to end, and nothing of it has been carried out: bdev_io_was_untouched() */
 };
 
 /* bdev_channel.slow: with any bit set, an I/O takes the longer way at submission or at completion. */
@@ -282,6 +285,13 @@ void bdev_io_requeue(struct bdev_io_queue *q);
 bool bdev_io_queue_remove(struct bdev_io_queue *q, struct bdev_io *io);
 /* Completes all of q with status. */
 void bdev_io_fail_queue(struct bdev_io_queue *q, uint16_t status);
+/* Whether no module has had any of io. False for children, and for a zero-copy I/O, whose data may be in place. */
+static inline bool bdev_io_is_untouched(const struct bdev_io *io)
+{
+	return io->stage <= STAGE_MODULE && (io->flags & (IO_CHILD | IO_ZCOPY)) == 0;
+}
+/* Completes an I/O that waited in the layer; its submitter learns whether it was untouched. */
+void bdev_io_end_waiting(struct bdev_io *io, uint16_t status);
 void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed);
 void bdev_nomem_timer(void *channel);
 
@@ -293,6 +303,10 @@ void bdev_split_start(struct bdev_io *io);
 void bdev_split_child_done(struct bdev_io *child);
 /* Issues no more children; inside a frame. False: all have been issued, and io goes on. */
 bool bdev_split_abort(struct bdev_io *io);
+/* Whether the rest of a split or emulated I/O has to be carried out too. */
+bool bdev_split_must_end(const struct bdev_io *io);
+/* Whether a split or emulated I/O, if it issues no more children, has changed nothing. */
+bool bdev_split_is_untouched(const struct bdev_io *io);
 /* Calls fn for each child of io that has not ended; inside a frame. */
 void bdev_split_visit_children(struct bdev_io *io, void (*fn)(struct bdev_io *child));
 int bdev_split_init(void);

@@ -182,7 +182,7 @@ static bool stage_freeze(struct bdev_channel *ch, struct bdev_io *io)
 {
 	/* An abort goes on: a user that is to close the bdev may need it to end an I/O that hangs. */
 	if ((ch->slow & SLOW_REMOVED) && io->type != BDEV_IO_ABORT) {
-		bdev_io_complete(io, STATUS_REMOVED);
+		bdev_io_end_waiting(io, STATUS_REMOVED);
 		return false;
 	}
 	/* An ABORT may be for an I/O that the reset has not ended. A RESET waits for the running one elsewhere. */
@@ -270,6 +270,19 @@ void bdev_io_fail_queue(struct bdev_io_queue *q, uint16_t status)
 	}
 }
 
+void bdev_io_end_waiting(struct bdev_io *io, uint16_t status)
+{
+	if (bdev_io_is_untouched(io)) {
+		io->stage = STAGE_UNTOUCHED;
+	}
+	bdev_io_complete(io, status);
+}
+
+bool bdev_io_was_untouched(const struct bdev_io *io)
+{
+	return io->stage == STAGE_UNTOUCHED;
+}
+
 static void io_dispatch_other(struct bdev_io *io)
 {
 	switch (io->type) {
@@ -299,6 +312,7 @@ void bdev_io_dispatch(struct bdev_io *io)
 
 	if (likely((own & 1u << io->type) && (!b->limited || bdev_io_fits(b, io)))) {
 		bdev_io_set_state(io, BDEV_IO_MODULE);
+		io->stage = STAGE_HANDED;
 		ch->submit(ch->module, io);
 	} else {
 		io_dispatch_other(io);
@@ -480,6 +494,14 @@ void bdev_io_complete(struct bdev_io *io, uint16_t status)
 	bdev_leave(t);
 }
 
+void bdev_io_complete_untouched(struct bdev_io *io, uint16_t status)
+{
+	if (io->stage == STAGE_HANDED) {
+		io->stage = STAGE_UNTOUCHED;
+	}
+	bdev_io_complete(io, status);
+}
+
 void bdev_io_complete_cdw0(struct bdev_io *io, uint16_t status, uint32_t cdw0)
 {
 	io->cdw0 = cdw0;
@@ -563,10 +585,9 @@ void bdev_io_complete_errno(struct bdev_io *io, int rc)
 
 #define NOMEM_RETRY_US 1000
 
-void bdev_io_nomem(struct bdev_io *io)
+static void io_wait_for_module(struct bdev_io *io)
 {
 	struct bdev_channel *ch = io->ch;
-
 	uint64_t waited = 0; /* before the module took it and gave it back */
 
 	if (io->flags & IO_NOMEM) {
@@ -582,6 +603,20 @@ void bdev_io_nomem(struct bdev_io *io)
 		ch->slow |= SLOW_NOMEM;
 		thread_timer_start(&ch->nomem_timer, NOMEM_RETRY_US);
 	}
+}
+
+void bdev_io_nomem(struct bdev_io *io)
+{
+	io->stage = STAGE_BEGUN;
+	io_wait_for_module(io);
+}
+
+void bdev_io_refuse(struct bdev_io *io)
+{
+	if (io->stage == STAGE_HANDED) {
+		io->stage = STAGE_MODULE;
+	}
+	io_wait_for_module(io);
 }
 
 /* Submits waiting I/Os again, in order. One that the module refuses again goes to the end of the queue, so that it
@@ -604,6 +639,7 @@ void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed)
 			bdev_abort_start(io); /* its target may wait itself by now */
 		} else {
 			bdev_io_set_state(io, BDEV_IO_MODULE);
+			io->stage = io->stage == STAGE_BEGUN ? STAGE_BEGUN : STAGE_HANDED;
 			ch->submit(ch->module, io);
 		}
 		failures += io->state == BDEV_IO_WAIT_NOMEM;

@@ -211,6 +211,12 @@ int bdev_status_to_errno(uint16_t status);
 /* Gives io back, because the module has no room for it now. The layer submits it again when another I/O of the channel
  * has ended, or a millisecond later; after nomem_timeout_ms io fails. */
 void bdev_io_nomem(struct bdev_io *io);
+/* The same, from ops.submit, if the module has not begun io in this call: io may be taken back then as one of which
+ * nothing has been carried out. */
+void bdev_io_refuse(struct bdev_io *io);
+/* Ends an I/O of which the module has carried out nothing, and which others may therefore carry out:
+ * bdev_io_was_untouched(). */
+void bdev_io_complete_untouched(struct bdev_io *io, uint16_t status);
 
 /* --- For modules that keep metadata --- */
 

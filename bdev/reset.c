@@ -81,6 +81,7 @@ static void visit_reset_submit(struct bdev_channel *ch, void *arg)
 	if (ch == r->ch) {
 		r->io->flags |= IO_RESET;
 		bdev_io_set_state(r->io, BDEV_IO_MODULE);
+		r->io->stage = STAGE_HANDED;
 		ch->submit(ch->module, r->io);
 	}
 }
@@ -242,6 +243,7 @@ void bdev_abort_start(struct bdev_io *io)
 		bdev_io_complete_cdw0(io, 0, 0);
 	} else if (target->state == BDEV_IO_MODULE && (ch->bdev->io_types & 1u << BDEV_IO_ABORT)) {
 		bdev_io_set_state(io, BDEV_IO_MODULE);
+		io->stage = STAGE_HANDED;
 		ch->submit(ch->module, io);
 	} else {
 		bdev_io_complete_cdw0(io, 0, 1);

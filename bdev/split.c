@@ -381,6 +381,8 @@ static void child_hand_over(struct bdev_io *io, struct bdev_split_child *child)
 	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)child->io.num_blocks, (uintptr_t)&child->io,
 	      child->io.type, io, child->io.offset_blocks, ch->qd);
 	bdev_io_set_state(&child->io, BDEV_IO_MODULE);
+	child->io.stage = STAGE_HANDED;
+	io->stage = STAGE_HANDED;
 	ch->submit(ch->module, &child->io);
 }
 
@@ -639,9 +641,25 @@ void bdev_split_child_done(struct bdev_io *io)
 	}
 }
 
+/* Whether the blocks of an emulated COMPARE_AND_WRITE were equal, and some of them may have been written: it is atomic,
+ * so that the others have to be written too. */
+bool bdev_split_must_end(const struct bdev_io *io)
+{
+	return io->type == BDEV_IO_COMPARE_AND_WRITE && io->phase == PHASE_WRITE && io->children_blocks != 0;
+}
+
+bool bdev_split_is_untouched(const struct bdev_io *io)
+{
+	return bdev_io_is_untouched(io) ||
+	       (io->type == BDEV_IO_COMPARE_AND_WRITE && io->phase == PHASE_COMPARE && !(io->flags & IO_CHILD));
+}
+
 /* Whether io has something left to do that can be omitted. Children of a copy that are reading have yet to write. */
 static bool split_can_be_stopped(const struct bdev_io *io)
 {
+	if (bdev_split_must_end(io)) {
+		return false;
+	}
 	return io->children_blocks < io->num_blocks || (io->phase == PHASE_COPY && io->copy.children_reading != 0) ||
 	       (io->phase == PHASE_COMPARE && io->type == BDEV_IO_COMPARE_AND_WRITE);
 }

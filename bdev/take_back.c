@@ -8,15 +8,41 @@ static bool take_out_of(struct bdev_io_queue *q, struct bdev_io *io)
 	if (!bdev_io_queue_remove(q, io)) {
 		return false;
 	}
-	bdev_io_complete(io, STATUS_ABORTED);
+	bdev_io_end_waiting(io, STATUS_ABORTED);
 	return true;
 }
 
-/* An emulated COMPARE_AND_WRITE that the control thread has in its queue of locks ends when it gets the lock. */
+/* An emulated COMPARE_AND_WRITE that the control thread has in its queue of locks ends when it gets the lock; one that
+ * gives its lock back has been carried out. */
 static void take_back_lock_waiter(struct bdev_channel *ch, struct bdev_io *io)
 {
-	if (!take_out_of(&ch->lock_wait, io) && !take_out_of(&ch->locks_wait, io)) {
+	if (!take_out_of(&ch->lock_wait, io) && !take_out_of(&ch->locks_wait, io) && bdev_io_is_untouched(io)) {
 		io->flags |= IO_ABORTED;
+		io->stage = STAGE_UNTOUCHED;
+	}
+}
+
+static void take_back_split(struct bdev_io *io)
+{
+	uint8_t stage = io->stage;
+
+	if (bdev_split_must_end(io)) {
+		return;
+	}
+	/* before it ends */
+	io->stage = bdev_split_is_untouched(io) ? STAGE_UNTOUCHED : stage;
+	if (!bdev_split_abort(io)) {
+		io->stage = stage;
+	}
+}
+
+static void take_back_child(struct bdev_io *child);
+
+static void take_back_split_and_children(struct bdev_io *io)
+{
+	take_back_split(io);
+	if (!bdev_split_must_end(io)) {
+		bdev_split_visit_children(io, take_back_child);
 	}
 }
 
@@ -53,8 +79,7 @@ static void take_back_inside(struct bdev_channel *ch, struct bdev_io *io)
 		break;
 	case BDEV_IO_WAIT_CHILD:
 	case BDEV_IO_SPLIT:
-		bdev_split_abort(io);
-		bdev_split_visit_children(io, take_back_child);
+		take_back_split_and_children(io);
 		break;
 	case BDEV_IO_MODULE:
 		take_back_from_module(ch, io);
@@ -73,5 +98,59 @@ void bdev_io_take_back(struct bdev_io *io)
 
 	bdev_enter(t);
 	take_back_inside(io->ch, io);
+	bdev_leave(t);
+}
+
+/* --- All of a user's --- */
+
+static bool io_is_of(const struct bdev_io *io, const struct bdev_desc *desc)
+{
+	return io->desc == desc && io->type != BDEV_IO_ABORT && io->type != BDEV_IO_RESET;
+}
+
+/* One pass, however many wait. */
+static void take_untouched_out_of(struct bdev_io_queue *q, const struct bdev_desc *desc)
+{
+	struct bdev_io_queue all = STAILQ_HEAD_INITIALIZER(all);
+	struct bdev_io *io;
+
+	STAILQ_CONCAT(&all, q);
+	while ((io = STAILQ_FIRST(&all)) != NULL) {
+		STAILQ_REMOVE_HEAD(&all, queue);
+		if (io_is_of(io, desc) && bdev_io_is_untouched(io)) {
+			bdev_io_end_waiting(io, STATUS_ABORTED);
+		} else {
+			STAILQ_INSERT_TAIL(q, io, queue);
+		}
+	}
+}
+
+static void take_back_untouched(struct bdev_channel *ch, struct bdev_io *io)
+{
+	if (io->state == BDEV_IO_WAIT_LOCK) {
+		take_back_lock_waiter(ch, io);
+	} else if ((io->state == BDEV_IO_WAIT_CHILD || io->state == BDEV_IO_SPLIT) && bdev_split_is_untouched(io)) {
+		take_back_split(io);
+	}
+}
+
+void bdev_channel_take_back(struct bdev_channel *ch, const struct bdev_desc *desc, bool begun_too)
+{
+	struct bdev_thread *t = ch->thread;
+	struct bdev_io *io;
+
+	bdev_enter(t); /* nothing leaves the list of those in flight meanwhile */
+	take_untouched_out_of(&ch->frozen, desc);
+	take_untouched_out_of(&ch->qos_wait[QOS_READS], desc);
+	take_untouched_out_of(&ch->qos_wait[QOS_WRITES], desc);
+	take_untouched_out_of(&ch->lock_wait, desc);
+	take_untouched_out_of(&ch->locks_wait, desc);
+	take_untouched_out_of(&ch->nomem, desc);
+	TAILQ_FOREACH (io, &ch->inflight, link) {
+		if (!io_is_of(io, desc)) {
+			continue;
+		}
+		(begun_too ? take_back_inside : take_back_untouched)(ch, io);
+	}
 	bdev_leave(t);
 }

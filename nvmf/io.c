@@ -307,8 +307,9 @@ static void fused_pair_done(struct bdev_io *io, void *arg)
 		}
 	} else if (second->flushing) { /* written, but the flush has failed */
 		fused_pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, io->status);
-	} else if (io->status == NVME_ST(GENERIC, ABORT_REQ) && second->qpair->state == NVMF_QPAIR_QUIESCING) {
-		fused_pair_finish(second->fuse_peer, second, io->status, io->status); /* both were taken back */
+	} else if (nvmf_io_may_go_elsewhere(second, io->status)) { /* both were taken back */
+		uint16_t status = NVME_ST(PATH, CTRL_PATH_ERROR);
+		fused_pair_finish(second->fuse_peer, second, status, status);
 	} else {
 		fused_pair_finish(second->fuse_peer, second, io->status, NVME_ST_DNR(GENERIC, FUSED_FAIL));
 	}
@@ -364,7 +365,12 @@ void nvmf_fused_peer_ended(struct nvmf_request *req, uint16_t status)
 	req->fuse_peer = NULL;
 	peer->fuse_peer = NULL;
 	peer->fuse_failed = NVME_SC_FUSED_FAIL;
-	if (peer->where == NVMF_REQUEST_FUSED) {
+	if (peer->where != NVMF_REQUEST_FUSED) {
+		return;
+	}
+	if (status == NVME_ST(PATH, CTRL_PATH_ERROR)) { /* a pair is taken back as a whole */
+		nvmf_request_finish(peer, status);
+	} else {
 		nvmf_request_finish_at(peer, NVME_ST_DNR(GENERIC, FUSED_FAIL), NVMF_WHERE_FLAGS_FUSE);
 	}
 }

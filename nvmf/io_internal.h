@@ -29,6 +29,10 @@ static inline void nvmf_io_enter(struct nvmf_request *req, struct nvmf_ns_view *
 	}
 }
 
+/* The command's bdev I/O has ended with this error: whether nothing of the command has been carried out, because it was
+ * taken back or the bdev goes. Then it is answered with a path error. */
+bool nvmf_io_may_go_elsewhere(const struct nvmf_request *req, uint16_t status);
+
 /* The end of a command's last bdev I/O: counts it, flushes the bdev if the command asks for that (FUA), and finishes
  * the command. A bdev_io_cb. */
 void nvmf_io_done(struct bdev_io *io, void *arg);

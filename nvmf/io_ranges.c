@@ -66,14 +66,26 @@ static bool dsm_has_more(const struct nvmf_request *req)
 	return req->next_range < dsm.num_ranges;
 }
 
+/* Whether the command ends before its next range, and with which status. A host may repeat what it gets a path error
+ * for: the same deallocations, and copies, once more. That is no better than a lost connection, after which it does the
+ * same, but a namespace that is removed is no reason for it. */
+static bool ranges_end(const struct nvmf_request *req, uint16_t *status)
+{
+	bool ends = req->qpair->state != NVMF_QPAIR_ENABLED;
+
+	*status = ends ? nvmf_qpair_end_status(req->qpair) : NVME_ST(GENERIC, ABORT_REQ);
+	return ends || req->ns_view->removing;
+}
+
 static void dsm_range_done(struct bdev_io *io, void *arg)
 {
 	struct nvmf_request *req = arg;
+	uint16_t status;
 
 	if (io->status != NVME_ST_SUCCESS) {
 		nvmf_request_finish(req, io->status);
-	} else if (req->qpair->state != NVMF_QPAIR_ENABLED && dsm_has_more(req)) { /* they have not begun */
-		nvmf_request_finish(req, nvmf_qpair_end_status(req->qpair));
+	} else if (dsm_has_more(req) && ranges_end(req, &status)) {
+		nvmf_request_finish(req, status);
 	} else {
 		dsm_submit_next(req);
 	}
@@ -129,7 +141,7 @@ static void copy_range_done(struct bdev_io *io, void *arg)
 {
 	struct nvmf_request *req = arg;
 	struct nvmf_copy copy;
-	uint16_t where;
+	uint16_t where, status;
 
 	if (io->status != NVME_ST_SUCCESS) {
 		/* Dword 0: the lowest of the ranges that have not been copied. */
@@ -138,9 +150,9 @@ static void copy_range_done(struct bdev_io *io, void *arg)
 		return;
 	}
 	nvmf_decode_copy(req->sqe, &copy, &where);
-	if (req->next_range < copy.num_ranges && req->qpair->state != NVMF_QPAIR_ENABLED) { /* they have not begun */
+	if (req->next_range < copy.num_ranges && ranges_end(req, &status)) {
 		req->cqe.dw0 = htole32(req->next_range);
-		nvmf_request_finish(req, nvmf_qpair_end_status(req->qpair));
+		nvmf_request_finish(req, status);
 		return;
 	}
 	if (req->next_range < copy.num_ranges) {

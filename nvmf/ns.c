@@ -229,6 +229,19 @@ void nvmf_ns_free(struct nvmf_ns *ns)
 	free(ns);
 }
 
+/* Hosts hear of it now, so that they submit no more; commands may be under way for a long time. */
+static void ns_removal_begins(struct nvmf_subsystem *s, uint32_t nsid)
+{
+	struct nvmf_ns *ns = s->ns[nsid - 1];
+
+	nvmf_ns_changed(s, ns);
+	ns->going = true;
+	ns_set_visible(ns);
+	nvmf_ana_members_changed(ns);
+	/* They were meant for this namespace. */
+	nvmf_subsystem_drop_host_ops(s, nsid, -ENOENT);
+}
+
 /* No command of the namespace is under way. */
 static int ns_remove_apply(struct nvmf_subsystem *s, struct nvmf_op *op)
 {
@@ -239,10 +252,9 @@ static int ns_remove_apply(struct nvmf_subsystem *s, struct nvmf_op *op)
 	}
 	USDT(nvmf_subsystem_remove_ns, s->nqn, ns->nsid);
 	nvmf_notice(NVMF_NOTICE_NS_REMOVE, NULL, "%s %u", s->nqn, ns->nsid);
-	nvmf_ns_changed(s, ns);
 	nvmf_ana_leave(ns);
 	nvmf_ns_free(ns);
-	/* They were meant for this namespace, and not for the next one of that number. */
+	/* Those that have come since: they were meant for this namespace, and not for the next one of that number. */
 	nvmf_subsystem_drop_host_ops(s, op->nsid, -ENOENT);
 	return 0;
 }
@@ -254,6 +266,7 @@ static void ns_remove(struct nvmf_ns *ns, nvmf_done_fn done, void *arg)
 	*op = (struct nvmf_op){.kind = NVMF_OP_CHANGE,
 			       .what = "removal of namespace",
 			       .nsid = ns->nsid,
+			       .removes = ns_removal_begins,
 			       .apply = ns_remove_apply,
 			       .done = done,
 			       .arg = arg};
@@ -278,7 +291,7 @@ void nvmf_subsystem_remove_ns(struct nvmf_subsystem *s, uint32_t nsid, nvmf_done
 
 bool nvmf_ns_visible(const struct nvmf_ns *ns, const char *hostnqn)
 {
-	return !ns->opts.no_auto_visible || nvmf_hosts_find(&ns->hosts, hostnqn) != NULL;
+	return !ns->going && (!ns->opts.no_auto_visible || nvmf_hosts_find(&ns->hosts, hostnqn) != NULL);
 }
 
 static void ns_visibility_changed(struct nvmf_ns *ns, const char *hostnqn)

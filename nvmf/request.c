@@ -2,7 +2,7 @@
 /* A request from its arrival to its response, on its poll group's thread. Commands are carried out in io.c and admin.c.
  */
 #include <string.h>
-#include "nvmf/internal.h"
+#include "nvmf/io_internal.h"
 #include "util/iov.h"
 
 size_t nvmf_request_size(void)
@@ -173,8 +173,14 @@ static uint16_t request_failed(struct nvmf_request *req, uint16_t status)
 
 	if (req->where == NVMF_REQUEST_PREEMPTED && status == NVME_ST(GENERIC, ABORT_REQ)) {
 		status = NVME_ST(GENERIC, CMD_ABORTED_PREMEPT);
-	} else if (qpair->state == NVMF_QPAIR_QUIESCING && status == NVME_ST(GENERIC, ABORT_REQ)) {
-		status = nvmf_qpair_end_status(qpair); /* the bdev has taken it back */
+	} else if (req->where == NVMF_REQUEST_BDEV && req->fuse == NVME_FUSE_NONE &&
+		   nvmf_io_may_go_elsewhere(req, status)) {
+		status = NVME_ST(PATH, CTRL_PATH_ERROR);
+	} else if (qpair->state == NVMF_QPAIR_QUIESCING && status == NVME_ST(GENERIC, ABORT_REQ) &&
+		   req->fuse == NVME_FUSE_NONE) {
+		/* The bdev has taken it back. Its host repeats it as it does what is lost with a connection, for which
+		 * it has no answer at all; but for a fused pair, which may have written. */
+		status = nvmf_qpair_end_status(qpair);
 	}
 	if (req->fuse == NVME_FUSE_FIRST && qpair->fused_first == req) {
 		qpair->fused_first = NULL;

@@ -204,7 +204,7 @@ static void resv_ns_not_done(void *arg, int status)
 {
 	struct nvmf_ns_resv *rn = arg;
 
-	if (rn->ns == NULL) {
+	if (rn->ns == NULL || rn->drain_status == -ENOENT) {
 		resv_ns_finish(rn, NVME_ST_DNR(GENERIC, INVALID_NS), NVMF_WHERE_NSID);
 	} else {
 		resv_ns_finish(

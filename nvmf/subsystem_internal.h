@@ -44,6 +44,7 @@ struct nvmf_ns {
 	struct nvmf_geometry geo;
 	struct nvmf_hosts hosts;   /* opts.no_auto_visible: who sees it */
 	bool removing;             /* its removal is in the subsystem's queue */
+	bool going;                /* its removal has begun: no host sees it */
 	struct nvmf_op *remove_op; /* allocated beforehand, so that removing needs no memory; NULL once it is queued */
 	TAILQ_ENTRY(nvmf_ns) ana_link;
 	char *ptpl_file;           /* absolute path of the file that keeps its reservation, or NULL */
@@ -74,6 +75,7 @@ struct nvmf_op {
 	const char *what;                                           /* "removal of namespace": for people */
 	uint32_t nsid;                                              /* PAUSE, CHANGE */
 	int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op); /* CHANGE */
+	void (*removes)(struct nvmf_subsystem *s, uint32_t nsid);   /* CHANGE, a removal: called when it begins */
 	nvmf_done_fn done;                                          /* may be NULL */
 	void *arg;
 	bool for_host;               /* a host's command waits for it: limited to NVMF_DRAIN_US */
@@ -168,8 +170,9 @@ void nvmf_subsystem_add_op(struct nvmf_subsystem *s, struct nvmf_op *op);
 #define NVMF_DRAIN_US 10000000
 
 /* Queues a change that a host's command waits for. Calls done(arg, status) later or before it returns: what apply()
- * returned; -ENOMEM; -ESHUTDOWN: the subsystem stops; -ETIMEDOUT: commands of the namespace did not end within
- * NVMF_DRAIN_US, and nothing was changed. draining: called if commands are under way that have to end first. */
+ * returned; -ENOMEM; -ESHUTDOWN: the subsystem stops; -ENOENT: the namespace is going; -ETIMEDOUT: commands of the
+ * namespace did not end within NVMF_DRAIN_US, and nothing was changed. draining: called if commands are under way that
+ * have to end first. */
 void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
 				    int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op),
 				    void (*draining)(void *arg), nvmf_done_fn done, void *arg);

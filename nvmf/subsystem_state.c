@@ -200,7 +200,12 @@ static void op_change_begin(struct nvmf_op *op)
 {
 	struct nvmf_subsystem *s = op->subsystem;
 
-	op->pending_views = s->views_open ? nvmf_views_hold_ns(s, op->nsid) : 0;
+	if (op->removes != NULL) {
+		op->removes(s, op->nsid);
+	}
+	op->pending_views = !s->views_open        ? 0
+			    : op->removes != NULL ? nvmf_views_hold_ns_for_removal(s, op->nsid)
+						  : nvmf_views_hold_ns(s, op->nsid);
 	if (op->pending_views == 0) {
 		op_change_drained(op);
 	} else if (op->for_host) {
@@ -458,8 +463,10 @@ void nvmf_subsystem_change_for_host(struct nvmf_subsystem *s, uint32_t nsid,
 				    int (*apply)(struct nvmf_subsystem *s, struct nvmf_op *op),
 				    void (*draining)(void *arg), nvmf_done_fn done, void *arg)
 {
-	if (!s->connectable) {
-		done(arg, -ESHUTDOWN);
+	const struct nvmf_ns *ns = nvmf_ns_find(s, nsid);
+
+	if (!s->connectable || ns == NULL || ns->going) {
+		done(arg, s->connectable ? -ENOENT : -ESHUTDOWN);
 		return;
 	}
 	subsystem_queue_op(s, &(struct nvmf_op){.kind = NVMF_OP_CHANGE,

@@ -99,7 +99,8 @@ void nvmf_view_unwait(struct nvmf_request *req)
 	nvmf_request_set_where(req, NVMF_REQUEST_TRANSPORT);
 }
 
-void nvmf_view_purge(struct nvmf_subsystem_view *view, struct nvmf_qpair *qpair, uint16_t status)
+/* Finishes the commands of one queue pair and of one namespace; NULL, NVME_NSID_ALL: of all. */
+static void view_purge(struct nvmf_subsystem_view *view, const struct nvmf_qpair *qpair, uint32_t nsid, uint16_t status)
 {
 	struct nvmf_request_queue all = STAILQ_HEAD_INITIALIZER(all);
 
@@ -108,13 +109,24 @@ void nvmf_view_purge(struct nvmf_subsystem_view *view, struct nvmf_qpair *qpair,
 	while (!STAILQ_EMPTY(&all)) {
 		struct nvmf_request *req = STAILQ_FIRST(&all);
 		STAILQ_REMOVE_HEAD(&all, link);
-		if (req->qpair == qpair) {
+		if ((qpair == NULL || req->qpair == qpair) &&
+		    (nsid == NVME_NSID_ALL || le32toh(req->sqe->nsid) == nsid)) {
 			nvmf_request_finish(req, status);
 		} else {
 			STAILQ_INSERT_TAIL(&view->paused, req, link);
 			view->num_paused++;
 		}
 	}
+}
+
+void nvmf_view_purge(struct nvmf_subsystem_view *view, struct nvmf_qpair *qpair, uint16_t status)
+{
+	view_purge(view, qpair, NVME_NSID_ALL, status);
+}
+
+void nvmf_view_purge_ns(struct nvmf_subsystem_view *view, uint32_t nsid, uint16_t status)
+{
+	view_purge(view, NULL, nsid, status);
 }
 
 static void view_run_waiting(struct nvmf_request *req)
@@ -190,6 +202,7 @@ struct view_call {
 	struct nvmf_poll_group *group;        /* the group that is called */
 	const struct nvmf_ns *ns;             /* make, add, update: which namespace */
 	uint32_t nsid;                        /* remove, pause: which namespace */
+	bool removes;                         /* hold: it is for its removal */
 	struct nvmf_subsystem_view *new_view; /* set: the group's view from now on, or NULL */
 	struct nvmf_subsystem_view *old_view; /* set, returned: the view before */
 	int make_rc;                  /* make, returned: 0 or a negative errno; groups called later do nothing */
@@ -291,6 +304,7 @@ static void view_remove_ns_on_group(void *arg)
 		return;
 	}
 	assert(nsv->outstanding == 0);
+	nvmf_ns_view_end_removal(nsv);
 	view->ns[call->nsid - 1] = NULL;
 	view->removed.read_ops += nsv->read_ops;
 	view->removed.write_ops += nsv->write_ops;
@@ -446,11 +460,22 @@ static void view_hold_ns_on_group(void *arg)
 		call->num_draining += ns_view_pause(nsv);
 	}
 	view_update_state(view);
+	if (nsv != NULL && call->removes) {
+		nvmf_ns_view_begin_removal(nsv);
+	}
 }
 
 unsigned nvmf_views_hold_ns(struct nvmf_subsystem *s, uint32_t nsid)
 {
 	struct view_call call = {.subsystem = s, .nsid = nsid};
+
+	view_call_each_group(&call, view_hold_ns_on_group);
+	return call.num_draining;
+}
+
+unsigned nvmf_views_hold_ns_for_removal(struct nvmf_subsystem *s, uint32_t nsid)
+{
+	struct view_call call = {.subsystem = s, .nsid = nsid, .removes = true};
 
 	view_call_each_group(&call, view_hold_ns_on_group);
 	return call.num_draining;

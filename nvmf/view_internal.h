@@ -49,8 +49,11 @@ struct nvmf_ns_view {
 	uint64_t read_blocks, written_blocks; /* units of 512 bytes */
 	struct nvmf_passthru passthru;
 	bool changing; /* nvmf_views_hold_ns() */
+	bool removing; /* the same, for its removal: ns_take_back.c */
 	bool draining; /* nvmf_subsystem_ns_drained() has to be called when no command is outstanding */
 	struct thread_msg drained_msg;
+	struct thread_timer look_timer; /* removing */
+	uint64_t look_us, removal_began_ticks;
 };
 
 struct nvmf_io_counters {
@@ -125,6 +128,8 @@ unsigned nvmf_views_pause(struct nvmf_subsystem *s, uint32_t nsid);
 void nvmf_views_resume(struct nvmf_subsystem *s);
 /* The same for a change of one namespace; independent of a user's pause, and of changes of other namespaces. */
 unsigned nvmf_views_hold_ns(struct nvmf_subsystem *s, uint32_t nsid);
+/* The same for its removal: what has not begun is taken back, and answered with a path error. */
+unsigned nvmf_views_hold_ns_for_removal(struct nvmf_subsystem *s, uint32_t nsid);
 /* Ends it. Returns how many views still had commands under way, for which nvmf_subsystem_ns_drained() will not be
  * called any more. */
 unsigned nvmf_views_release_ns(struct nvmf_subsystem *s, uint32_t nsid);
@@ -172,6 +177,11 @@ bool nvmf_view_wait_if_paused(struct nvmf_subsystem_view *view, uint32_t nsid, s
 			      bool before_data);
 /* Takes the waiting commands of a queue pair out of the view's queue and finishes them with a status. */
 void nvmf_view_purge(struct nvmf_subsystem_view *view, struct nvmf_qpair *qpair, uint16_t status);
+/* The same for the waiting commands of a namespace, of any queue pair. */
+void nvmf_view_purge_ns(struct nvmf_subsystem_view *view, uint32_t nsid, uint16_t status);
+/* The removal of a namespace has begun, and ends (ns_take_back.c). */
+void nvmf_ns_view_begin_removal(struct nvmf_ns_view *nsv);
+void nvmf_ns_view_end_removal(struct nvmf_ns_view *nsv);
 /* Takes one waiting command out of the queue. */
 void nvmf_view_unwait(struct nvmf_request *req);
 

@@ -136,7 +136,7 @@ static void injection_apply(struct error_channel *c, struct bdev_io *io, const s
 		bdev_io_complete(io, in->status);
 		break;
 	case BDEV_ERROR_NOMEM:
-		bdev_io_nomem(io);
+		bdev_io_refuse(io);
 		break;
 	case BDEV_ERROR_PENDING:
 		TAILQ_INSERT_TAIL(&c->pending, ctx, link);

@@ -370,8 +370,13 @@ void bdev_nvme_io_take_back(void *channel, struct bdev_io *io)
 
 	if (n->place == BDEV_NVME_IO_HELD && n->status == 0) {
 		n->status = NVME_ST(GENERIC, ABORT_REQ); /* when its fence is done, not before */
-	} else if (!n->unfenced && bdev_nvme_channel_take_back(channel, n)) {
+	} else if (n->unfenced || !bdev_nvme_channel_take_back(channel, n)) {
+		return;
+	} else if (n->lost != 0 || n->retries != 0) { /* some controller has had it */
 		bdev_nvme_io_complete(n, NVME_ST(GENERIC, ABORT_REQ), 0);
+	} else {
+		TRACE(BDEV_NVME_IO_DONE, 0, 0, (uintptr_t)n, io);
+		bdev_io_complete_untouched(io, NVME_ST(GENERIC, ABORT_REQ));
 	}
 }
 

@@ -85,25 +85,35 @@ static const struct uring_bdev *uring_of(const struct bdev_io *io)
 	return (const struct uring_bdev *)bdev_channel_bdev(io->ch);
 }
 
-/* NULL: the ring is full; io waits, and will be submitted again from its beginning. */
-static inline struct io_uring_sqe *uring_take_sqe(struct uring_channel *c, struct bdev_io *io)
+/* NULL: the ring is full. */
+static inline struct io_uring_sqe *uring_try_sqe(struct uring_channel *c)
 {
 	struct io_uring_sqe *sqe = c->in_flight < RING_ENTRIES ? io_uring_get_sqe(&c->ring) : NULL;
 
+	c->in_flight += sqe != NULL;
+	return sqe;
+}
+
+/* For an I/O of which a part may have been carried out. NULL: it waits, and will be submitted again from its beginning.
+ */
+static struct io_uring_sqe *uring_take_sqe(struct uring_channel *c, struct bdev_io *io)
+{
+	struct io_uring_sqe *sqe = uring_try_sqe(c);
+
 	if (sqe == NULL) {
 		bdev_io_nomem(io);
-	} else {
-		c->in_flight++;
 	}
 	return sqe;
 }
 
 static void uring_submit(void *channel, struct bdev_io *io)
 {
-	struct io_uring_sqe *sqe = uring_take_sqe(channel, io);
+	struct io_uring_sqe *sqe = uring_try_sqe(channel);
 
 	if (sqe != NULL) {
 		uring_prepare(uring_of(io), sqe, io);
+	} else {
+		bdev_io_refuse(io);
 	}
 }
 

@@ -387,7 +387,7 @@ static void testdev_submit(void *channel, struct bdev_io *io)
 	struct testdev_channel *c = channel;
 
 	if ((t->slots != 0 && c->depth >= t->slots) || (t->nomem_type != 0 && io->type == t->nomem_type)) {
-		bdev_io_nomem(io);
+		bdev_io_refuse(io);
 		return;
 	}
 	if (io->type == BDEV_IO_ABORT) {

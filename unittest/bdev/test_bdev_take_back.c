@@ -346,6 +346,242 @@ static void test_io_that_has_ended_is_left_alone(void)
 	unmake(t, &u, 1);
 }
 
+/* ---- All I/Os of a user, and which of them nothing has been carried out of ---- */
+
+struct user_call {
+	const struct user *user;
+	bool begun_too;
+};
+
+static void take_back_user_here(void *arg)
+{
+	const struct user_call *call = arg;
+
+	bdev_channel_take_back(call->user->ch, call->user->desc, call->begun_too);
+}
+
+static void take_back_user(const struct user *u, bool begun_too)
+{
+	thread_call(u->thread, take_back_user_here, &(struct user_call){u, begun_too});
+}
+
+static void expect_end(struct request *r, uint16_t status, bool untouched)
+{
+	CU_ASSERT_TRUE(request_wait(r));
+	CU_ASSERT_EQUAL(bdev_io_was_untouched(r->io), untouched);
+	CU_ASSERT_EQUAL(request_finish(r), status);
+}
+
+static void test_a_user_s_io_that_waits_is_untouched_and_that_of_others_stays(void)
+{
+	struct user u[2];
+	struct testdev *t = make(u, 1, 0);
+
+	CU_ASSERT_EQUAL_FATAL(user_open(&u[1], "t0", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&t->bdev, &(struct bdev_qos_limits){.w_bytes_per_sec = BLOCK}), 0);
+	struct request *big = submit_to(&u[0], BDEV_IO_WRITE, &all, 0);
+	struct request *mine = submit_to(&u[0], BDEV_IO_WRITE, &one, 0),
+		       *also = submit_to(&u[0], BDEV_IO_WRITE, &one, 1),
+		       *theirs = submit_to(&u[1], BDEV_IO_WRITE, &one, 2);
+	while (state_of(theirs) != BDEV_IO_WAIT_QOS) {
+	}
+	CU_ASSERT_EQUAL(request_finish(big), 0);
+	take_back_user(&u[0], false);
+	expect_end(mine, NVME_SC_ABORT_REQ, true);
+	expect_end(also, NVME_SC_ABORT_REQ, true);
+	CU_ASSERT_FALSE(atomic_load(&theirs->done));
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&t->bdev, &(struct bdev_qos_limits){0}), 0);
+	expect_end(theirs, 0, false);
+	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 2);
+	user_close(&u[1]);
+	unmake(t, u, 1);
+}
+
+static void try_again_here(void *arg)
+{
+	struct bdev_channel *ch = arg;
+
+	bdev_enter(ch->thread);
+	bdev_nomem_retry(ch, 1);
+	bdev_leave(ch->thread);
+}
+
+/* By each way into a module, the fast one too. */
+static void test_io_that_a_module_has_had_is_not_untouched(void)
+{
+	struct user u;
+	struct testdev *t = make(&u, 1, 0);
+
+	t->hold = true;
+	t->slots = 1;
+	struct request *with = submit_to(&u, BDEV_IO_WRITE, &one, 0), *refused = submit_to(&u, BDEV_IO_WRITE, &one, 1);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	while (state_of(refused) != BDEV_IO_WAIT_NOMEM) {
+	}
+	take_back_user(&u, false);
+	expect_end(refused, NVME_SC_ABORT_REQ, true);
+	testdev_release(t, &u, NVME_SC_ABORT_REQ); /* perhaps after it was carried out */
+	expect_end(with, NVME_SC_ABORT_REQ, false);
+
+	struct request *begun = submit_to(&u, BDEV_IO_WRITE, &one, 0), *blocker;
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	t->nomem_type = BDEV_IO_WRITE;
+	testdev_give_back(t, &u); /* the device began it, and has no room for the rest */
+	thread_call(u.thread, try_again_here, u.ch);
+	take_back_user(&u, false);
+	CU_ASSERT_EQUAL(state_of(begun), BDEV_IO_WAIT_NOMEM);
+	take_back_user(&u, true);
+	expect_end(begun, NVME_SC_ABORT_REQ, false);
+	t->nomem_type = 0;
+
+	/* it waits for a rate limit first, and is refused then: by the way of the stages, and that of those who wait */
+	blocker = submit_to(&u, BDEV_IO_WRITE, &one, 0);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	thread_call(u.thread, change_slow_here, &(struct slow_change){u.ch, SLOW_LOCKED, 0});
+	refused = submit_to(&u, BDEV_IO_WRITE, &one, 1);
+	while (state_of(refused) != BDEV_IO_WAIT_NOMEM) {
+	}
+	t->slots = 2;
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 2)); /* tried again */
+	take_back_user(&u, true);
+	testdev_release(t, &u, NVME_SC_ABORT_REQ);
+	expect_end(blocker, NVME_SC_ABORT_REQ, false);
+	expect_end(refused, NVME_SC_ABORT_REQ, false);
+	thread_call(u.thread, change_slow_here, &(struct slow_change){u.ch, 0, SLOW_LOCKED});
+	unmake(t, &u, 1);
+}
+
+static void test_io_that_is_used_again_forgets_that_it_was_untouched(void)
+{
+	struct user u;
+	struct testdev *t = make(&u, 1, 0);
+
+	thread_call(u.thread, change_slow_here, &(struct slow_change){u.ch, SLOW_FROZEN, 0});
+	struct request *r = submit_to(&u, BDEV_IO_WRITE, &one, 0);
+	while (state_of(r) != BDEV_IO_WAIT_FREEZE) {
+	}
+	take_back_user(&u, false);
+	CU_ASSERT_TRUE(request_wait(r));
+	CU_ASSERT_TRUE(bdev_io_was_untouched(r->io));
+	thread_call(u.thread, change_slow_here, &(struct slow_change){u.ch, 0, SLOW_FROZEN});
+	t->fail_status = NVME_SC_ABORT_REQ;
+	atomic_store(&r->done, false);
+	request_submit(r);
+	expect_end(r, NVME_SC_ABORT_REQ, false);
+	unmake(t, &u, 1);
+}
+
+static void test_split_io_of_which_a_part_has_begun_goes_on(void)
+{
+	struct testdev *t = testdev_new("t0", BLOCK, BLOCKS);
+	struct user u;
+
+	t->bdev.max_rw_blocks = 1;
+	t->hold = true;
+	t->slots = 3;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "t0", true, fixture_thread(0)), 0);
+	struct request *r = submit_to(&u, BDEV_IO_WRITE, &all, 0);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 3));
+	take_back_user(&u, false);
+	t->hold = false;
+	t->slots = 0;
+	testdev_release(t, &u, 0);
+	expect_end(r, 0, false);
+	CU_ASSERT_EQUAL(memcmp(t->memory, data, sizeof(data)), 0);
+
+	t->hold = true;
+	t->slots = 3;
+	r = submit_to(&u, BDEV_IO_WRITE, &all, 0);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 3));
+	take_back_user(&u, true);
+	testdev_release(t, &u, 0);
+	expect_end(r, NVME_SC_ABORT_REQ, false);
+	unmake(t, &u, 1);
+}
+
+/* Two blocks, of which the device takes one at a time: the first is written, the other one waits. */
+static void test_compare_and_write_that_writes_is_carried_out_whole(void)
+{
+	struct testdev *t = testdev_new("t0", BLOCK, BLOCKS);
+	static uint8_t none[2 * BLOCK], ones[2 * BLOCK];
+	struct iovec expected = {none, sizeof(none)}, wanted = {ones, sizeof(ones)};
+	struct user u;
+
+	memset(ones, 1, sizeof(ones));
+	t->bdev.max_rw_blocks = 1;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "t0", true, fixture_thread(0)), 0);
+	struct request *r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_COMPARE_AND_WRITE, &wanted, 1, 4, 2);
+	r->io->compare.iovs = &expected;
+	r->io->compare.iovcnt = 1;
+	t->hold = true;
+	t->slots = 2;
+	request_submit(r);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 2)); /* both reads */
+	t->slots = 1;
+	testdev_release(t, &u, 0);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1)); /* one write */
+	take_back_user(&u, true);
+	take_back(r);
+	struct request *abort = request_new(&u);
+	abort->io->type = BDEV_IO_ABORT;
+	abort->io->abort.target = r->io;
+	CU_ASSERT_EQUAL(request_run(abort), 0);
+	CU_ASSERT_EQUAL(abort->io->cdw0, 1);
+	request_free(abort);
+	CU_ASSERT_FALSE(atomic_load(&r->done));
+	t->hold = false;
+	t->slots = 0;
+	testdev_release(t, &u, 0);
+	expect_end(r, 0, false);
+	CU_ASSERT_EQUAL(memcmp(t->memory + 4 * BLOCK, ones, sizeof(ones)), 0);
+	unmake(t, &u, 1);
+}
+
+/* Neither that which compares, nor that which waits for its lock, has written. */
+static void test_compare_and_write_that_does_not_write_yet_is_untouched(void)
+{
+	struct user u;
+	struct testdev *t = make(&u, 1, 0);
+	uint8_t none[BLOCK] = {0};
+	struct iovec zero = {none, BLOCK};
+
+	t->hold = true;
+	struct request *caw = submit_caw(&u, &zero);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	struct request *second = submit_caw(&u, &zero);
+	while (state_of(second) != BDEV_IO_WAIT_LOCK) {
+	}
+	take_back_user(&u, false);
+	t->hold = false;
+	testdev_release(t, &u, 0);
+	expect_end(caw, NVME_SC_ABORT_REQ, true);
+	expect_end(second, NVME_SC_ABORT_REQ, true);
+	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 1);
+	unmake(t, &u, 1);
+}
+
+static void test_io_of_a_bdev_that_goes_is_untouched_if_it_waited(void)
+{
+	struct user u;
+	struct testdev *t = make(&u, 1, 0);
+
+	t->hold = true;
+	t->slots = 1;
+	struct request *with = submit_to(&u, BDEV_IO_WRITE, &one, 0), *waits = submit_to(&u, BDEV_IO_WRITE, &one, 1);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	while (state_of(waits) != BDEV_IO_WAIT_NOMEM) {
+	}
+	bdev_unregister(&t->bdev, NULL, NULL);
+	expect_end(waits, NVME_SC_INVALID_NS | NVME_SC_DNR, true);
+	expect_end(submit_to(&u, BDEV_IO_WRITE, &one, 1), NVME_SC_INVALID_NS | NVME_SC_DNR, true);
+	testdev_release(t, &u, NVME_SC_INVALID_NS | NVME_SC_DNR);
+	expect_end(with, NVME_SC_INVALID_NS | NVME_SC_DNR, false);
+	unmake(t, &u, 1);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_io_that_waits_for_a_rate_limit),
 	UNIT(test_io_for_which_the_module_has_no_room),
@@ -357,6 +593,13 @@ static const struct unit_test tests[] = {
 	UNIT(test_pending_io_of_an_error_bdev),
 	UNIT(test_write_that_was_to_be_corrupted_gets_its_byte_back),
 	UNIT(test_io_that_has_ended_is_left_alone),
+	UNIT(test_a_user_s_io_that_waits_is_untouched_and_that_of_others_stays),
+	UNIT(test_io_that_a_module_has_had_is_not_untouched),
+	UNIT(test_io_that_is_used_again_forgets_that_it_was_untouched),
+	UNIT(test_split_io_of_which_a_part_has_begun_goes_on),
+	UNIT(test_compare_and_write_that_writes_is_carried_out_whole),
+	UNIT(test_compare_and_write_that_does_not_write_yet_is_untouched),
+	UNIT(test_io_of_a_bdev_that_goes_is_untouched_if_it_waited),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_take_back", tests, fixture_start, fixture_stop)

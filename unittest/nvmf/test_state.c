@@ -168,7 +168,6 @@ static void test_removal_waits_for_commands_under_way(void)
 {
 	struct loop_wait gone = LOOP_WAIT, again = LOOP_WAIT;
 	struct loop_cmd *late = malloc(sizeof(*late));
-	uint64_t one = 1;
 	uint32_t id;
 
 	attach();
@@ -178,12 +177,13 @@ static void test_removal_waits_for_commands_under_way(void)
 	nvmf_subsystem_remove_ns(loop_subsystem(), id, loop_done, &gone);
 	nvmf_subsystem_remove_ns(loop_subsystem(), id, loop_done, &again);
 	CU_ASSERT_EQUAL(loop_wait_for(&again), -ENOENT);
-	submit_read(late, io, id);
-	CU_ASSERT_TRUE(loop_until(paused_are, &one));
+	submit_read(late, io, id); /* for hosts it is as if it had no path any more */
+	CU_ASSERT_EQUAL(loop_wait(late), NVME_ST(PATH, CTRL_PATH_ERROR));
+	CU_ASSERT_EQUAL(atomic_load(&gone.status), LOOP_PENDING);
 	release(t, io);
 	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
 	CU_ASSERT_EQUAL(loop_wait(&cmd), 0);
-	CU_ASSERT_EQUAL(loop_wait(late), NVME_ST_DNR(GENERIC, INVALID_NS));
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, id, 0, 0, buf, BLOCK), NVME_ST_DNR(GENERIC, INVALID_NS));
 	CU_ASSERT_TRUE(testdev_delete(t));
 	free(late);
 	detach();
