@@ -11,7 +11,7 @@
 #include "util/parse.h"
 
 static const char help[] =
-	"Usage: varve-perf -r 'trtype:RDMA traddr:ADDRESS trsvcid:4420 subnqn:NQN' [option...]\n"
+	"Usage: varve-perf -r 'trtype:RDMA|TCP traddr:ADDRESS trsvcid:4420 subnqn:NQN' [option...]\n"
 	"       varve-perf -b null:SIZE|malloc:SIZE|file:PATH [option...]\n"
 	"Drives NVMe-oF targets, local NVMe drives or block devices, and reports throughput and latency.\n"
 	"\n"
@@ -46,6 +46,8 @@ static const char help[] =
 	"      --check-ledger FILE\n"
 	"                         instead of a workload: read all blocks that FILE is about once, and check them\n"
 	"      --seed N           of the random numbers (default: the clock)\n"
+	"      --hdgst            TCP: a CRC32C with every header\n"
+	"      --ddgst            TCP: a CRC32C with all data\n"
 	"      --hostnqn NQN      the name of this host\n"
 	"      --dhchap-key FILE  a secret DHHC-1:XX:BASE64: that proves to the targets who this host is\n"
 	"      --dhchap-ctrlr-key FILE\n"
@@ -86,6 +88,8 @@ enum {
 	OPT_OVERSUBSCRIBE,
 	OPT_DHCHAP_KEY,
 	OPT_DHCHAP_CTRLR_KEY,
+	OPT_HDGST,
+	OPT_DDGST,
 };
 
 static const struct option long_options[] = {
@@ -106,6 +110,8 @@ static const struct option long_options[] = {
 	{"ledger", required_argument, NULL, OPT_LEDGER},
 	{"check-ledger", required_argument, NULL, OPT_CHECK_LEDGER},
 	{"seed", required_argument, NULL, OPT_SEED},
+	{"hdgst", no_argument, NULL, OPT_HDGST},
+	{"ddgst", no_argument, NULL, OPT_DDGST},
 	{"hostnqn", required_argument, NULL, OPT_HOSTNQN},
 	{"dhchap-key", required_argument, NULL, OPT_DHCHAP_KEY},
 	{"dhchap-ctrlr-key", required_argument, NULL, OPT_DHCHAP_CTRLR_KEY},
@@ -281,8 +287,11 @@ static bool perf_option_set(struct perf_options *o, int c, const char *arg, stru
 		o->check_ledger = arg;
 		return true;
 	case OPT_VERIFY:
-		o->verify = true;
-		return true;
+		return o->verify = true;
+	case OPT_HDGST:
+		return o->hdgst = true;
+	case OPT_DDGST:
+		return o->ddgst = true;
 	case OPT_SEED:
 		return perf_option_number("--seed", arg, 0, UINT64_MAX >> 1, &o->seed);
 	case OPT_HOSTNQN:
@@ -298,14 +307,11 @@ static bool perf_option_set(struct perf_options *o, int c, const char *arg, stru
 	case OPT_LOSS:
 		return perf_option_set_loss_timeout(o, arg);
 	case 'j':
-		o->json = true;
-		return true;
+		return o->json = true;
 	case OPT_QUIET:
-		o->quiet = true;
-		return true;
+		return o->quiet = true;
 	case OPT_PROGRESS:
-		o->progress = true;
-		return true;
+		return o->progress = true;
 	case 'm':
 		o->cores = arg;
 		return true;
@@ -315,11 +321,9 @@ static bool perf_option_set(struct perf_options *o, int c, const char *arg, stru
 	case 's':
 		return perf_option_number32("--mem", arg, 16, 1 << 24, &o->mem_mb);
 	case OPT_NO_HUGE:
-		o->no_huge = true;
-		return true;
+		return o->no_huge = true;
 	case OPT_BUSY:
-		o->busy = true;
-		return true;
+		return o->busy = true;
 	default:
 		return false; /* getopt_long has said what is wrong */
 	}

@@ -45,6 +45,7 @@ struct perf_options {
 	uint64_t seed;          /* --seed */
 	uint32_t keep_alive_ms; /* --kato */
 	int32_t loss_timeout_s; /* --loss-timeout */
+	bool hdgst, ddgst;
 	bool json, quiet, progress;
 	char hostnqn[NVME_NQN_MAX];
 	const char *dhchap_key, *dhchap_ctrlr_key; /* files; NULL: none */

@@ -169,6 +169,8 @@ bool perf_connect_targets(struct perf *p)
 	o.keep_alive_ms = p->opts.keep_alive_ms;
 	o.loss_timeout_s = p->opts.loss_timeout_s;
 	o.reconnect_delay_s = 1;
+	o.tcp_header_digest = p->opts.hdgst;
+	o.tcp_data_digest = p->opts.ddgst;
 	o.io_queues = (uint16_t)(p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16) < 1024
 					 ? p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16)
 					 : 1024);

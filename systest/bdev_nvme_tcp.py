@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# beside
+# limit: 400
+# sanitize
+"""The host driver over TCP: varve-perf and bdev_nvme against a varve that serves TCP, beside RDMA, killed and started again."""
+import sys
+
+from appliance_lib import DEADLINE, RpcError, check, main, wait_for
+from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT, Target, verifying, wait_io
+
+DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
+UUID = "8d1f6c1e-55b1-4a5e-9f0e-0123456789ab"
+QUICK = {"ctrlr_loss_timeout_sec": -1, "reconnect_delay_sec": 1}
+
+
+class Back(Target):
+    """A target of one of two transports; all of them have the same namespace, a file."""
+
+    def __init__(self, number, disk=None, trtype="TCP", **transport):
+        super().__init__(cores="[0]", port=PORT + 20000 + number, trtype=trtype, listen=False, **transport)
+        try:
+            self.call("nvmf_delete_subsystem", nqn=NQN)
+            self.add_subsystem(NQN, serial_number="SHARED", min_cntlid=1 + 1000 * number, max_cntlid=1000 + 1000 * number)
+            if disk is None:
+                self.add_malloc("M0")
+                self.add_ns("M0")
+            else:
+                self.add_file("F0", disk, shared=True)
+                self.add_ns("F0", uuid=UUID, nsid=1)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def where(self):
+        return {**self.listen_address(), "subnqn": NQN}
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Front(Target):
+    """Attaches what backs have, and serves it again."""
+
+    def __init__(self, trtype="TCP"):
+        super().__init__(cores="[1]", port=PORT, trtype=trtype)
+
+    def attach(self, back, name="Nvme0", **params):
+        return self.call("bdev_nvme_attach_controller", name=name, **{**back.where(), **QUICK, **params})
+
+    def current(self, bdev="Nvme0n1"):
+        """Transports of the paths that I/O takes now."""
+        groups = self.call("bdev_nvme_get_io_paths", name=bdev)["poll_groups"]
+        return {p["transport"]["trtype"] for g in groups for p in g["io_paths"] if p["current"]}
+
+    def states(self, name="Nvme0"):
+        return [c["state"] for c in self.call("bdev_nvme_get_controllers", name=name)[0]["ctrlrs"]]
+
+
+def run(target, *args, ios=600):
+    with verifying(target, 1, "--ios", str(ios), *args) as h:
+        h.check_perfect(h.result())
+
+
+def test_io_of_all_sizes_and_depths_is_verified():
+    with Back(0) as t:
+        for size in ("512", "4k", "8k", "12k", "64k", "128k"):
+            for depth in ("1", "32"):
+                run(t, "-o", size, "-q", depth, ios=300)
+        run(t, "-o", "4k", "-q", "16", "-P", "4", ios=4000)
+        t.wait_empty()
+        t.stop_clean()
+
+
+def test_io_with_digests_is_verified():
+    with Back(0, in_capsule_data_size=4096, max_io_size=65536) as t:
+        for digests in (["--hdgst"], ["--ddgst"], ["--hdgst", "--ddgst"]):
+            for size in ("512", "4k", "20k", "64k"):
+                run(t, "-o", size, "-q", "16", *digests, ios=300)
+        t.wait_empty()
+        t.stop_clean()
+
+
+def test_a_bdev_over_tcp_is_served_again():
+    with Front() as f, Back(0) as b:
+        check(f.attach(b, hdgst=True, ddgst=True, priority="2", hostnqn=HOSTNQN) == ["Nvme0n1"], "the bdev")
+        c, = f.call("bdev_nvme_get_controllers", name="Nvme0")[0]["ctrlrs"]
+        check(c["trid"]["trtype"] == "TCP" and c["trid"]["trsvcid"] == str(b.port), c)
+        params, = [m["params"] for m in f.call("framework_get_config", name="bdev") if m["method"] == "bdev_nvme_attach_controller"]
+        check((params["trtype"], params["hdgst"], params["ddgst"], params["priority"]) == ("TCP", True, True, "2"), params)
+        f.add_ns("Nvme0n1")
+        run(f, "-o", "128k", "-q", "8", ios=300)
+        run(f, "-o", "4k", "-q", "32", ios=3000)
+        check(f.call("bdev_nvme_detach_controller", name="Nvme0") is True, "detach")
+        b.wait_empty()
+        f.stop_clean()
+
+
+def test_nobody_at_the_port_is_named():
+    with Front() as f:
+        try:
+            f.call("bdev_nvme_attach_controller", name="Nvme0", trtype="TCP", adrfam="IPv4", traddr=ADDRESS, trsvcid=str(PORT + 20015),
+                   subnqn=NQN)
+            check(False, "attached to nobody")
+        except RpcError as e:
+            check("TCP connection: Connection refused" in e.message, e.message)
+
+
+def test_a_target_that_is_killed_and_started_again_loses_nothing():
+    with Front() as f:
+        disk = f.folder / "disk"
+        back = Back(0, disk)
+        try:
+            f.attach(back, ddgst=True)
+            f.add_ns("Nvme0n1")
+            with verifying(f, 1, "-q", "8", "-t", str(3 * DEADLINE)) as h:
+                for _ in range(2):
+                    wait_io(f, [h], 1000)
+                    back.kill()
+                    wait_for(lambda: f.states() != ["enabled"], "the loss to be noticed")
+                    back.__exit__()
+                    back = Back(0, disk)
+                    wait_for(lambda: f.states() == ["enabled"], "the controller to be back")
+                wait_io(f, [h], 1000)
+                h.check_perfect(h.stop())
+        finally:
+            back.__exit__()
+
+
+def test_paths_over_tcp_and_rdma_are_one_bdev():
+    with Front(trtype="RDMA") as f:
+        disk = f.folder / "disk"
+        tcp, rdma = Back(0, disk), Back(1, disk, trtype="RDMA")
+        try:
+            check(f.attach(tcp) == ["Nvme0n1"] and f.attach(rdma) == ["Nvme0n1"], "one bdev")
+            f.add_ns("Nvme0n1")
+            with verifying(f, 1, "-q", "8", "-t", str(3 * DEADLINE)) as h:
+                wait_io(f, [h], 1000)
+                check(f.current() == {"TCP"}, "the first that was attached")
+                tcp.kill()
+                wait_for(lambda: f.current() == {"RDMA"}, "I/O to go over RDMA")
+                wait_io(f, [h], 1000)
+                tcp.__exit__()
+                tcp = Back(0, disk)
+                wait_for(lambda: f.current() == {"TCP"}, "I/O to go back to TCP")
+                wait_io(f, [h], 1000)
+                rdma.kill()
+                wait_io(f, [h], 1000)
+                h.check_perfect(h.stop())
+        finally:
+            tcp.__exit__()
+            rdma.__exit__()
+
+
+def test_a_discovery_service_over_tcp_attaches_what_it_lists():
+    with Front() as f, Back(0) as b:
+        b.call("nvmf_subsystem_add_listener", nqn=DISCOVERY, listen_address=b.listen_address())
+        check(f.call("bdev_nvme_start_discovery", name="d", wait_for_attach=True, **b.listen_address(), **QUICK) is True, "discovery")
+        check([x["name"] for x in f.call("bdev_get_bdevs")] == ["d0n1"], "the bdev that is listed")
+        b.remove_ns(1)
+        wait_for(lambda: f.call("bdev_get_bdevs") == [], "the namespace to be gone")
+        check(f.call("bdev_nvme_stop_discovery", name="d") is True, "stop")
+        f.stop_clean()
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
