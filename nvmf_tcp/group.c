@@ -81,34 +81,65 @@ static bool arm_sockets(void *ctx)
 	return !STAILQ_EMPTY(&g->dirty) || nvmf_buffers_are_awaited(&g->buffers);
 }
 
-/* ---- Hosts that take or send nothing ----
+/* ---- Hosts that take or send too little ----
  *
- * Their commands hold data buffers that others could use. */
+ * Their commands hold data buffers that others could use, or a bdev's own memory. */
 
-#define STALL_LOOKS    4
-#define STALL_BYTES    4096  /* that have to move between two looks */
-#define ACK_TIMEOUT_MS 30000 /* where ack_timeout is not given */
+#define STALL_LOOKS        4
+#define STALL_BYTES        4096                /* that have to move between two looks */
+#define STALL_BYTES_SCARCE (UINT64_C(1) << 20) /* while commands wait for buffers */
+#define OLD_LOOKS          (4 * STALL_LOOKS)   /* that one response, or the data of one command, may be under way */
+#define ACK_TIMEOUT_MS     30000               /* where ack_timeout is not given */
 
-static bool is_stalled_tcp_qpair(struct nvmf_tcp_qpair *qp)
+static bool is_stalled_tcp_qpair(struct nvmf_tcp_qpair *qp, uint64_t bytes)
 {
-	bool moves = qp->moved - qp->moved_seen >= STALL_BYTES || (qp->unsent == 0 && qp->transfers == 0);
+	bool moves = qp->moved - qp->moved_seen >= bytes || (qp->unsent == 0 && qp->transfers == 0);
 
 	qp->moved_seen = qp->moved;
 	qp->stalled = moves ? 0 : (uint8_t)(qp->stalled + 1);
 	return qp->stalled > STALL_LOOKS;
 }
 
+/* When the oldest transfer began; 0: there is none. */
+static uint64_t oldest_transfer_ticks(const struct nvmf_tcp_qpair *qp)
+{
+	const struct nvmf_tcp_request *first = STAILQ_FIRST(&qp->out);
+	uint64_t oldest = first != NULL ? first->state_ticks : 0;
+
+	for (uint32_t i = 0; qp->transfers != 0 && i < qp->array->base.count; i++) {
+		const struct nvmf_tcp_request *r = nvmf_tcp_request_at(qp->array, i);
+
+		if (r->state == TCP_REQ_TX_H_TO_C && (oldest == 0 || r->state_ticks < oldest)) {
+			oldest = r->state_ticks;
+		}
+	}
+	return oldest;
+}
+
+/* Looks are counted, and no time is measured: this process may have been stopped. */
+static bool has_too_old_transfer(struct nvmf_tcp_qpair *qp)
+{
+	uint64_t oldest = oldest_transfer_ticks(qp);
+
+	qp->old_looks = oldest != 0 && oldest == qp->oldest_seen ? (uint8_t)(qp->old_looks + 1) : 0;
+	qp->oldest_seen = oldest;
+	return qp->old_looks > OLD_LOOKS;
+}
+
 static int poll_stalled_tcp_qpairs(void *ctx)
 {
 	struct nvmf_tcp_group *g = ctx;
 	struct nvmf_tcp_qpair *qp, *next;
+	bool scarce = nvmf_buffers_are_awaited(&g->buffers) || g->buffers.waits != g->waits_seen;
 
+	g->waits_seen = g->buffers.waits;
 	for (qp = TAILQ_FIRST(&g->qpairs); qp != NULL; qp = next) {
 		next = TAILQ_NEXT(qp, link);
-		if (is_stalled_tcp_qpair(qp)) {
+		if (is_stalled_tcp_qpair(qp, scarce ? STALL_BYTES_SCARCE : STALL_BYTES) || has_too_old_transfer(qp)) {
 			qp->broken = true;
-			nvmf_qpair_fail(&qp->base, qp->unsent != 0 ? "it takes nothing of what it is sent"
-								   : "it does not send the data of its commands");
+			nvmf_qpair_fail(&qp->base, qp->unsent != 0
+							   ? "it takes too little of what it is sent"
+							   : "it does not send the data of its commands in time");
 		}
 	}
 	return POLLER_IDLE;

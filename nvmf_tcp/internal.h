@@ -134,7 +134,9 @@ struct nvmf_tcp_qpair {
 	struct tcp_piece piece; /* H2CData: of that request */
 	STAILQ_ENTRY(nvmf_tcp_qpair) dirty_link;
 	TAILQ_ENTRY(nvmf_tcp_qpair) link;
-	uint64_t moved, moved_seen; /* bytes of PDUs that were sent, and of data that arrived; when last looked at */
+	uint64_t moved, moved_seen; /* bytes that were sent and read; when last looked at */
+	uint64_t oldest_seen;       /* when the transfer began that was the oldest when last looked at */
+	uint8_t old_looks;          /* how many times in a row it was the same */
 	uint8_t stalled;            /* how many times in a row it had moved too little */
 	struct nvmf_tcp_request_array setup;
 	uint8_t *stage;
@@ -173,6 +175,7 @@ struct nvmf_tcp_leaver {
 struct nvmf_tcp_group {
 	struct nvmf_transport_group base;
 	struct nvmf_buffer_group buffers;
+	uint64_t waits_seen; /* of these, when connections were last looked at */
 	int epoll;
 	struct poller *poller, *stall_poller;
 	struct nvmf_tcp_dirty_list dirty;

@@ -104,7 +104,6 @@ static void end_capsule(struct nvmf_tcp_qpair *qp)
 	uint32_t bytes = qp->receiver.shape.data;
 
 	qp->receiving = NULL;
-	qp->moved += bytes;
 	qp->tgroup->counters.digest_errors += bytes != 0 && qp->receiver.data_is_bad;
 	nvmf_tcp_request_received(r, bytes, bytes != 0 && qp->receiver.data_is_bad);
 }
@@ -148,7 +147,6 @@ static void end_data(struct nvmf_tcp_qpair *qp)
 	struct nvmf_tcp_request *r = qp->receiving;
 
 	qp->receiving = NULL;
-	qp->moved += qp->piece.length;
 	if (unlikely(qp->receiver.data_is_bad)) {
 		r->bad_digest = true;
 		qp->tgroup->counters.digest_errors++;
@@ -253,6 +251,7 @@ void nvmf_tcp_qpair_receive(struct nvmf_tcp_qpair *qp)
 		}
 		counters->reads++;
 		counters->read_bytes += (uint64_t)rc;
+		qp->moved += (uint64_t)rc;
 		thread_absence_check(); /* what was received during an absence may have to be refused */
 		if (rc < NVMF_TCP_STAGE) {
 			break; /* the socket is empty, or epoll says so if it is not */

@@ -320,11 +320,13 @@ static void use_tcp_buffer(struct nvmf_tcp_request *r)
 	}
 }
 
-/* Another command may change a bdev's own memory between the digest and the send; and what has a wrong digest must not
- * become the contents of a bdev. So with data digests, data are copied. */
+/* Only data that go to the host are sent out of a bdev's own memory. Those that come from the host arrive piece by
+ * piece, and perhaps never completely: a block must not be half new meanwhile. And while a data digest is on its way,
+ * another command may change that memory: the digest would be that of other bytes. */
 static bool may_zcopy(const struct nvmf_tcp_request *r)
 {
-	return r->qp->base.transport->opts.zcopy && !r->qp->receiver.agreed.data_digest;
+	return r->qp->base.transport->opts.zcopy && r->req.xfer == NVME_DATA_TFR_CTRL_TO_HOST &&
+	       !r->qp->receiver.agreed.data_digest;
 }
 
 static void need_tcp_buffer(struct nvmf_tcp_request *r)

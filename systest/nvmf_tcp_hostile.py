@@ -5,13 +5,14 @@
 # sanitize
 """Hosts over TCP that break the rules, are slow, or go in the middle of something: each gets the answer that the specification requires, or
 its end, and nobody else notices."""
+import socket
 import struct
 import sys
 
 from appliance_lib import check, main, wait_for
 from nvmf_lib import NQN
 from nvmf_tcp_lib import (CAPSULE_CMD, DISCOVERY, F_LAST, H2C_DATA, H2C_TERM, HEADER_DIGEST, ICREQ, INVALID_FIELD, LIMIT, OUT_OF_RANGE, R2T,
-                          SEQUENCE, TRANSIENT, Connection, Queue, TcpTarget)
+                          SEQUENCE, TRANSIENT, Closed, Connection, Queue, TcpTarget)
 
 BS = 512
 
@@ -283,6 +284,49 @@ def test_host_goes_while_its_data_are_awaited():
                 q.sock.sendall(pdu[:2000])
             q.close()
             wait_for(lambda: f.target.num_qpairs() == 2, "the queue pair to be gone")
+
+
+def test_write_that_does_not_come_completely_changes_nothing():
+    with Fixture() as f:
+        q = f.queue(2)
+        cid, ttag, length = r2t_of(q, lba=0)
+        q.sock.sendall(q.pdu(H2C_DATA, struct.pack("<HHII4x", cid, ttag, 0, length), b"\xee" * length, F_LAST)[:24 + 3000])
+        check(f.good.read(0, 8).data == f.pattern, "part of a write can be read")
+        q.close()
+        wait_for(lambda: f.target.num_qpairs() == 2, "the queue pair to be gone")
+        check(f.good.read(0, 8).data == f.pattern, "part of a write can be read after its host has gone")
+
+
+def test_hosts_that_neither_send_nor_read_are_disconnected():
+    with Fixture(ack_timeout=2000) as f:
+        silent = f.queue(2)
+        r2t_of(silent)
+        deaf = f.queue(3, size=128)
+        deaf.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)    # or the kernel takes it all in its place
+        for i in range(120):
+            deaf.start(deaf.rw_sqe(2, 0, 256), length=131072)
+        wait_for(lambda: f.target.num_qpairs() == 2, "both to be disconnected")
+        log = f.target.log()
+        check("does not send the data of its commands in time" in log and "takes too little of what it is sent" in log, log)
+        silent.close()
+        deaf.close()
+
+
+def test_host_that_sends_its_data_too_slowly_is_disconnected():
+    """It moves enough bytes: with other commands."""
+    with Fixture(ack_timeout=500) as f:
+        slow = f.queue(2)
+        r2t_of(slow)
+
+        def gone():
+            try:
+                check(slow.read(0, 128).status == 0, "read")
+            except (OSError, Closed):
+                return True
+            return False
+        wait_for(gone, "it to be disconnected")
+        check("does not send the data of its commands in time" in f.target.log(), f.target.log())
+        slow.close()
 
 
 def test_listener_is_removed_while_data_are_awaited():
