@@ -125,6 +125,24 @@ static uint16_t connect_refuse_sqsize(struct connect_refusal *r, uint32_t entrie
 			      "SQSIZE is %u, for %u entries: allowed are 2 to %u entries", entries - 1, entries, most);
 }
 
+/* The controller that a host already has through the address that it connects to, if it may have only one; or NULL. */
+static const struct nvmf_ctrlr *connect_find_duplicate(const struct nvmf_subsystem *s, const struct nvmf_qpair *qpair,
+						       const struct nvmf_connect *c)
+{
+	const struct nvmf_ctrlr *ctrlr;
+
+	if (!s->tgt->one_ctrlr_per_listener || s->subtype == NVMF_SUBTYPE_DISCOVERY) {
+		return NULL;
+	}
+	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
+		if (ctrlr->state != NVMF_CTRLR_DESTROYING && memcmp(ctrlr->hostid, c->hostid, sizeof(c->hostid)) == 0 &&
+		    nvmf_address_equal(&ctrlr->listen_address, &qpair->listen_address)) {
+			return ctrlr;
+		}
+	}
+	return NULL;
+}
+
 static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair, const struct nvmf_connect *c,
 			      struct connect_refusal *r)
 {
@@ -132,6 +150,13 @@ static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair
 
 	if (c->sqsize > qpair->transport->opts.max_aq_depth) {
 		return connect_refuse_sqsize(r, c->sqsize, qpair->transport->opts.max_aq_depth);
+	}
+	const struct nvmf_ctrlr *other = connect_find_duplicate(s, qpair, c);
+	if (other != NULL) {
+		return connect_refuse(r, NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY),
+				      "the host has controller %u through this address already (dup_host_policy is "
+				      "restrict_per_listener)",
+				      other->cntlid);
 	}
 	uint16_t status = connect_pick_cntlid(s, c->cntlid, &cntlid, r);
 	if (status != NVME_ST_SUCCESS) {

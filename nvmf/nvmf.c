@@ -21,6 +21,7 @@ int nvmf_init(void)
 		.quiesce_limit_ms = config.quiesce_limit_ms,
 		.cores = config.all_cores ? NULL : &config.cores,
 		.dhchap_hashes = config.dhchap_hashes,
+		.one_ctrlr_per_listener = config.one_ctrlr_per_listener,
 		.dhchap_groups = config.dhchap_groups,
 	};
 	struct nvmf_tgt *tgt;

@@ -65,6 +65,7 @@ struct nvmf_config {
 	bool all_cores;            /* every lcore gets a poll group; otherwise those in cores */
 	cpu_set_t cores;
 	unsigned dhchap_hashes, dhchap_groups; /* as in nvmf_tgt_opts */
+	bool one_ctrlr_per_listener;           /* as in nvmf_tgt_opts */
 };
 /* The options that nvmf_init() will use; may be changed until then. */
 struct nvmf_config *nvmf_config(void);
@@ -122,6 +123,9 @@ struct nvmf_tgt_opts {
 	const cpu_set_t *cores; /* lcores that get a poll group; NULL: all */
 	/* Sets of DH-HMAC-CHAP hash functions and groups (dhchap/) that hosts may authenticate with; 0: all. */
 	unsigned dhchap_hashes, dhchap_groups;
+	/* A host, by its host identifier, has at most one controller of a subsystem through each address; one more is
+	 * refused with Controller Busy, because the one that it has may be about to end. Not of discovery. */
+	bool one_ctrlr_per_listener;
 };
 
 /* Makes a target with its discovery subsystem, in state CREATE_TARGET. 0, -EEXIST or -ENOMEM. */
@@ -151,6 +155,8 @@ enum nvmf_tgt_state nvmf_tgt_get_state(const struct nvmf_tgt *tgt);
 uint32_t nvmf_tgt_max_subsystems(const struct nvmf_tgt *tgt);
 /* Sets which listeners the discovery log shows: a set of enum nvmf_discovery_filter. */
 void nvmf_tgt_set_discovery_filter(struct nvmf_tgt *tgt, uint32_t filter);
+/* Whether a host may have only one controller of a subsystem through each address. */
+bool nvmf_tgt_one_ctrlr_per_listener(const struct nvmf_tgt *tgt);
 /* The set of enum nvmf_discovery_filter. */
 uint32_t nvmf_tgt_discovery_filter(const struct nvmf_tgt *tgt);
 /* Sets the command retry delays, units of 100 ms (Identify Controller CRDT1 to CRDT3). */

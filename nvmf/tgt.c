@@ -49,6 +49,7 @@ static struct nvmf_tgt *tgt_alloc(const struct nvmf_tgt_opts *opts)
 		return NULL;
 	}
 	tgt->discovery_filter = opts->discovery_filter;
+	tgt->one_ctrlr_per_listener = opts->one_ctrlr_per_listener;
 	tgt->dhchap_hashes = opts->dhchap_hashes != 0 ? opts->dhchap_hashes : DHCHAP_ALL_HASHES;
 	tgt->dhchap_groups = opts->dhchap_groups != 0 ? opts->dhchap_groups : DHCHAP_ALL_GROUPS;
 	memcpy(tgt->crdt, opts->crdt, sizeof(tgt->crdt));
@@ -356,6 +357,11 @@ void nvmf_tgt_set_discovery_filter(struct nvmf_tgt *tgt, uint32_t filter)
 {
 	tgt->discovery_filter = filter;
 	nvmf_tgt_discovery_changed(tgt);
+}
+
+bool nvmf_tgt_one_ctrlr_per_listener(const struct nvmf_tgt *tgt)
+{
+	return tgt->one_ctrlr_per_listener;
 }
 
 uint32_t nvmf_tgt_discovery_filter(const struct nvmf_tgt *tgt)

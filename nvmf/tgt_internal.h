@@ -47,6 +47,7 @@ struct nvmf_tgt {
 	uint32_t num_qpairs;                   /* accepted and not yet freed */
 	uint64_t connect_timeout_us;           /* from accepting a queue pair to its Connect command */
 	uint64_t auth_timeout_us;              /* for one step of an authentication; 0: the host's keep-alive timeout */
+	bool one_ctrlr_per_listener;           /* struct nvmf_tgt_opts */
 	unsigned dhchap_hashes, dhchap_groups; /* sets: the algorithms that hosts may authenticate with */
 	nvmf_done_fn stop_done;
 	void *stop_arg;

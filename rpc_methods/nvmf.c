@@ -293,12 +293,17 @@ static bool discovery_filter_decode(struct rpc_request *req, const char *text, c
 
 /* ---- Targets ---- */
 
-#define DUP_HOST_WHY "a host may connect as often as there are controller ids"
+static const struct rpc_enum dup_host_policies[] = {{"allow", 0}, {"restrict_per_listener", 1}, {NULL, 0}};
+#define DUP_HOST_HELP                                                                                                  \
+	"whether a host, by its host identifier, may have several controllers of a subsystem through one listener; "   \
+	"by "                                                                                                          \
+	"default allow"
 
 struct create_target {
 	char *name, *discovery_filter;
 	json_t *discovery_filters;
 	uint32_t max_subsystems;
+	int dup_host_policy;
 	/* While a target that cannot be started is being taken away. */
 	struct rpc_request *req;
 	struct nvmf_tgt *tgt;
@@ -310,7 +315,8 @@ static const struct rpc_param create_target_params[] = {
 	RPC_PARAM(struct create_target, max_subsystems, RPC_UINT32, RPC_OPTIONAL, "0: 1024, the default", .max = 65536),
 	RPC_PARAM(struct create_target, discovery_filter, RPC_STRING, RPC_OPTIONAL, FILTER_HELP),
 	RPC_PARAM(struct create_target, discovery_filters, RPC_ARRAY, RPC_OPTIONAL, FILTERS_HELP, .own = true),
-	RPC_ONLY(dup_host_policy, RPC_STRING, "\"allow\"", DUP_HOST_WHY),
+	RPC_PARAM(struct create_target, dup_host_policy, RPC_ENUM, RPC_OPTIONAL, DUP_HOST_HELP,
+		  .enums = dup_host_policies),
 	RPC_PARAM_END,
 };
 
@@ -337,7 +343,9 @@ static void target_not_started(void *arg, int status)
 static void rpc_create_target(struct rpc_request *req, void *params)
 {
 	struct create_target *p = params;
-	struct nvmf_tgt_opts opts = {.name = p->name, .max_subsystems = p->max_subsystems};
+	struct nvmf_tgt_opts opts = {.name = p->name,
+				     .max_subsystems = p->max_subsystems,
+				     .one_ctrlr_per_listener = p->dup_host_policy != 0};
 
 	if (!discovery_filter_decode(req, p->discovery_filter, p->discovery_filters, &opts.discovery_filter)) {
 		return;
@@ -481,6 +489,8 @@ struct set_config {
 	struct rpc_no_params admin_cmd_passthru;
 	char *poll_groups_mask, *discovery_filter;
 	uint32_t quiesce_limit_ms;
+	int dup_host_policy;
+	bool dup_host_policy_given;
 	json_t *discovery_filters, *dhchap_digests, *dhchap_dhgroups;
 };
 
@@ -512,7 +522,8 @@ static const struct rpc_param set_config_params[] = {
 		  .min = 1, .max = NVMF_QUIESCE_LIMIT_MAX_MS, .own = true),
 	RPC_PARAM(struct set_config, admin_cmd_passthru, RPC_OBJECT, RPC_OPTIONAL,
 		  "what admin commands reach an NVMe drive: none of these", .object = admin_cmd_passthru_params),
-	RPC_ONLY(dup_host_policy, RPC_STRING, "\"allow\"", DUP_HOST_WHY),
+	RPC_PARAM(struct set_config, dup_host_policy, RPC_ENUM, RPC_OPTIONAL, DUP_HOST_HELP, .enums = dup_host_policies,
+		  .given_offset = offsetof(struct set_config, dup_host_policy_given)),
 	RPC_PARAM_END,
 };
 
@@ -538,6 +549,9 @@ static void rpc_set_config(struct rpc_request *req, void *params)
 	}
 	if (p->quiesce_limit_ms != 0) {
 		config->quiesce_limit_ms = p->quiesce_limit_ms;
+	}
+	if (p->dup_host_policy_given) {
+		config->one_ctrlr_per_listener = p->dup_host_policy != 0;
 	}
 	config->dhchap_hashes = digests;
 	config->dhchap_groups = dhgroups;

@@ -32,6 +32,9 @@ static void config_write_startup(json_t *methods)
 		env_cores_format_mask(&config->cores, cores);
 		json_object_set_new(params, "poll_groups_mask", json_string(cores));
 	}
+	if (config->one_ctrlr_per_listener) {
+		json_object_set_new(params, "dup_host_policy", json_string("restrict_per_listener"));
+	}
 	if (config->quiesce_limit_ms != 0) {
 		json_object_set_new(params, "quiesce_limit_ms", json_integer(config->quiesce_limit_ms));
 	}
@@ -193,6 +196,9 @@ static void config_write_tgt(json_t *methods, struct nvmf_tgt *tgt)
 					   (int)nvmf_tgt_max_subsystems(tgt));
 		json_object_set_new(params, "discovery_filter",
 				    rpc_nvmf_discovery_filter_json(nvmf_tgt_discovery_filter(tgt)));
+		if (nvmf_tgt_one_ctrlr_per_listener(tgt)) {
+			json_object_set_new(params, "dup_host_policy", json_string("restrict_per_listener"));
+		}
 		rpc_config_add(methods, "nvmf_create_target", params);
 	}
 	for (struct nvmf_transport *t = nvmf_transport_next(tgt, NULL); t != NULL; t = nvmf_transport_next(tgt, t)) {

@@ -213,6 +213,7 @@ class Subsystems(Bdevs, Keys):
         name = self.name("target")
         words = self.some(("transport", "address", "svcid"))
         how = {"discovery_filter": ",".join(words)} if self.chance(0.5) else {"discovery_filters": words}
+        how["dup_host_policy"] = self.rng.choice(("allow", "restrict_per_listener"))
         if self.call("nvmf_create_target", **self.optional("nvmf_create_target", "max_subsystems", name=name, **how)):
             self.targets.append(name)
             self.transport(name)
