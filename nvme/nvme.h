@@ -470,6 +470,9 @@ int nvme_hotplug_listen(void (*arrived)(const char *traddr, void *arg), void *ar
  * had failed or was ended, so that the controller may yet carry it out; false if the controller answered. The using
  * thread. */
 bool nvme_request_was_lost(const struct nvme_request *req);
+/* In the callback of a request: true if the driver has asked the controller to abort it, because it had no answer for
+ * io_timeout_ms. The using thread. */
+bool nvme_request_was_late(const struct nvme_request *req);
 
 /* Its id; 0: the admin queue. Any thread. */
 uint16_t nvme_qpair_id(const struct nvme_qpair *qpair);

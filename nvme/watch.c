@@ -21,6 +21,11 @@
  * a thread that was absent reads the answers that it has missed in between. */
 enum nvme_late { LATE_NOT, LATE_SEEN, LATE_ABORTED };
 
+bool nvme_request_was_late(const struct nvme_request *req)
+{
+	return req->late == LATE_ABORTED;
+}
+
 /* Four looks per time limit: precise enough, and rare. */
 static uint64_t look_interval_us(uint32_t limit_ms)
 {

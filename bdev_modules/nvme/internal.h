@@ -336,8 +336,9 @@ enum bdev_nvme_verdict {
 };
 struct bdev_nvme_verdict_facts {
 	bool aborting, repeatable;
-	bool ana;    /* the controller reports asymmetric access */
-	bool others; /* there is another usable path */
+	bool timed_out; /* the driver has had it aborted, because it had no answer */
+	bool ana;       /* the controller reports asymmetric access */
+	bool others;    /* there is another usable path */
 	uint8_t retries;
 	int32_t retry_limit; /* -1: none */
 	uint16_t crdt[3];    /* of Identify: command retry delay times, in units of 100 ms */

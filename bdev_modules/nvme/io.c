@@ -76,6 +76,10 @@ enum bdev_nvme_verdict bdev_nvme_io_verdict(uint16_t status, const struct bdev_n
 	if (likely(status == 0) || !f->repeatable || (status & NVME_SC_DNR)) {
 		return BDEV_NVME_VERDICT_DONE;
 	}
+	if (code == NVME_ST(GENERIC, ABORT_REQ) && f->timed_out && f->others && !f->aborting &&
+	    (f->retry_limit < 0 || f->retries < f->retry_limit)) {
+		return BDEV_NVME_VERDICT_ELSEWHERE; /* the controller has ended it: nothing of it lands later */
+	}
 	if (code == NVME_ST(GENERIC, ABORT_QUEUE)) {
 		return f->aborting ? BDEV_NVME_VERDICT_DONE : BDEV_NVME_VERDICT_LOST;
 	}
@@ -214,6 +218,7 @@ void bdev_nvme_io_ended(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0)
 	}
 	struct bdev_nvme_verdict_facts f = {.aborting = n->aborting,
 					    .repeatable = n->repeatable,
+					    .timed_out = nvme_request_was_late(&n->req),
 					    .retries = n->retries,
 					    .retry_limit = bdev_nvme_options.bdev_retry_count};
 	memcpy(f.crdt, n->qpair->c->crdt, sizeof(f.crdt));

@@ -224,6 +224,30 @@ static void test_io_in_flight_on_a_lost_path_goes_by_the_other(void)
 	end_two();
 }
 
+/* The first controller does not answer, but for the Abort. */
+static void test_io_that_was_aborted_for_want_of_an_answer_goes_by_the_other(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct bdev_nvme_options o;
+	struct user u;
+
+	begin_apart();
+	bdev_nvme_default_options(&o);
+	o.timeout_us = 1000000;
+	o.action_on_timeout = BDEV_NVME_TIMEOUT_ABORT;
+	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, last_error), 0);
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(attach_second(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(2);
+	hold_writes(&u);
+	expect_written_by_second();
+	CU_ASSERT(model.admin_commands[nvme_admin_abort_cmd] != 0);
+	wait_usable(2);
+	user_close(&u);
+	end_two();
+}
+
 static void test_without_failback_io_stays_until_it_is_told(void)
 {
 	struct bdev_nvme_attach a = path_opts();
@@ -796,6 +820,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_second_controller_of_a_name_is_a_path),
 	UNIT(test_controller_that_does_not_fit_is_refused),
 	UNIT(test_io_in_flight_on_a_lost_path_goes_by_the_other),
+	UNIT(test_io_that_was_aborted_for_want_of_an_answer_goes_by_the_other),
 	UNIT(test_without_failback_io_stays_until_it_is_told),
 	UNIT(test_io_in_flight_on_a_removed_device_goes_by_the_other),
 	UNIT(test_io_in_flight_on_a_detached_path_goes_by_the_other),

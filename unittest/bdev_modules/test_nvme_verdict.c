@@ -129,6 +129,29 @@ static void test_a_namespace_that_one_controller_has_no_more_is_used_through_ano
 	CU_ASSERT_EQUAL(verdict(gone, f, NULL), BDEV_NVME_VERDICT_DONE);
 }
 
+static void test_what_the_driver_had_aborted_goes_elsewhere_and_what_the_submitter_aborts_does_not(void)
+{
+	uint16_t aborted = NVME_ST(GENERIC, ABORT_REQ);
+	struct bdev_nvme_verdict_facts f = facts;
+
+	f.timed_out = true;
+	CU_ASSERT_EQUAL(verdict(aborted, f, NULL), BDEV_NVME_VERDICT_DONE); /* there is no other path */
+	f.others = true;
+	CU_ASSERT_EQUAL(verdict(aborted, f, NULL), BDEV_NVME_VERDICT_ELSEWHERE);
+	CU_ASSERT_EQUAL(verdict(aborted | NVME_SC_DNR, f, NULL), BDEV_NVME_VERDICT_DONE);
+	f.repeatable = false; /* it may have been carried out in part */
+	CU_ASSERT_EQUAL(verdict(aborted, f, NULL), BDEV_NVME_VERDICT_DONE);
+	f.repeatable = true;
+	f.aborting = true;
+	CU_ASSERT_EQUAL(verdict(aborted, f, NULL), BDEV_NVME_VERDICT_DONE);
+	f.aborting = false;
+	f.retries = (uint32_t)f.retry_limit;
+	CU_ASSERT_EQUAL(verdict(aborted, f, NULL), BDEV_NVME_VERDICT_DONE);
+	f.retries = 0;
+	f.timed_out = false; /* the controller did so of its own accord */
+	CU_ASSERT_EQUAL(verdict(aborted, f, NULL), BDEV_NVME_VERDICT_DONE);
+}
+
 /* --- The log of access states --- */
 
 static size_t put_group(uint8_t *log, size_t at, uint32_t id, uint8_t state, uint32_t nnsids)
@@ -335,6 +358,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_was_refused_for_want_of_access_may_go_elsewhere_whatever_it_is),
 	UNIT(test_path_errors_go_elsewhere_at_once_so_often),
 	UNIT(test_a_namespace_that_one_controller_has_no_more_is_used_through_another),
+	UNIT(test_what_the_driver_had_aborted_goes_elsewhere_and_what_the_submitter_aborts_does_not),
 	UNIT(test_ana_log_is_decoded_and_nonsense_refused),
 	UNIT(test_controller_says_how_long_to_wait),
 	UNIT(test_commands_of_the_driver_are_not_passed_through),
