@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The main job in two minutes: builds varve, starts it with a RAM disk and a file, drives both from another process over NVMe-oF
-# RDMA, verifies the data, and shows what the flight recorder saw of it.
+# RDMA and over NVMe/TCP, verifies the data, and shows what the flight recorder saw of it.
 #
-#   scripts/demo.sh [SECONDS]      seconds of each of the two runs (default 5)
+#   scripts/demo.sh [SECONDS]      seconds of each of the three runs (default 5)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case ${1:-} in -h | --help) sed -n '3,6s/^# \?//p' "$0"; exit ;; esac
@@ -16,6 +16,7 @@ scripts/build.sh
 bin=$(readlink -f "${VARVE_BUILD:-build}")/bin
 nqn=nqn.2026-11.io.varve:demo
 port=${VARVE_DEMO_PORT:-4420}
+tcp_port=$((port + 1)) # the RDMA device may be a network interface whose TCP ports are the same
 work=$(mktemp -d)
 target=""
 
@@ -56,7 +57,7 @@ else
 fi
 
 bold "2. The target: varve, with a RAM disk and a file"
-"${with[@]}" "$bin/varve" --no-pci -m '[0]' -r "$work/rpc.sock" -e bdev,nvmf_rdma 2>"$work/varve.log" &
+"${with[@]}" "$bin/varve" --no-pci -m '[0]' -r "$work/rpc.sock" -e bdev,nvmf_rdma,nvmf_tcp 2>"$work/varve.log" &
 target=$!
 for _ in $(seq 200); do
 	rpc framework_wait_init >/dev/null 2>&1 && break
@@ -69,20 +70,27 @@ truncate -s 64M "$work/disk.img"
 	rpc bdev_malloc_create name=Ram block_size=4096 num_blocks=16384
 	rpc bdev_uring_create name=File filename="$work/disk.img" block_size=4096
 	rpc nvmf_create_transport trtype=RDMA
+	rpc nvmf_create_transport trtype=TCP
 	rpc nvmf_create_subsystem nqn=$nqn allow_any_host=true serial_number=DEMO
 	rpc nvmf_subsystem_add_ns nqn=$nqn namespace.bdev_name=Ram
 	rpc nvmf_subsystem_add_ns nqn=$nqn namespace.bdev_name=File
 	rpc nvmf_subsystem_add_listener nqn=$nqn listen_address.trtype=RDMA listen_address.adrfam=IPv4 \
 		listen_address.traddr="$address" listen_address.trsvcid=$port
+	rpc nvmf_subsystem_add_listener nqn=$nqn listen_address.trtype=TCP listen_address.adrfam=IPv4 \
+		listen_address.traddr="$address" listen_address.trsvcid=$tcp_port
 } >"$work/rpc.log" 2>&1 || { cat "$work/rpc.log" >&2; fail "the target could not be set up"; }
-echo "Process $target serves $nqn at $address port $port: namespace 1 is a RAM disk, namespace 2 a file."
+echo "Process $target serves $nqn at $address, over RDMA at port $port and over TCP at port $tcp_port: namespace 1 is a RAM disk, namespace 2 a file."
 
 perf() { "${with[@]}" "$bin/varve-perf" -r "trtype:RDMA adrfam:IPv4 traddr:$address trsvcid:$port subnqn:$nqn" "$@"; }
+perf_tcp() { "$bin/varve-perf" -r "trtype:TCP adrfam:IPv4 traddr:$address trsvcid:$tcp_port subnqn:$nqn" "$@"; }
 
-bold "3. The initiator: varve-perf, another process; every block it reads is verified"
+bold "3. The initiator over RDMA: varve-perf, another process; every block it reads is verified"
 perf --progress -w randrw --verify -q 16 -t "$seconds" || fail "the verified run failed"
 
-bold "4. 4 KiB random reads of the RAM disk, 32 outstanding; a snapshot is taken meanwhile"
+bold "4. The same over TCP, with data digests"
+perf_tcp --progress -w randrw --verify -q 16 -t "$seconds" --ddgst || fail "the verified run over TCP failed"
+
+bold "5. RDMA: 4 KiB random reads of the RAM disk, 32 outstanding; a snapshot is taken meanwhile"
 perf --progress -n 1 -w randread -q 32 -t "$seconds" &
 run=$!
 # Snapshots are good at any time; this one shall show the run at work.
@@ -94,7 +102,7 @@ cp "$trace" "$work/snapshot"
 wait $run || fail "the run failed"
 
 # What the tables below leave out: the file's own data, and what is there for one kind of object only once.
-bold "5. Where the time went: microseconds in each state, from the snapshot (a plain copy of the trace file)"
+bold "6. Where the time went: microseconds in each state, from the snapshot (a plain copy of the trace file)"
 "$bin/varve-trace" -f "$work/snapshot" --summary | awk '
 	/^time in state/ { title = $0; next }
 	/^objects r / { on = 1; print title; next }
@@ -110,7 +118,7 @@ NEW: a command has come. EXECUTING: the block device has it. EXECUTED: the answe
 answer are with the device, and $(if [ ${#with[@]} -gt 0 ]; then echo "softverbs copies them to the host, one request after the other"; else echo "on their way to the host"; fi).
 EOT
 
-bold "6. The life of one request, $request, and of the bdev I/O that served it"
+bold "7. The life of one request, $request, and of the bdev I/O that served it"
 "$bin/varve-trace" -f "$work/snapshot" --life "$request" | awk '
 	/^reactor/ {
 		for (i = 4; $i !~ /^[A-Z][A-Z0-9]*_[A-Z0-9_]+$/; i++) owner = i == 4 ? $i : owner " " $i

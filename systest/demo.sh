@@ -18,7 +18,15 @@ shows() {
 }
 shows says_which_rdma_device '^This machine has (one|none)'
 shows shows_progress '^ +[0-9]+ s +[0-9]+ IOPS'
+shows serves_both_transports 'over RDMA at port [0-9]+ and over TCP at port [0-9]+'
+shows drives_tcp '^4\. The same over TCP'
 shows verifies 'reads, [1-9][0-9]* writes in .* 0 errors; 0 miscompares'
+if [ "$(grep -cE 'reads, [1-9][0-9]* writes in .* 0 errors; 0 miscompares' <<<"$out")" = 2 ]; then
+	echo "PASS demo.verifies_both_transports"
+else
+	failed=1
+	echo "FAIL demo.verifies_both_transports: its output has not two verified runs"
+fi
 shows time_per_state '^RDMA_REQ_COMPLETING_C2H( +[0-9.]+){7}'
 shows one_life_from_its_beginning '^ +0\.000 +RDMA_REQ_NEW'
 shows one_life_with_its_bdev_io '^ +[0-9.]+ +BDEV_IO_START .* for r[0-9]+'
