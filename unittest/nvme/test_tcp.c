@@ -30,6 +30,7 @@ static struct {
 	bool qpair_answered, destroyed, stopped;
 	unsigned ready, down, retry;
 	char why[NVME_ERROR_MAX]; /* of the first attempt that has failed */
+	bool late;                /* an attempt has failed because ICResp did not come in time */
 } fx;
 
 struct io {
@@ -96,6 +97,11 @@ static bool was_retried(void)
 	return fx.retry != 0;
 }
 
+static bool was_late(void)
+{
+	return fx.late;
+}
+
 static bool is_down(void)
 {
 	return fx.down != 0;
@@ -120,6 +126,8 @@ static void on_event(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t a
 {
 	fx.ready += event == NVME_EVENT_READY;
 	fx.down += event == NVME_EVENT_DOWN;
+	fx.late |=
+		event == NVME_EVENT_RETRY && strstr(nvme_ctrlr_last_error(ctrlr), "ICResp: none within 900 ms") != NULL;
 	if (event == NVME_EVENT_RETRY && fx.retry++ == 0) {
 		snprintf(fx.why, sizeof(fx.why), "%s", nvme_ctrlr_last_error(ctrlr));
 	}
@@ -665,12 +673,16 @@ static void test_what_is_wrong_with_icresp_is_named(void)
 	expect_refusal("no data digest");
 }
 
+/* On a machine that is very busy, the time limit of the whole attempt may be seen first; the next attempt is as good.
+ */
 static void test_the_step_that_takes_too_long_is_named(void)
 {
 	begin();
 	peer.mute_icresp = true;
-	fx.opts.connect_timeout_ms = 200;
-	expect_refusal("ICResp: none within 180 ms");
+	fx.opts.connect_timeout_ms = 1000;
+	attach();
+	CU_ASSERT_TRUE(wait(was_late));
+	end();
 }
 
 static void test_the_source_address_is_used(void)
