@@ -19,7 +19,9 @@
  * known. */
 static uint32_t link_limit_ms(const struct nvme_tcp_qpair *q)
 {
-	return q->base.ctrlr->opts.connect_timeout_ms / 10 * 9;
+	uint32_t ms = q->base.ctrlr->opts.connect_timeout_ms;
+
+	return ms - ms / 10;
 }
 
 static void link_report(struct nvme_tcp_qpair *q, int error, const char *why)
