@@ -2,18 +2,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Runs the benchmarks, all or those named, and prints `name value unit` lines: medians of interleaved turns.
 #
-#   scripts/bench.sh [NAME...]       NAME: one of `scripts/bench.sh --list`
+#   scripts/bench.sh [--svg=FILE] [NAME...]     NAME: one of `scripts/bench.sh --list`
+#                                               --svg=FILE: where `latency` writes its plot
 set -euo pipefail
+here=$PWD
 cd "$(dirname "$0")/.."
 
 names() {
 	for f in bench/*.c bench/*.py; do
 		[ ! -f "$f" ] || basename "${f%.*}"
-	done | sort
+	done | grep -vxE 'plot|trace_sample(_main)?' | sort
 }
 case ${1:-} in
--h | --help) sed -n '3,6s/^# \?//p' "$0"; exit ;;
+-h | --help) sed -n '3,7s/^# \?//p' "$0"; exit ;;
 --list) names; exit ;;
+--svg=*)
+	VARVE_BENCH_SVG=$(cd "$here" && realpath -m "${1#--svg=}")
+	export VARVE_BENCH_SVG
+	shift
+	;;
 esac
 scripts/build.sh >&2
 export VARVE_BUILD=${VARVE_BUILD:-$PWD/build}

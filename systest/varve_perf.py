@@ -99,6 +99,19 @@ def test_several_devices_and_queue_pairs_share_the_work():
     check(r["read"]["ios"] == 4000 and r["errors"] == 0, r)
 
 
+def test_an_open_loop_goes_on_whatever_becomes_of_its_ios():
+    r = result("-b", "malloc:8M", "-P", "2", "--ios", "4000", "--rate", "20000", "--poisson", "-q", "64", "-w", "randrw", "--verify")
+    check(r["read"]["ios"] + r["write"]["ios"] == 4000 and r["errors"] + r["miscompares"] + r["late"] == 0, r)
+    # the last of 4000 arrivals comes after 0.2 s, with a standard deviation of 2 % of that
+    check(r["seconds"] > 0.18, f"4000 I/Os, 20000 per second, took {r['seconds']} s")
+    # a rate that nothing can keep up with: the time that I/Os wait counts, and those that still wait at the end are told
+    r = result("-b", "null:1G", "-t", "1", "--rate", "4000000000", "--poisson", "-q", "4")
+    check(r["late"] > r["read"]["ios"] > 0, r)
+    check(r["read"]["latency_us"]["p50"] > 1e3, f"half of the I/Os took {r['read']['latency_us']['p50']} us from when they were due")
+    out = perf("-b", "null:1G", "-t", "1", "--rate", "4000000000", "--poisson").stdout
+    check("I/Os were due and had not begun" in out, out)
+
+
 def test_a_table_is_printed_for_people():
     out = perf("-b", "null:1G", "--ios", "1000").stdout
     check("IOPS" in out and "99.9 %" in out and "1000 reads, 0 writes" in out and "0 errors" in out, out)
@@ -112,7 +125,8 @@ def test_what_is_wrong_is_said_with_what_is_allowed():
                         (["-b", "null:1G", "--dhchap-key", "/nonexistent"], ["--dhchap-key '/nonexistent'", "No such file"]),
                         (["-b", "null:1G", "--dhchap-key", __file__], ["--dhchap-key", "mode"]),
                         (["-b", "null:1G", "--dhchap-ctrlr-key", "x"], ["--dhchap-ctrlr-key goes with --dhchap-key"]),
-                        (["-b", "malloc:1M", "-q", "1024"], ["too few"]), (["-b", "null:1G", "-t", "0"], ["--time '0'", "from 1"]),
+                        (["-b", "malloc:1M", "-q", "1024"], ["too few"]), (["-b", "null:1G", "--poisson"], ["--poisson goes with --rate"]),
+                        (["-b", "null:1G", "-t", "0"], ["--time '0'", "from 1"]),
                         (["-b", "malloc:1M", "--ledger", "/tmp/x"], ["--ledger goes with --verify"]),
                         (["-b", "malloc:1M", "--check-ledger", "/nonexistent"], ["/nonexistent", "No such file"]),
                         (["-b", "malloc:1M", "--check-ledger", "x", "--verify"], ["--check-ledger goes without"])):

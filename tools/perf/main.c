@@ -30,6 +30,7 @@ static void perf_result_add(struct perf_stream *s, void *arg)
 	r->stats.writes += s->stats.writes;
 	r->stats.errors += s->stats.errors;
 	r->stats.retries += s->stats.retries;
+	r->stats.late += s->stats.late;
 	histogram_merge(&r->stats.read_ticks, &s->stats.read_ticks);
 	histogram_merge(&r->stats.write_ticks, &s->stats.write_ticks);
 }

@@ -34,6 +34,13 @@ static const char help[] =
 	"      --ios N            end after N I/Os in all\n"
 	"  -P, --qpairs N         queue pairs per core and namespace (default 1)\n"
 	"      --rate N           at most N I/Os per second in all\n"
+	"      --poisson          with --rate: I/Os are due at random times, as requests of many users are, N per "
+	"second "
+	"in the mean,\n"
+	"                         whatever becomes of earlier ones. Latencies begin when an I/O is due, also if it has "
+	"to "
+	"wait\n"
+	"                         for its queue; --queue-depth should be large. Workers never sleep\n"
 	"      --region BYTES     use only the first BYTES of each namespace\n"
 	"      --region-start BYTES\n"
 	"                         begin at this byte of each namespace, so that several hosts share one\n"
@@ -72,6 +79,7 @@ static const char help[] =
 enum {
 	OPT_IOS = 256,
 	OPT_RATE,
+	OPT_POISSON,
 	OPT_REGION,
 	OPT_REGION_START,
 	OPT_VERIFY,
@@ -104,6 +112,7 @@ static const struct option long_options[] = {
 	{"ios", required_argument, NULL, OPT_IOS},
 	{"qpairs", required_argument, NULL, 'P'},
 	{"rate", required_argument, NULL, OPT_RATE},
+	{"poisson", no_argument, NULL, OPT_POISSON},
 	{"region", required_argument, NULL, OPT_REGION},
 	{"region-start", required_argument, NULL, OPT_REGION_START},
 	{"verify", no_argument, NULL, OPT_VERIFY},
@@ -244,6 +253,16 @@ static bool perf_option_set_hostnqn(struct perf_options *o, const char *text)
 	return true;
 }
 
+/* text: NULL for --poisson. */
+static bool perf_option_set_rate(struct perf_options *o, const char *text)
+{
+	if (text == NULL) {
+		o->poisson = true;
+		return true;
+	}
+	return perf_option_number("--rate", text, 1, UINT32_MAX, &o->rate);
+}
+
 struct parse {
 	bool workload_fixed, has_mix;
 	uint32_t mix;
@@ -275,7 +294,8 @@ static bool perf_option_set(struct perf_options *o, int c, const char *arg, stru
 	case 'P':
 		return perf_option_number32("--qpairs", arg, 1, 1024, &o->qpairs);
 	case OPT_RATE:
-		return perf_option_number("--rate", arg, 1, UINT32_MAX, &o->rate);
+	case OPT_POISSON:
+		return perf_option_set_rate(o, arg);
 	case OPT_REGION:
 		return perf_option_number("--region", arg, 512, UINT64_MAX >> 1, &o->region_bytes);
 	case OPT_REGION_START:
@@ -337,6 +357,10 @@ static bool perf_options_check(struct perf_options *o, const struct parse *p)
 			return false;
 		}
 		o->read_percent = p->mix;
+	}
+	if (o->poisson && o->rate == 0) {
+		fprintf(stderr, "varve-perf: --poisson goes with --rate: how many I/Os per second\n");
+		return false;
 	}
 	if (o->dhchap_ctrlr_key != NULL && o->dhchap_key == NULL) {
 		fprintf(stderr, "varve-perf: --dhchap-ctrlr-key goes with --dhchap-key: a controller proves who it is "

@@ -35,6 +35,7 @@ struct perf_options {
 	uint64_t ios;             /* --ios: in all; 0: until -t */
 	uint32_t qpairs;          /* -P: per core and namespace */
 	uint64_t rate;            /* --rate: I/O per second in all; 0: as fast as they complete */
+	bool poisson;             /* --poisson: an open loop of that rate */
 	uint64_t region_bytes;    /* --region: so many bytes of each namespace; 0: all of it */
 	uint64_t region_start;    /* --region-start: from this byte on */
 	bool verify;              /* --verify */

@@ -11,6 +11,7 @@
  *     run.c        filling, running, stopping, progress
  *     stream.c     a stream as the control thread sees it; worker.c: as its worker's thread does
  *     verify.c     --verify: which data may be read; the files of --ledger and --check-ledger
+ *     arrivals.c   --poisson: when I/Os are due
  *     local.c, discover.c, keys.c, report.c, options.c, pattern.c, ledger.c, histogram.c */
 #ifndef PERF_PERF_H
 #define PERF_PERF_H
@@ -20,6 +21,7 @@
 #include "bdev/bdev.h"
 #include "nvme/nvme.h"
 #include "thread/thread.h"
+#include "tools/perf/arrivals.h"
 #include "tools/perf/histogram.h"
 #include "tools/perf/ledger.h"
 #include "tools/perf/options.h"
@@ -53,6 +55,7 @@ enum stream_phase {
 
 struct perf_stats {
 	uint64_t reads, writes, errors, retries;
+	uint64_t late; /* --poisson: I/Os that were due at the end and had not been submitted */
 	struct histogram read_ticks, write_ticks;
 };
 
@@ -89,10 +92,11 @@ struct perf_stream {
 	enum stream_phase phase; /* written by the control thread in thread_call(); STREAM_FILLED is stored by the
 				    worker, atomically */
 	uint64_t cursor, random;
-	uint64_t budget;      /* I/Os still to be submitted */
-	struct ledger ledger; /* --verify: of the units */
-	uint32_t *found;      /* --verify: generations of a unit's blocks that a read returned */
-	uint64_t *busy;       /* --verify: bitmap of units with I/O outstanding */
+	uint64_t budget;          /* I/Os still to be submitted */
+	struct arrivals arrivals; /* --poisson, in STREAM_RUN: when they are due */
+	struct ledger ledger;     /* --verify: of the units */
+	uint32_t *found;          /* --verify: generations of a unit's blocks that a read returned */
+	uint64_t *busy;           /* --verify: bitmap of units with I/O outstanding */
 	struct perf_stats stats;
 	uint64_t miscompares;
 	/* the control thread */
@@ -109,6 +113,7 @@ struct perf_worker {
 	unsigned lcore;
 	struct poller *rate_poller;
 	double rate;         /* I/Os per tick; 0: no limit */
+	double arrival_rate; /* --poisson: the same, of each stream */
 	uint64_t rate_start; /* ticks */
 	uint64_t rate_issued;
 	struct perf_stream_list streams;
@@ -126,7 +131,7 @@ void perf_stream_abort(void *stream);
 void perf_stream_attach_local(void *stream);
 /* Gives the channel back; no I/O is outstanding. */
 void perf_stream_detach_local(void *stream);
-/* Begins to limit the rate of the worker's streams. */
+/* Begins to limit the rate of the worker's streams; w->rate is set. */
 void perf_worker_start_rate(void *worker);
 /* Ends that. */
 void perf_worker_stop_rate(void *worker);

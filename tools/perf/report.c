@@ -41,6 +41,9 @@ void perf_report_text(const struct perf_options *o, const struct perf_result *r)
 	if (o->verify) {
 		printf("; %" PRIu64 " miscompares", r->miscompares);
 	}
+	if (s->late != 0) {
+		printf("; %" PRIu64 " I/Os were due and had not begun", s->late);
+	}
 	if (r->reconnects != 0) {
 		printf("; %u reconnects, %" PRIu64 " I/Os repeated", r->reconnects, s->retries);
 	}
@@ -71,6 +74,6 @@ void perf_report_json(const struct perf_options *o, const struct perf_result *r)
 	perf_print_json_latency("write", r, o, s->writes, &s->write_ticks);
 	printf("  \"errors\": %" PRIu64 ",\n  \"miscompares\": %" PRIu64
 	       ",\n  \"verified\": %s,\n  \"reconnects\": %u,\n"
-	       "  \"repeated\": %" PRIu64 "\n}\n",
-	       s->errors, r->miscompares, o->verify ? "true" : "false", r->reconnects, s->retries);
+	       "  \"repeated\": %" PRIu64 ",\n  \"late\": %" PRIu64 "\n}\n",
+	       s->errors, r->miscompares, o->verify ? "true" : "false", r->reconnects, s->retries, s->late);
 }

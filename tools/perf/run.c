@@ -65,14 +65,23 @@ struct phase {
 	struct perf_stream *stream;
 	enum stream_phase phase;
 	uint64_t budget;
+	uint64_t end; /* ticks; of STREAM_STOP */
 };
 
 static void perf_phase_set(void *arg)
 {
 	struct phase *ph = arg;
+	struct perf_stream *s = ph->stream;
 
-	ph->stream->phase = ph->phase;
-	ph->stream->budget = ph->budget;
+	if (s->worker->arrival_rate != 0 && s->phase == STREAM_RUN && ph->phase == STREAM_STOP) {
+		uint64_t late = arrivals_backlog(&s->arrivals, ph->end);
+		s->stats.late = late < s->budget ? late : s->budget;
+	}
+	if (s->worker->arrival_rate != 0 && ph->phase == STREAM_RUN) {
+		arrivals_begin(&s->arrivals, s->worker->arrival_rate, env_ticks(), s->random);
+	}
+	s->phase = ph->phase;
+	s->budget = ph->budget;
 }
 
 static void perf_stream_set_phase(struct perf_stream *s, void *arg)
@@ -138,8 +147,12 @@ void perf_run(struct perf *p)
 		}
 		if (p->opts.rate != 0) {
 			p->workers[i].rate = (double)p->opts.rate / p->num_workers / (double)env_ticks_hz();
-			thread_call(p->workers[i].thread, perf_worker_start_rate, &p->workers[i]);
 		}
+	}
+	for (unsigned i = 0; i < p->num_workers && p->opts.rate != 0; i++) {
+		/* Poisson processes add up to one. */
+		p->workers[i].arrival_rate = p->opts.poisson ? (double)p->opts.rate / n / (double)env_ticks_hz() : 0;
+		thread_call(p->workers[i].thread, perf_worker_start_rate, &p->workers[i]);
 	}
 	ph.budget = p->opts.idle ? 0 : p->opts.ios ? (p->opts.ios + n - 1) / n : UINT64_MAX;
 	p->run_start = env_ticks();
@@ -158,6 +171,7 @@ void perf_run(struct perf *p)
 	}
 	ph.phase = STREAM_STOP;
 	ph.budget = 0;
+	ph.end = p->run_end;
 	perf_for_each_stream(p, perf_stream_set_phase, &ph);
 	thread_control_wait(perf_is_drained, p, PERF_SETTLE_US);
 	for (unsigned i = 0; i < p->num_workers && p->opts.rate != 0; i++) {

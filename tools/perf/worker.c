@@ -65,10 +65,15 @@ static bool perf_stream_choose_unit(struct perf_stream *s, uint64_t *unit)
 	return false;
 }
 
-static bool perf_worker_may_issue(struct perf_worker *w)
+static bool perf_stream_may_issue(const struct perf_stream *s)
 {
+	const struct perf_worker *w = s->worker;
+
 	if (w->rate == 0) {
 		return true;
+	}
+	if (w->arrival_rate != 0) {
+		return arrivals_are_due(&s->arrivals, thread_now());
 	}
 	return (double)w->rate_issued < (double)(thread_now() - w->rate_start) * w->rate;
 }
@@ -121,7 +126,9 @@ static void perf_io_prepare(struct perf_stream *s, struct perf_io *io, uint64_t 
 {
 	io->unit = unit;
 	io->is_read = s->phase == STREAM_RUN && perf_stream_random_below(s, 100) < s->opts->read_percent;
-	io->start_ticks = env_ticks();
+	/* The latency of an arrival begins when it is due: if it has to wait, because the queue is full or the worker
+	 * is late, so would a user's request. */
+	io->start_ticks = s->worker->arrival_rate != 0 ? arrivals_take(&s->arrivals) : env_ticks();
 	perf_unit_set_busy(s, unit, true);
 	if (s->opts->verify && !io->is_read) {
 		perf_verify_issue(s, io);
@@ -152,7 +159,7 @@ static void perf_stream_refill(struct perf_stream *s)
 	perf_stream_resubmit(s);
 	/* bounded, because an I/O that a block device completes at once is idle again */
 	for (uint32_t n = s->opts->queue_depth; n > 0; n--) {
-		if ((io = STAILQ_FIRST(&s->idle)) == NULL || s->budget == 0 || !perf_worker_may_issue(s->worker) ||
+		if ((io = STAILQ_FIRST(&s->idle)) == NULL || s->budget == 0 || !perf_stream_may_issue(s) ||
 		    !perf_stream_choose_unit(s, &unit)) {
 			return;
 		}
@@ -323,7 +330,7 @@ static int perf_worker_poll_rate(void *ctx)
 	struct perf_stream *s;
 
 	TAILQ_FOREACH (s, &w->streams, link) {
-		if (s->qpair != NULL && perf_worker_may_issue(w)) { /* streams of block devices never sleep */
+		if (s->qpair != NULL && perf_stream_may_issue(s)) { /* streams of block devices never sleep */
 			perf_stream_poll(s);
 		}
 	}
@@ -336,8 +343,13 @@ void perf_worker_start_rate(void *arg)
 
 	w->rate_start = env_ticks();
 	w->rate_issued = 0;
-	w->rate_poller = poller_register(&(struct poller_opts){
-		.name = "perf_rate", .fn = perf_worker_poll_rate, .ctx = w, .period_us = RATE_POLL_US, .fd = -1});
+	w->rate_poller =
+		poller_register(&(struct poller_opts){.name = "perf_rate",
+						      .fn = perf_worker_poll_rate,
+						      .ctx = w,
+						      /* in every round, so that no arrival waits for the poller */
+						      .period_us = w->arrival_rate != 0 ? 0 : RATE_POLL_US,
+						      .fd = -1});
 }
 
 void perf_worker_stop_rate(void *arg)
