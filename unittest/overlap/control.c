@@ -16,7 +16,7 @@ struct call {
 	struct model_call model;
 	enum model_answer expected;
 	bool answered, begun; /* begun: the function that began it has returned */
-	char text[512];
+	char text[768];
 	/* bdev_reset */
 	struct user user;
 	struct request *request;
@@ -50,10 +50,31 @@ const char *ov_host_nqn(unsigned h)
 
 static const char *bdev_name_of(unsigned b)
 {
-	static const char *const names[OV_BDEVS] = {"b0", "b1",    "b2",    "b3", "b4", "b5",
-						    "d0", "EE_b0", "EE_d0", "p0", "p1"};
+	static const char *const names[OV_BDEVS + OV_REMOTE_BDEVS] = {
+		"b0", "b1", "b2", "b3", "b4", "b5", "d0", "EE_b0", "EE_d0", "p0", "p1", "R0n1", "R0n2", "R1n1", "R1n2"};
 
-	return names[b % OV_BDEVS];
+	return names[b % (OV_BDEVS + OV_REMOTE_BDEVS)];
+}
+
+const char *ov_bdev_name(unsigned bdev)
+{
+	return bdev_name_of(bdev);
+}
+
+bool ov_bdev_is_remote_store(const char *name)
+{
+	for (unsigned i = 0; i < OV_TGTS * OV_NSIDS; i++) {
+		const struct model_ns *ns = &model_tgts[i / OV_NSIDS].sub[OV_BACK].ns[i % OV_NSIDS];
+		if (ns->used && strcmp(bdev_name_of(ns->bdev), name) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+unsigned ov_ns_bdev_of(const struct ov_op *op)
+{
+	return op->kind == OV_ns_remote ? OV_BDEVS + op->a[3] % OV_REMOTE_BDEVS : op->a[3] % OV_BDEVS;
 }
 
 struct nvmf_tgt *ov_tgt(unsigned t)
@@ -121,18 +142,12 @@ static void call_answered(void *arg, int status)
 
 /* ---- RPC ---- */
 
-static void call_rpc(const struct ov_op *op, const char *method, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-static void call_rpc(const struct ov_op *op, const char *method, const char *fmt, ...)
+static void call_method(struct call *c, const char *method, const char *fmt, va_list ap)
 {
-	struct call *c = call_new(op);
 	size_t at = (size_t)snprintf(c->text, sizeof(c->text), "%s ", method);
 	json_error_t error;
-	va_list ap;
 
-	va_start(ap, fmt);
 	vsnprintf(c->text + at, sizeof(c->text) - at, fmt, ap);
-	va_end(ap);
 	for (char *q = c->text; (q = strchr(q, '\'')) != NULL;) {
 		*q = '"';
 	}
@@ -144,6 +159,48 @@ static void call_rpc(const struct ov_op *op, const char *method, const char *fmt
 	rpc_call_method(method, params, call_rpc_answered, c);
 	json_decref(params);
 	call_begun(c);
+}
+
+static void call_rpc(const struct ov_op *op, const char *method, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static void call_rpc(const struct ov_op *op, const char *method, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	call_method(call_new(op), method, fmt, ap);
+	va_end(ap);
+}
+
+void ov_call(const struct ov_op *op, unsigned expected, const unsigned *counter, const char *method, const char *fmt,
+	     ...)
+{
+	struct call *c = call_new(op);
+	va_list ap;
+
+	c->expected = (enum model_answer)expected;
+	model_watch(&c->model, counter);
+	va_start(ap, fmt);
+	call_method(c, method, fmt, ap);
+	va_end(ap);
+}
+
+struct call *ov_call_begin(const struct ov_op *op, const char *fmt, ...)
+{
+	struct call *c = call_new(op);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(c->text, sizeof(c->text), fmt, ap);
+	va_end(ap);
+	ov_say("call: %s", c->text);
+	c->begun = true;
+	return c;
+}
+
+void ov_call_end(struct call *c, bool success)
+{
+	call_end(c, success, 0, success ? "" : "no");
 }
 
 #define SUB_FMT     "'tgt_name':'%s','nqn':'%s'"
@@ -212,6 +269,10 @@ static const char *ptpl_params(const struct ov_op *op)
 	static char text[256];
 	unsigned t = op->a[0] % OV_TGTS, s = op->a[1] % OV_SUBS, nsid = op->a[2] % OV_NSIDS + 1;
 
+	if (s == OV_BACK) { /* both targets export the same store */
+		snprintf(text, sizeof(text), ",'uuid':'5e5e5e5e-0000-4000-8000-000000000f%u%u'", s, nsid);
+		return text;
+	}
 	snprintf(text, sizeof(text), ",'ptpl_file':'" PTPL_FMT "','uuid':'5e5e5e5e-0000-4000-8000-000000000%u%u%u'",
 		 getpid(), t, s, nsid, t, s, nsid);
 	return (op->a[4] & 2) != 0 ? text : "";
@@ -223,9 +284,11 @@ static void control_do_ns(const struct ov_op *op)
 
 	switch (op->kind) {
 	case OV_ns_add:
+	case OV_ns_remote:
 		call_rpc(op, "nvmf_subsystem_add_ns",
 			 "{" SUB_FMT ",'namespace':{'nsid':%u,'bdev_name':'%s','no_auto_visible':%s%s}}", SUB_ARGS,
-			 nsid, bdev_name_of(op->a[3]), (op->a[4] & 1) != 0 ? "true" : "false", ptpl_params(op));
+			 nsid, bdev_name_of(ov_ns_bdev_of(op)), (op->a[4] & 1) != 0 ? "true" : "false",
+			 ptpl_params(op));
 		break;
 	case OV_ns_remove:
 		call_rpc(op, "nvmf_subsystem_remove_ns", "{" SUB_FMT ",'nsid':%u}", SUB_ARGS, nsid);
@@ -241,13 +304,24 @@ static void control_do_ns(const struct ov_op *op)
 	}
 }
 
+static const char *host_key_params(const struct ov_op *op)
+{
+	static char text[128];
+	unsigned key = op->a[3] % (OV_KEYS + 1);
+
+	snprintf(text, sizeof(text), ",'dhchap_key':'%s','dhchap_ctrlr_key':'" OV_CTRLR_KEY "'",
+		 key != 0 ? ov_key_name(key) : "");
+	return key != 0 ? text : "";
+}
+
 static void control_do_sub(const struct ov_op *op)
 {
 	switch (op->kind) {
 	case OV_sub_create:
 		call_rpc(op, "nvmf_create_subsystem",
-			 "{" SUB_FMT ",'allow_any_host':%s,'ana_reporting':%s,'max_namespaces':%u}", SUB_ARGS,
-			 (op->a[2] & 3) != 0 ? "true" : "false", (op->a[2] & 4) != 0 ? "true" : "false", OV_NSIDS);
+			 "{" SUB_FMT ",'allow_any_host':%s,'ana_reporting':%s,'max_namespaces':%u,'min_cntlid':%u}",
+			 SUB_ARGS, (op->a[2] & 3) != 0 ? "true" : "false", (op->a[2] & 4) != 0 ? "true" : "false",
+			 OV_NSIDS, op->a[0] % OV_TGTS * 1000 + 1);
 		break;
 	case OV_sub_delete:
 		call_rpc(op, "nvmf_delete_subsystem", "{" SUB_FMT "}", SUB_ARGS);
@@ -271,9 +345,14 @@ static void control_do_sub(const struct ov_op *op)
 		call_rpc(op, "nvmf_subsystem_allow_any_host", "{" SUB_FMT ",'allow_any_host':%s}", SUB_ARGS,
 			 (op->a[2] & 1) != 0 ? "true" : "false");
 		break;
+	case OV_host_add:
+	case OV_host_keys:
+		call_rpc(op, op->kind == OV_host_add ? "nvmf_subsystem_add_host" : "nvmf_subsystem_set_keys",
+			 "{" SUB_FMT ",'host':'%s'%s}", SUB_ARGS, ov_host_nqn(op->a[2]), host_key_params(op));
+		break;
 	default:
-		call_rpc(op, op->kind == OV_host_add ? "nvmf_subsystem_add_host" : "nvmf_subsystem_remove_host",
-			 "{" SUB_FMT ",'host':'%s'}", SUB_ARGS, ov_host_nqn(op->a[2]));
+		call_rpc(op, "nvmf_subsystem_remove_host", "{" SUB_FMT ",'host':'%s'}", SUB_ARGS,
+			 ov_host_nqn(op->a[2]));
 		break;
 	}
 }
@@ -521,8 +600,18 @@ bool ov_control_do(const struct ov_op *given)
 {
 	struct ov_op picked = *given, *op = &picked;
 
+	bool back = op->a[1] % OV_SUBS == OV_BACK;
 	if (op->kind == OV_ns_add && op->a[4] % 8 > 1) {
 		control_pick_bdev(op);
+	}
+	if (op->kind == OV_ns_add && back) { /* error bdevs may keep I/O for ever */
+		op->a[3] = (uint8_t)(op->a[3] % OV_BDEVS % OV_DISKS);
+	}
+	if (op->kind == OV_ns_remote) { /* a target's subsystem that is its own remote would be a circle */
+		op->a[1] = op->a[1] % OV_SUBS % OV_BACK;
+	}
+	if ((op->kind == OV_host_add || op->kind == OV_host_keys) && !back) {
+		op->a[3] = 0; /* the hosts of host.c know no keys */
 	}
 	if (op->kind <= OV_transport_create || op->kind == OV_referral_add || op->kind == OV_referral_remove) {
 		control_do_tgt(op);
@@ -537,7 +626,7 @@ bool ov_control_do(const struct ov_op *given)
 	} else if (op->kind <= OV_stack_fault) {
 		control_do_bdev(op);
 	} else {
-		return false;
+		return ov_remote_do(op);
 	}
 	return true;
 }
@@ -574,6 +663,9 @@ static void compare_ns(const struct nvmf_subsystem *s, unsigned n, const struct 
 {
 	const struct nvmf_ns *ns = nvmf_ns_find(s, n + 1);
 
+	if (ns == NULL && m->used && m->bdev >= OV_BDEVS) {
+		return; /* the remote target has taken its bdev away */
+	}
 	if ((ns != NULL) != m->used) {
 		ov_fail("namespace %u of %s %s", n + 1, s->nqn,
 			ns != NULL ? "is there, although it was removed" : "is not there, although nobody removed it");

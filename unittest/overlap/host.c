@@ -122,6 +122,20 @@ void ov_write_carried_out(const uint64_t *block)
 	}
 }
 
+uint32_t ov_write_begin(void *data, size_t bytes)
+{
+	uint32_t id = ++last_id;
+
+	data_fill(data, id, bytes);
+	live[id % COMMANDS] = true;
+	return id;
+}
+
+void ov_write_end(uint32_t id)
+{
+	live[id % COMMANDS] = false;
+}
+
 /* ---- Commands ---- */
 
 static struct command *command_new(struct queue *q, enum command_kind kind, uint8_t opcode, uint32_t nsid, size_t bytes)

@@ -15,6 +15,11 @@ static bool model_is_of_bdev(unsigned kind)
 	return kind >= OV_bdev_create && kind <= OV_stack_fault;
 }
 
+static bool model_is_of_remote(unsigned kind)
+{
+	return kind >= OV_remote_attach && kind <= OV_discovery_stop;
+}
+
 unsigned model_bdev_of(const struct ov_op *op)
 {
 	switch (op->kind) {
@@ -57,12 +62,22 @@ static bool model_is_of_tgt(unsigned kind)
 
 static unsigned model_disturbed(const struct model_call *c)
 {
-	return (c->tgt != NULL ? c->tgt->disturbed : 0) + (c->sub != NULL ? c->sub->disturbed : 0);
+	return (c->tgt != NULL ? c->tgt->disturbed : 0) + (c->sub != NULL ? c->sub->disturbed : 0) +
+	       (c->counter != NULL ? *c->counter : 0);
+}
+
+void model_watch(struct model_call *c, const unsigned *counter)
+{
+	c->counter = counter;
+	c->disturbed = model_disturbed(c);
 }
 
 void model_find(struct model_call *c, const struct ov_op *op)
 {
 	*c = (struct model_call){.op = op};
+	if (model_is_of_remote(op->kind)) {
+		return;
+	}
 	if (model_is_of_bdev(op->kind)) {
 		c->bdev = &model_bdevs[model_bdev_of(op)];
 		return;
@@ -131,6 +146,9 @@ static enum model_answer model_begin_ns(const struct model_call *c)
 	if (ns->removing && c->op->kind != OV_ns_remove) {
 		return MODEL_EITHER; /* its bdev goes: the namespace may have gone before */
 	}
+	if (c->op->kind == OV_ns_remote || (ns->used && ns->bdev >= OV_BDEVS)) {
+		return MODEL_EITHER; /* its bdev goes when the remote target wants it */
+	}
 	if (c->op->kind == OV_ns_add) {
 		const struct model_bdev *b = &model_bdevs[c->op->a[3] % OV_BDEVS];
 		return b->creating != 0 ? MODEL_EITHER
@@ -168,6 +186,7 @@ static enum model_answer model_begin_host_or_listener(const struct model_call *c
 	case OV_host_add:
 		return model_ok_if(!host);
 	case OV_host_remove:
+	case OV_host_keys:
 		return model_ok_if(host);
 	case OV_peer_add:
 		return model_ok_if(!peer);
@@ -271,11 +290,20 @@ static void model_set(uint8_t *set, unsigned bit, bool on)
 	*set = (uint8_t)(on ? *set | 1u << bit : *set & ~(1u << bit));
 }
 
+static void model_set_key(struct model_call *c, unsigned key)
+{
+	unsigned h = c->op->a[2] % OV_HOSTS;
+
+	c->sub->keys[h] = (uint8_t)key;
+	c->sub->keys_changed[h]++;
+}
+
 enum model_answer model_begin(struct model_call *c)
 {
-	enum model_answer a = c->bdev != NULL  ? model_begin_bdev(c)
-			      : c->sub != NULL ? model_begin_sub(c)
-					       : model_begin_tgt(c);
+	enum model_answer a = model_is_of_remote(c->op->kind) ? MODEL_EITHER
+			      : c->bdev != NULL               ? model_begin_bdev(c)
+			      : c->sub != NULL                ? model_begin_sub(c)
+							      : model_begin_tgt(c);
 
 	if (c->op->kind == OV_bdev_create) {
 		c->bdev->creating++;
@@ -303,6 +331,11 @@ enum model_answer model_begin(struct model_call *c)
 			break;
 		case OV_host_remove:
 			model_set(&c->sub->hosts, c->op->a[2] % OV_HOSTS, false);
+			model_set_key(c, 0);
+			break;
+		case OV_host_add:
+		case OV_host_keys:
+			c->sub->keys_changed[c->op->a[2] % OV_HOSTS]++;
 			break;
 		case OV_bdev_delete:
 			c->bdev->deleting = c->bdev->exists;
@@ -331,9 +364,12 @@ bool model_is_disturbed(const struct model_call *c)
 
 static void model_sub_ends(struct model_sub *sub)
 {
-	unsigned disturbed = sub->disturbed;
+	struct model_sub fresh = {.disturbed = sub->disturbed + 1};
 
-	*sub = (struct model_sub){.disturbed = disturbed + 1};
+	for (unsigned h = 0; h < OV_HOSTS; h++) {
+		fresh.keys_changed[h] = sub->keys_changed[h] + 1;
+	}
+	*sub = fresh;
 }
 
 static void model_end_tgt(struct model_call *c)
@@ -365,12 +401,13 @@ static void model_end_ns(struct model_call *c, int64_t nsid)
 {
 	switch (c->op->kind) {
 	case OV_ns_add:
+	case OV_ns_remote:
 		if (nsid != c->op->a[2] % OV_NSIDS + 1) {
 			ov_fail("nvmf_subsystem_add_ns made namespace %ld instead of %u", (long)nsid,
 				c->op->a[2] % OV_NSIDS + 1);
 		}
 		*c->ns = (struct model_ns){.used = true,
-					   .bdev = c->op->a[3] % OV_BDEVS,
+					   .bdev = (uint8_t)ov_ns_bdev_of(c->op),
 					   .listed = (c->op->a[4] & 1) != 0,
 					   .group = (uint8_t)nsid};
 		break;
@@ -402,6 +439,10 @@ static void model_end_sub(struct model_call *c)
 		break;
 	case OV_host_add:
 		model_set(&c->sub->hosts, c->op->a[2] % OV_HOSTS, true);
+		model_set_key(c, c->op->a[3] % (OV_KEYS + 1));
+		break;
+	case OV_host_keys:
+		model_set_key(c, c->op->a[3] % (OV_KEYS + 1));
 		break;
 	case OV_peer_add:
 	case OV_peer_remove:
@@ -498,7 +539,7 @@ void model_end(struct model_call *c, bool success, int64_t result)
 	if (c->op->kind == OV_bdev_create) {
 		c->bdev->creating--;
 	}
-	if (!success) {
+	if (!success || model_is_of_remote(c->op->kind)) {
 		return; /* for lack of memory alone does a deletion fail that was allowed to begin */
 	}
 	if (c->bdev != NULL) {

@@ -17,6 +17,8 @@ struct model_ns {
 struct model_sub {
 	bool exists, deleting, any, ana;
 	uint8_t hosts, listeners, peers; /* sets */
+	uint8_t keys[OV_HOSTS];          /* which key a host has to prove that it has; 0: none */
+	unsigned keys_changed[OV_HOSTS]; /* how often that may have changed */
 	struct model_ns ns[OV_NSIDS];
 	unsigned disturbed; /* how often something began that may change what other operations find */
 };
@@ -53,6 +55,7 @@ struct model_call {
 	struct model_sub *sub;
 	struct model_ns *ns;
 	struct model_bdev *bdev;
+	const unsigned *counter; /* of what else disturbs it; NULL: nothing */
 	unsigned disturbed;
 };
 
@@ -65,6 +68,8 @@ enum model_answer model_begin(struct model_call *c);
 void model_end(struct model_call *c, bool success, int64_t result);
 /* Whether something has overlapped with it that makes either answer right. */
 bool model_is_disturbed(const struct model_call *c);
+/* From now on it is disturbed when *counter changes. */
+void model_watch(struct model_call *c, const unsigned *counter);
 /* Whether a namespace of any subsystem or another bdev has the bdev. */
 bool model_bdev_in_use(unsigned bdev);
 /* The bdev that an operation is about. */

@@ -12,19 +12,29 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 #include "unittest/overlap/overlap.h"
+#include "util/log.h"
 
 #define DEFAULT_SEED    1
 #define DEFAULT_SECONDS 20
 #define DEFAULT_OPS     110
 #define BATCH           50 /* interleavings of one process */
 #define SIGNATURE_MAX   160
-#define CHILD_SECONDS   240 /* of a process: longer means that it hangs */
+#define WATCH_SECONDS   120  /* of CPU time that an interleaving may take: longer means that it hangs */
+#define IDLE_SECONDS    3600 /* the same for one that takes no CPU time at all */
 #define SHORTEN_SECONDS 150
+#define HANG_SECONDS    10  /* of CPU time, while what hangs is shortened */
+#define PLANTED_SEEDS   100 /* among so many, a planted fault is found */
+#define HANGS           "OVERLAP: hangs"
 
 /* What a child tells before it ends, whichever way. */
 static struct progress {
@@ -34,6 +44,7 @@ static struct progress {
 } * progress;
 
 static char log_path[64];
+static unsigned watch_seconds = WATCH_SECONDS;
 
 /* ---- Children ---- */
 
@@ -44,18 +55,60 @@ struct job {
 	unsigned rounds, ops_each;
 };
 
+static void ops_print(FILE *f, const struct ov_op *ops, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		fprintf(f, "%-16s %3u %3u %3u %3u %3u  steps %u seed 0x%lx\n", ov_kind_names[ops[i].kind], ops[i].a[0],
+			ops[i].a[1], ops[i].a[2], ops[i].a[3], ops[i].a[4], ops[i].steps, (unsigned long)ops[i].seed);
+	}
+}
+
+/* What a child carries out, for when it hangs. */
+static const struct ov_op *running;
+static unsigned n_running;
+
+/* The process ends, so that nothing is lost if this interrupts what it uses. */
+static void watch_fired(int sig)
+{
+	fprintf(stderr, HANGS ": no end after %u s %s\nseed %lu, operation %u of these:\n",
+		sig == SIGPROF ? watch_seconds : IDLE_SECONDS, sig == SIGPROF ? "of CPU time" : "without CPU time",
+		(unsigned long)progress->seed, ov_running());
+	ops_print(stderr, running, n_running);
+#ifdef __SANITIZE_ADDRESS__
+	__sanitizer_print_stack_trace();
+#endif
+	abort();
+}
+
+static void watch_start(const struct ov_op *ops, unsigned n)
+{
+	const struct itimerval limit = {.it_value.tv_sec = watch_seconds};
+
+	running = ops;
+	n_running = n;
+	signal(SIGPROF, watch_fired);
+	signal(SIGALRM, watch_fired);
+	setitimer(ITIMER_PROF, &limit, NULL);
+	alarm(IDLE_SECONDS);
+}
+
 static void child_main(const struct job *job)
 {
-	static struct ov_op ops[OV_OPS_MAX];
+	static struct ov_op made[OV_OPS_MAX];
 
 	ov_start();
+	if (ov_verbose) {
+		log_set_print_level(LOG_LEVEL_NOTICE);
+	}
 	for (unsigned i = 0; i < job->rounds; i++) {
+		const struct ov_op *ops = job->ops != NULL ? job->ops : made;
 		unsigned n = job->n_ops;
 		progress->seed = job->seed + i;
 		if (job->ops == NULL) {
-			n = ov_generate(job->seed + i, job->ops_each, ops);
+			n = ov_generate(job->seed + i, job->ops_each, made);
 		}
-		ov_run(job->ops != NULL ? job->ops : ops, n);
+		watch_start(ops, n);
+		ov_run(ops, n);
 		progress->rounds++;
 		progress->ops += n;
 		progress->steps = sim_steps();
@@ -76,7 +129,6 @@ static bool child_run(const struct job *job)
 		int fd = open(log_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 		dup2(fd, STDOUT_FILENO);
 		dup2(fd, STDERR_FILENO);
-		alarm(CHILD_SECONDS);
 		child_main(job);
 		exit(0); /* the leak check follows */
 	}
@@ -186,7 +238,11 @@ static unsigned ops_shorten(struct ov_op *ops, unsigned n, const char *signature
 {
 	static struct ov_op fewer[OV_OPS_MAX];
 	time_t end = now_s() + SHORTEN_SECONDS;
+	unsigned watch = watch_seconds;
 
+	if (strncmp(signature, HANGS, sizeof(HANGS) - 1) == 0) {
+		watch_seconds = watch < HANG_SECONDS ? watch : HANG_SECONDS;
+	}
 	for (unsigned part = n / 2; part >= 1 && now_s() < end;) {
 		bool any = false;
 		for (unsigned at = 0; at + part <= n && now_s() < end;) {
@@ -205,15 +261,8 @@ static unsigned ops_shorten(struct ov_op *ops, unsigned n, const char *signature
 		part = any && part < n ? part : part / 2;
 		part = part == 0 && any ? 1 : part;
 	}
+	watch_seconds = watch;
 	return n;
-}
-
-static void ops_print(FILE *f, const struct ov_op *ops, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		fprintf(f, "%-16s %3u %3u %3u %3u %3u  steps %u seed 0x%lx\n", ov_kind_names[ops[i].kind], ops[i].a[0],
-			ops[i].a[1], ops[i].a[2], ops[i].a[3], ops[i].a[4], ops[i].steps, (unsigned long)ops[i].seed);
-	}
 }
 
 static bool op_parse(const char *line, struct ov_op *op)
@@ -377,23 +426,73 @@ static void test_operations_that_overlap_leave_nothing_behind(void)
 			0);
 }
 
+/* Looks for an interleaving in which a planted fault shows. Returns its seed. */
+static uint64_t find_planted_fault(char signature[SIGNATURE_MAX])
+{
+	uint64_t seed = 1;
+
+	while (seed < PLANTED_SEEDS && child_run(&(struct job){.seed = seed, .rounds = 1, .ops_each = DEFAULT_OPS})) {
+		seed++;
+	}
+	log_signature(signature);
+	printf("seed %lu: %s\n", (unsigned long)seed, signature);
+	CU_ASSERT_PTR_NOT_NULL(strstr(signature, "was carried out after its host had been told"));
+	return seed;
+}
+
 /* A bdev that carries out what it has reported as aborted. */
 static void test_a_planted_fault_is_found_and_shortened(void)
 {
 	static struct ov_op ops[OV_OPS_MAX];
-	char signature[SIGNATURE_MAX] = "";
-	uint64_t seed = 1;
+	char signature[SIGNATURE_MAX];
 
 	ov_plant_stale_write = true;
-	while (seed < 200 && child_run(&(struct job){.seed = seed, .rounds = 1, .ops_each = DEFAULT_OPS})) {
-		seed++;
-	}
-	log_signature(signature);
+	uint64_t seed = find_planted_fault(signature);
 	unsigned n = ov_generate(seed, DEFAULT_OPS, ops), fewer = ops_shorten(ops, n, signature);
 	ov_plant_stale_write = false;
-	printf("seed %lu: %s; %u operations of %u are enough\n", (unsigned long)seed, signature, fewer, n);
-	CU_ASSERT_PTR_NOT_NULL(strstr(signature, "was carried out after its host had been told"));
+	printf("%u operations of %u are enough\n", fewer, n);
 	CU_ASSERT(fewer < n / 2);
+}
+
+/* A host that does not wait until a controller that it has lost has ended, before it sends writes elsewhere. */
+static void test_a_host_without_fences_is_found(void)
+{
+	char signature[SIGNATURE_MAX];
+
+	ov_plant_no_fences = true;
+	find_planted_fault(signature);
+	ov_plant_no_fences = false;
+}
+
+static bool log_has(const char *text)
+{
+	char line[1024];
+	FILE *f = fopen(log_path, "re");
+	bool found = false;
+
+	while (f != NULL && !found && fgets(line, sizeof(line), f) != NULL) {
+		found = strstr(line, text) != NULL;
+	}
+	if (f != NULL) {
+		fclose(f);
+	}
+	return found;
+}
+
+/* It ends by its own CPU time, and says what it did. */
+static void test_an_interleaving_that_hangs_is_found(void)
+{
+	char signature[SIGNATURE_MAX];
+
+	ov_plant_hang = true;
+	watch_seconds = 1;
+	CU_ASSERT_FALSE(child_run(&(struct job){.seed = 77, .rounds = 1, .ops_each = DEFAULT_OPS}));
+	watch_seconds = WATCH_SECONDS;
+	ov_plant_hang = false;
+	log_signature(signature);
+	CU_ASSERT_NSTRING_EQUAL(signature, HANGS, sizeof(HANGS) - 1);
+	CU_ASSERT_TRUE(log_has("seed 77, operation"));
+	CU_ASSERT_TRUE(log_has("tgt_create"));
 }
 
 static int suite_start(void)
@@ -411,6 +510,8 @@ static int suite_stop(void)
 static const struct unit_test tests[] = {
 	UNIT(test_operations_that_overlap_leave_nothing_behind),
 	UNIT(test_a_planted_fault_is_found_and_shortened),
+	UNIT(test_a_host_without_fences_is_found),
+	UNIT(test_an_interleaving_that_hangs_is_found),
 	UNIT_END,
 };
 

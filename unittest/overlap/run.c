@@ -4,6 +4,7 @@
 
 #include "bdev/vbdev/waiting.h"
 #include "unittest/overlap/overlap.h"
+#include "unittest/overlap/wire.h"
 
 #define STEPS_MAX    24
 #define SETTLE_STEPS 200000
@@ -22,7 +23,8 @@ static const uint8_t kind_weights[OV_KINDS] = {
 #undef X
 };
 
-bool ov_verbose;
+bool ov_verbose, ov_plant_hang;
+static unsigned op_number;
 static unsigned base_threads;
 
 void ov_say(const char *fmt, ...)
@@ -65,7 +67,9 @@ enum theme {
 	THEME_RESERVATIONS,
 	THEME_PREEMPTION,
 	THEME_CROSS_RESETS,
-	THEME_STACKS, /* bdevs on bdevs that come and go */
+	THEME_STACKS,  /* bdevs on bdevs that come and go */
+	THEME_REMOTES, /* controllers of remote targets, with a front before them */
+	THEME_REMOTE_WRITES,
 	THEMES,
 };
 
@@ -75,9 +79,25 @@ static unsigned kind_weight(enum theme theme, unsigned k)
 	bool of_cross_reset = k == OV_ccr || k == OV_ccr_log || k == OV_peer_answer || k == OV_connect || k == OV_io ||
 			      k == OV_bdev_stick || k == OV_bdev_unstick || k == OV_silence || k == OV_die ||
 			      k == OV_reset;
+	bool of_remote = (k >= OV_remote_attach && k <= OV_discovery_stop) || k == OV_ns_remote || k == OV_host_keys;
 	bool of_ns = k == OV_ns_add || k == OV_ns_remove || k == OV_bdev_stick || k == OV_bdev_unstick || k == OV_io;
 
+	if (of_remote && theme < THEME_REMOTES) {
+		return theme == THEME_ALL ? (w + 3) / 4 : 0;
+	}
 	switch (theme) {
+	case THEME_REMOTES:
+		return of_remote || k == OV_host_add            ? w * 4
+		       : of_ns || k == OV_time || k == OV_abort ? w * 2
+								: (w + 1) / 2;
+	case THEME_REMOTE_WRITES:
+		return k == OV_remote_lose || k == OV_remote_reset || k == OV_ccr ? w * 5
+		       : k == OV_io || k == OV_time || k == OV_bdev_stick         ? w * 3
+		       : of_remote || k == OV_bdev_unstick || k == OV_connect     ? w
+		       : k == OV_ns_remove || k == OV_listener_remove || k == OV_listener_ana || k == OV_peer_answer ||
+				       k == OV_listener_add
+			       ? w
+			       : 0;
 	case THEME_MANAGEMENT:
 		return k < OV_bdev_create ? w * 3 : w;
 	case THEME_RESERVATIONS:
@@ -209,6 +229,80 @@ static unsigned generate_stacks(uint64_t *state, struct ov_op *ops, unsigned n)
 		ops[n++].seed = ov_random(state);
 	}
 	return n;
+}
+
+/* A front, which is a subsystem of target 0, of two namespaces that subsystem 2 of both targets exports: bdevs 0 and 1,
+ * which are one store, and 2. */
+static unsigned generate_front(uint64_t *state, struct ov_op *ops)
+{
+	static const struct ov_op setup[] = {
+		{OV_tgt_create, {0}},
+		{OV_tgt_create, {1}},
+		{OV_transport_create, {0}},
+		{OV_transport_create, {1}},
+		{OV_bdev_create, {0, 3}},
+		{OV_bdev_create, {1, 1}},
+		{OV_bdev_create, {2, 2}},
+		{OV_sub_create, {1, OV_BACK, 5}},
+		{OV_sub_create, {0, OV_BACK, 5}},
+		{OV_host_add, {1, OV_BACK, 0, 1}},
+		{OV_host_add, {0, OV_BACK, 0, 1}},
+		{OV_listener_add, {1, OV_BACK, 0}},
+		{OV_listener_add, {1, OV_BACK, 1}},
+		{OV_listener_add, {0, OV_BACK, 0}},
+		{OV_ns_add, {1, OV_BACK, 0, 0}},
+		{OV_ns_add, {0, OV_BACK, 0, 1}},
+		{OV_ns_add, {1, OV_BACK, 1, 2}},
+		{OV_peer_add, {0, OV_BACK, 1}},
+		{OV_peer_add, {1, OV_BACK, 0}},
+		{OV_sub_create, {0, 0, 1}},
+		{OV_listener_add, {0, 0, 0}},
+		{OV_remote_attach, {0, 1, 0, 3 << 2, 3}},
+		{OV_time, {5}},
+		{OV_remote_attach, {0, 0, 0, 3 << 2, 2}},
+		{OV_time, {5}},
+		{OV_ns_remote, {0, 0, 0, 0}},
+		{OV_ns_remote, {0, 0, 1, 1}},
+		{OV_connect, {0, 0, 0, 0, 4}},
+		{OV_connect, {1, 0, 0, 0, 9}},
+		{OV_time, {2}},
+	};
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < sizeof(setup) / sizeof(setup[0]); i++) {
+		uint64_t r = ov_random(state);
+		if (r % 16 == 0 || (setup[i].kind == OV_host_add && r % 4 != 0) ||
+		    (setup[i].kind == OV_peer_add && r % 4 == 0) || (i == 23 && r % 4 == 0)) {
+			continue;
+		}
+		ops[n] = setup[i];
+		ops[n].steps = (uint16_t)(r >> 8 & 15);
+		ops[n++].seed = ov_random(state);
+	}
+	return n;
+}
+
+/* Most is about the front's hosts and namespaces, and about what is behind them. */
+static void op_concentrate_on_front(struct ov_op *op, bool writes)
+{
+	if (op->kind == OV_connect) {
+		op->a[1] = op->a[2] = op->a[3] = 0;
+	} else if (op->kind == OV_remote_attach) {
+		op->a[0] = (op->a[0] & 3) == 0;
+		op->a[3] = (uint8_t)(op->a[3] & ~3); /* one host, mostly with the right key */
+	} else if (op->kind == OV_ns_remote) {
+		op->a[0] = op->a[1] = 0;
+	} else if (op->kind < OV_bdev_create) {
+		op->a[1] = OV_BACK;
+		op->a[2] = (uint8_t)(op->a[2] % 2);
+	} else if (op->kind == OV_io) {
+		op->a[1] = writes ? 1 : op->a[1];
+		op->a[2] = (uint8_t)(op->a[2] % 2);
+	} else if (op->kind == OV_bdev_stick || op->kind == OV_bdev_unstick || op->kind == OV_remote_detach) {
+		op->a[0] = (uint8_t)(op->a[0] % 2);
+	} else if (op->kind == OV_time) {
+		op->a[0] = (uint8_t)(op->a[0] % 6 + 1);
+	}
 }
 
 /* Most stand on the same few. */
@@ -363,9 +457,11 @@ static void op_concentrate(struct ov_op *op, unsigned subs, unsigned nsids)
 
 unsigned ov_generate(uint64_t seed, unsigned wanted, struct ov_op *ops)
 {
-	uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-	unsigned n = generate_setup(&state, ops);
+	uint64_t mixed = seed,
+		 state = ov_random(&mixed); /* else the numbers of a seed are its neighbour's, but for one */
 	enum theme theme = (enum theme)(ov_random(&state) % THEMES);
+	bool remote = theme == THEME_REMOTES || theme == THEME_REMOTE_WRITES;
+	unsigned n = remote ? generate_front(&state, ops) : generate_setup(&state, ops);
 
 	if (theme == THEME_RESERVATIONS) {
 		n = generate_registrations(&state, ops, n);
@@ -384,6 +480,9 @@ unsigned ov_generate(uint64_t seed, unsigned wanted, struct ov_op *ops)
 		op_fill(&ops[n], &state);
 		if (theme == THEME_CROSS_RESETS && ov_random(&state) % 8 != 0) {
 			op_concentrate_on_host(&ops[n]);
+		}
+		if (remote && ov_random(&state) % 8 != 0) {
+			op_concentrate_on_front(&ops[n], theme == THEME_REMOTE_WRITES);
 		}
 		if (theme == THEME_STACKS && ov_random(&state) % 4 != 0) {
 			op_concentrate_stack(&ops[n]);
@@ -418,11 +517,13 @@ void ov_start(void)
 	}
 	state_machine_abort = true;
 	ov_peers_start();
+	ov_keys_start();
 	base_threads = count_threads();
 }
 
 void ov_stop(void)
 {
+	ov_keys_stop();
 	if (fixture_stop() != 0) {
 		ov_fail("the fixture does not stop");
 	}
@@ -439,6 +540,7 @@ static void advance(void)
 {
 	sim_enter_control();
 	ov_hosts_advance();
+	ov_wire_advance();
 	ov_check();
 	sim_leave_control();
 }
@@ -501,6 +603,7 @@ static void let_all_end(void)
 	ov_slowdevs_unstick();
 	ov_stacks_release();
 	ov_peers_end();
+	ov_remotes_release();
 	if (atomic_load(&loop_hold_data)) {
 		ov_host_do(&(struct ov_op){.kind = OV_data_release});
 	}
@@ -535,13 +638,13 @@ static bool a_controller_is_going(void)
 static bool all_has_ended(void)
 {
 	return ov_control_outstanding() == 0 && ov_hosts_outstanding() == 0 && sim_pending() == 0 &&
-	       !a_controller_is_going() && !ov_peers_are_asked();
+	       !a_controller_is_going() && !ov_peers_are_asked() && !ov_wire_has_answers() && ov_remotes_agree();
 }
 
 static bool all_is_gone(void)
 {
-	return all_has_ended() && ov_hosts_gone() && bdev_next(NULL) == NULL && vbdev_waiting_next(NULL) == NULL &&
-	       nvmf_tgt_next(NULL) == NULL;
+	return all_has_ended() && ov_hosts_gone() && ov_remotes_gone() && bdev_next(NULL) == NULL &&
+	       vbdev_waiting_next(NULL) == NULL && nvmf_tgt_next(NULL) == NULL;
 }
 
 static void wait_until(bool (*fn)(void), const char *what)
@@ -555,6 +658,7 @@ static void wait_until(bool (*fn)(void), const char *what)
 		sim_enter_control();
 		let_all_end();
 		ov_hosts_advance();
+		ov_wire_advance();
 		ov_check();
 		bool ended = fn() && sim_pending() == 0;
 		sim_leave_control();
@@ -564,10 +668,13 @@ static void wait_until(bool (*fn)(void), const char *what)
 		if (sim_now_us() > end) {
 			ov_control_print();
 			ov_hosts_print();
+			ov_remotes_print();
 			ov_fail("%s does not happen: %u calls, %u commands and connections wait", what,
 				ov_control_outstanding(), ov_hosts_outstanding());
 		}
-		if (sim_pending() == 0) {
+		if (ov_wire_has_answers()) { /* who polls for them makes no message of it */
+			steps(STEPS_MAX);
+		} else if (sim_pending() == 0) {
 			sim_pass_time(SLICE_US);
 		}
 	}
@@ -584,26 +691,40 @@ static void check_nothing_left(void)
 	}
 }
 
+unsigned ov_running(void)
+{
+	return op_number;
+}
+
 void ov_run(const struct ov_op *ops, unsigned n)
 {
 	sim_reset();
 	sim_enter_control();
 	ov_control_reset();
 	ov_hosts_reset();
+	ov_wire_reset();
+	ov_slowdevs_reset();
 	sim_leave_control();
-	for (unsigned i = 0; i < n; i++) {
-		carry_out(&ops[i]);
+	for (op_number = 1; op_number <= n; op_number++) {
+		carry_out(&ops[op_number - 1]);
+		while (ov_plant_hang && op_number == n / 2) {
+			sim_step();
+		}
 	}
 	wait_until(all_has_ended, "the end of all operations");
 	sim_enter_control();
 	ov_control_compare();
 	ov_say("all has ended; now everything is deleted");
+	if (n % 2 == 0) { /* otherwise their targets go first */
+		ov_remotes_delete();
+	}
 	ov_control_delete_targets();
 	ov_control_delete_bdevs();
 	sim_leave_control();
 	wait_until(all_has_ended, "the end of the deletions");
 	sim_enter_control();
 	ov_hosts_leave();
+	ov_remotes_delete();
 	sim_leave_control();
 	wait_until(all_is_gone, "the end of everything");
 	check_nothing_left();

@@ -5,6 +5,10 @@
 #include "bdev/module.h"
 #include <errno.h>
 
+/* A remote target's store is late by at most this, which is less than the target's quiesce_limit_ms. What takes longer
+ * than a fence waits may be carried out behind newer writes: doc/host.md has that window. */
+#define STORE_STICK_US 4000000
+
 bool ov_plant_stale_write;
 
 struct slowdev_channel {
@@ -19,6 +23,9 @@ struct slowdev_ctx {
 	struct slowdev_channel *channel;
 	TAILQ_ENTRY(slowdev_ctx) link;
 };
+
+/* What bdevs b0 and b1 have in common: two targets export one store. */
+static uint8_t shared_memory[2 * OV_BLOCKS * OV_BLOCK];
 
 struct slowdev {
 	struct bdev bdev;
@@ -139,6 +146,8 @@ static void slowdev_submit(void *channel, struct bdev_io *io)
 	TAILQ_INSERT_TAIL(&c->held, ctx, link);
 	if (d->stick == OV_STICK_NOT) {
 		thread_timer_start(&ctx->timer, us);
+	} else if (ov_bdev_is_remote_store(d->name)) {
+		thread_timer_start(&ctx->timer, STORE_STICK_US);
 	}
 }
 
@@ -172,6 +181,19 @@ static void slowdev_reset_channel(struct bdev *b, void *channel)
 	}
 }
 
+static bool is_shared(const char *name)
+{
+	return strcmp(name, "b0") == 0 || strcmp(name, "b1") == 0;
+}
+
+static void slowdev_free(struct slowdev *d)
+{
+	if (d->memory != shared_memory) {
+		free(d->memory);
+	}
+	free(d);
+}
+
 static void slowdev_destruct(struct bdev *b)
 {
 	struct slowdev *d = (struct slowdev *)b;
@@ -181,8 +203,7 @@ static void slowdev_destruct(struct bdev *b)
 	}
 	TAILQ_REMOVE(&slowdevs, d, link);
 	bdev_destruct_done(b);
-	free(d->memory);
-	free(d);
+	slowdev_free(d);
 }
 
 static const struct bdev_ops slowdev_ops = {
@@ -202,7 +223,7 @@ int ov_slowdev_create(const char *name, uint32_t max_us)
 	snprintf(d->name, sizeof(d->name), "%s", name);
 	d->max_us = max_us;
 	d->random = max_us;
-	d->memory = calloc(2 * OV_BLOCKS, OV_BLOCK);
+	d->memory = is_shared(name) ? shared_memory : calloc(2 * OV_BLOCKS, OV_BLOCK);
 	TAILQ_INIT(&d->channels);
 	d->bdev.name = d->name;
 	d->bdev.product_name = "Slow disk";
@@ -215,8 +236,7 @@ int ov_slowdev_create(const char *name, uint32_t max_us)
 			   1u << BDEV_IO_UNMAP;
 	int rc = bdev_register(&d->bdev);
 	if (rc != 0) {
-		free(d->memory);
-		free(d);
+		slowdev_free(d);
 		return rc;
 	}
 	TAILQ_INSERT_TAIL(&slowdevs, d, link);
@@ -244,6 +264,11 @@ void ov_slowdev_delete(const char *name, bdev_delete_cb cb, void *arg)
 		return;
 	}
 	bdev_unregister(&d->bdev, cb, arg);
+}
+
+void ov_slowdevs_reset(void)
+{
+	memset(shared_memory, 0, sizeof(shared_memory));
 }
 
 void ov_slowdev_resize(const char *name, uint64_t blocks)
