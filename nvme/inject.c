@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "env_dpdk/env.h"
 
@@ -136,6 +137,21 @@ bool nvme_fault_apply(struct nvme_qpair *qpair, struct nvme_request *req)
 		fault_hold(qpair, req, what >> DELAY_SHIFT);
 	}
 	return (what & HOLD_BIT) != 0;
+}
+
+void nvme_fault_clear_data(struct nvme_request *req, const struct nvme_cqe *cqe)
+{
+	bool carried_out = req->forged == NVME_FORGED && nvme_cqe_status(cqe) == 0;
+	uint64_t left = req->data_len;
+
+	if (carried_out || req->to_device || req->forged_status != 0) {
+		return;
+	}
+	for (uint32_t i = 0; i < req->iovcnt && left != 0; i++) {
+		size_t n = req->iovs[i].iov_len < left ? req->iovs[i].iov_len : (size_t)left;
+		memset(req->iovs[i].iov_base, 0, n);
+		left -= n;
+	}
 }
 
 void nvme_fault_forget(struct nvme_qpair *qpair)

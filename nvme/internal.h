@@ -123,6 +123,9 @@ enum nvme_forged {
 /* The using thread, at a submission while qpair->injecting: marks req if an injected error applies to it. True: it is
  * held, and must not be sent. */
 bool nvme_fault_apply(struct nvme_qpair *qpair, struct nvme_request *req);
+/* The using thread, at the completion cqe of a command whose status is replaced: if it is told to have succeeded and
+ * has not, what it reads is zeroes, not what was in its buffer before. */
+void nvme_fault_clear_data(struct nvme_request *req, const struct nvme_cqe *cqe);
 /* The using thread: stops the timer of held commands; nvme_qpair_fail() completes them. */
 void nvme_fault_forget(struct nvme_qpair *qpair);
 

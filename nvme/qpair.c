@@ -146,6 +146,7 @@ static void request_complete_forged(struct nvme_qpair *qpair, struct nvme_reques
 {
 	struct nvme_cqe forged = *cqe;
 
+	nvme_fault_clear_data(req, cqe);
 	if (req->forged == NVME_FORGED_HELD) { /* the device has answered a command that was never sent */
 		TAILQ_REMOVE(&qpair->held, req, link);
 	}

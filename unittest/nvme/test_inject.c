@@ -68,6 +68,29 @@ static void test_success_can_be_forged(void)
 	fx_end();
 }
 
+/* The buffer may have another host's data. */
+static void test_a_forged_read_is_of_zeroes(void)
+{
+	struct nvme_injection i = {.io = true, .opcode = nvme_cmd_read, .hold = true, .times = 1};
+	unsigned other = 0;
+
+	fx_begin_ready(15);
+	memset(fx.io[0].buf, 0xd7, 512);
+	memset(fx.io[1].buf, 0xd7, 512);
+	CU_ASSERT_EQUAL(inject(i), 0);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT(FX_WAIT(fx.io[0].completions));
+	CU_ASSERT_EQUAL(fx.io[0].status, 0);
+	CU_ASSERT_EQUAL(inject(on_reads(true, 0, 1)), 0); /* an error: nobody looks at the data */
+	CU_ASSERT_EQUAL(fx_submit(1, nvme_cmd_read, 1, 0, 1), 0);
+	CU_ASSERT(FX_WAIT(fx.io[1].completions));
+	for (unsigned b = 0; b < 512; b++) {
+		other += fx.io[0].buf[b] != 0 || fx.io[1].buf[b] != 0xd7;
+	}
+	CU_ASSERT_EQUAL(other, 0);
+	fx_end();
+}
+
 static void test_held_commands_do_not_hold_up_each_other(void)
 {
 	fx_begin_ready(15);
@@ -148,6 +171,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_status_is_replaced_so_many_times),
 	UNIT(test_held_commands_are_completed_without_being_sent),
 	UNIT(test_success_can_be_forged),
+	UNIT(test_a_forged_read_is_of_zeroes),
 	UNIT(test_held_commands_do_not_hold_up_each_other),
 	UNIT(test_reset_completes_what_is_held_and_keeps_the_rules),
 	UNIT(test_held_command_without_end_is_timed_out),
