@@ -751,6 +751,17 @@ void ov_control_compare(void)
 	}
 }
 
+void ov_control_give_access(void)
+{
+	for (unsigned i = 0; i < OV_TGTS * OV_ADDRS; i++) {
+		uint8_t t = (uint8_t)(i / OV_ADDRS), a = (uint8_t)(i % OV_ADDRS);
+		const struct model_sub *s = &model_tgts[t].sub[OV_BACK];
+		if (s->exists && s->ana && (s->listeners >> a & 1) != 0) {
+			control_do_sub(&(struct ov_op){.kind = OV_listener_ana, .a = {t, OV_BACK, a}});
+		}
+	}
+}
+
 void ov_control_delete_targets(void)
 {
 	for (unsigned t = 0; t < OV_TGTS; t++) {

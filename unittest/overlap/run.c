@@ -711,6 +711,9 @@ void ov_run(const struct ov_op *ops, unsigned n)
 			sim_step();
 		}
 	}
+	sim_enter_control();
+	ov_control_give_access();
+	sim_leave_control();
 	wait_until(all_has_ended, "the end of all operations");
 	sim_enter_control();
 	ov_control_compare();
