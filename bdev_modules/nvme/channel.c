@@ -156,7 +156,7 @@ void bdev_nvme_channel_choose(struct bdev_nvme_channel *ch)
 
 static bool channel_may_wait(const struct bdev_nvme_channel *ch)
 {
-	for (unsigned i = 0; i < ch->num_paths; i++) {
+	for (unsigned i = 0; i < ch->num_paths && !ch->leaving; i++) {
 		if (channel_path_may_recover(&ch->paths[i])) {
 			return true;
 		}

@@ -253,6 +253,7 @@ struct bdev_nvme_channel {
 	uint32_t nsid;
 	bool has_md;       /* blocks carry metadata: bdev_nvme_md_set() */
 	bool resetting;    /* an I/O that is lost with its queue pair is not submitted again */
+	bool leaving;      /* the bdev is being removed: no I/O waits for a path to become usable */
 	bool spread;       /* the path is chosen for each I/O */
 	uint8_t num_paths; /* places in use, free ones between them included */
 	uint8_t at;        /* the path that was chosen last */

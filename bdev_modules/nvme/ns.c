@@ -53,6 +53,7 @@ static int channel_open_paths(struct bdev_nvme_ns *d, struct bdev_nvme_channel *
 
 	pthread_mutex_lock(&d->mutex);
 	ch->policy = d->policy;
+	ch->leaving = d->leaving;
 	TAILQ_FOREACH (path, &d->paths, link) {
 		if (rc == 0 && !path->leaving) {
 			rc = bdev_nvme_channel_path_open(ch, path);
@@ -454,10 +455,21 @@ static void ns_bdev_add(struct bdev_nvme *c, const struct nvme_ns *ns)
 	}
 }
 
+static void channel_leave(struct bdev_nvme_channel *ch, void *arg)
+{
+	ch->leaving = true;
+	bdev_nvme_channel_paths_changed(ch);
+}
+
+/* I/O that waits for a path to become usable ends: its users wait for it before they close the bdev, and the path may
+ * never become usable again. */
 static void ns_bdev_remove(struct bdev_nvme_ns *d)
 {
 	if (!d->leaving) {
+		pthread_mutex_lock(&d->mutex);
 		d->leaving = true;
+		pthread_mutex_unlock(&d->mutex);
+		bdev_nvme_ns_visit_channels(d, channel_leave, NULL);
 		bdev_unregister(&d->bdev, NULL, NULL);
 	}
 }

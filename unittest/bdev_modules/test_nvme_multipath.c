@@ -711,6 +711,37 @@ static void test_without_access_io_waits_for_it(void)
 	end_two();
 }
 
+static void set_detached(void *detached, int rc, const char *error)
+{
+	CU_ASSERT_EQUAL(rc, 0);
+	set_done(detached);
+}
+
+/* The user closes the bdev when its I/O has ended, and the bdev goes when it is closed. */
+static void test_without_access_io_ends_when_its_bdev_goes(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	atomic_bool detached = false;
+	struct user u;
+
+	begin_apart();
+	model.anatt = 255;
+	CU_ASSERT_EQUAL_FATAL(attach_first(a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	wait_usable(1);
+	set_ana(&model, NVME_ANA_STATE_INACCESSIBLE);
+	wait_usable(0);
+	struct request *waits = submit_read(&u);
+	wait_usable(0);
+	CU_ASSERT(!atomic_load(&waits->done));
+	bdev_nvme_detach(bdev_nvme_find("Nvme0"), set_detached, &detached);
+	CU_ASSERT_EQUAL(request_finish(waits), NVME_ST(PATH, CTRL_PATH_ERROR));
+	CU_ASSERT_EQUAL(u.removes, 1);
+	user_close(&u);
+	CU_ASSERT(fixture_wait(&detached));
+	end_two();
+}
+
 static void test_without_access_io_fails_when_there_is_no_hope(void)
 {
 	struct bdev_nvme_attach a = path_opts();
@@ -837,6 +868,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_namespace_without_access_and_size_is_not_gone),
 	UNIT(test_optimized_access_comes_first),
 	UNIT(test_without_access_io_waits_for_it),
+	UNIT(test_without_access_io_ends_when_its_bdev_goes),
 	UNIT(test_without_access_io_fails_when_there_is_no_hope),
 	UNIT(test_io_waits_for_a_controller_that_had_no_access_when_it_was_lost),
 	UNIT(test_round_robin_spreads),
