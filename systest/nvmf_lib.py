@@ -49,6 +49,7 @@ def name_of(task):
 
 class Target(Daemon):
     """varve with a transport and a subsystem NQN that any host may use. listen: at once; otherwise add_listener() does it."""
+    trtype = "RDMA"     # of those that begin as a Daemon
 
     def __init__(self, *options, cores="[0]", port=PORT, listen=True, trtype="RDMA", **transport):
         super().__init__("-m", cores, "-s", "512", *options, env=preload())

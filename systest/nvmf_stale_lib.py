@@ -188,7 +188,9 @@ class Scene:
         self.stores, self.backs, self.fronts, self.hosts, self.gone = [None, None], [None, None], [], [], []
         self.begun = time.monotonic()
         self.events = []
-        self.results = []
+        self.results = []           # of the hosts
+        self.checks = []            # of what is in the store when all has ended
+        self.faults_fired = 0
         self.ending = [False] * 2   # by back: it is about to end, for which its store must not hang
         self.store_lock = threading.Lock()
         self.configuring = [threading.Lock() for _ in range(2)]     # by back: no faults while it is held
@@ -278,17 +280,31 @@ class Scene:
         check(result["errors"] == 0 and result["read"]["ios"] == REGION_KB // 4, f"{what}: {result} {p.stderr}")
         if result["miscompares"]:
             self.say(f"{what}, host {number}, when all had ended:\n{p.stderr}")
-        self.results.append(result)
+        self.checks.append(result)
 
     def is_seen(self):
         """Whether a host has found old data already."""
         return any("miscompare:" in h.errors.read_text() for h in self.hosts)
 
     def miscompares(self):
+        return self.stale() + self.lost()
+
+    def stale(self):
+        """Blocks that a host read and that were not what was written last."""
         return sum(r["miscompares"] for r in self.results)
 
+    def lost(self):
+        """Blocks that are not in the store as they were written last, when all has ended."""
+        return sum(r["miscompares"] for r in self.checks)
+
+    def reads(self):
+        return sum(r["read"]["ios"] for r in self.results + self.checks)
+
+    def writes(self):
+        return sum(r["write"]["ios"] for r in self.results)
+
     def errors(self):
-        return sum(r["errors"] for r in self.results)
+        return sum(r["errors"] for r in self.results + self.checks)
 
     def account(self):
         """For a message."""
@@ -308,8 +324,7 @@ class Scene:
 
     def check_perfect(self):
         check(self.miscompares() == 0 and self.errors_are_documented(), self.account())
-        print(f"# {sum(r['read']['ios'] for r in self.results)} reads, {sum(r['write']['ios'] for r in self.results)} writes verified",
-              flush=True)
+        print(f"# {self.reads()} reads, {self.writes()} writes verified", flush=True)
 
 
 # ---- Everything at once ----
@@ -525,7 +540,7 @@ class FaultEvents:
     """Calls of one back fail: never while it is configured, for that must succeed."""
 
     def __init__(self, scene, number):
-        self.scene, self.number, self.fired = scene, number, 0
+        self.scene, self.number = scene, number
         self.all = [self.fault]
 
     def fault(self, actor):
@@ -538,7 +553,7 @@ class FaultEvents:
             back.area.arm(site.key, actor.rng.randrange(5))
             actor.rest(0.2, 1)
             if back.area.disarm():
-                self.fired += 1
+                self.scene.faults_fired += 1
                 self.scene.say(f"target {self.number}: a fault at {site.name}")
 
 

@@ -5,7 +5,10 @@
 # once
 # long
 """nvmf_stale.py's sweep for two minutes in all, half of them with faults of memory, verbs and system calls in both targets. VARVE_STALE_SECONDS
-sets another time (scripts/soak.sh does), VARVE_SEED repeats a run."""
+sets another time (scripts/soak.sh does), VARVE_SEED repeats a run. The last lines have what was counted, of each half and of both:
+
+    VARVE_STALE_SECONDS=600 systest/nvmf_stale_soak.py"""
+import collections
 import os
 import sys
 import time
@@ -16,23 +19,40 @@ from nvmf_stale_lib import Scene, sweep
 SECONDS = float(os.environ.get("VARVE_STALE_SECONDS", "120"))
 SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
 ROUND = 60      # seconds, after which all blocks are checked in the store itself
+TOTAL = collections.Counter()
 
 
-def rounds(judge, **params):
-    end, seed = time.monotonic() + SECONDS / 2, SEED
-    while time.monotonic() < end:
-        with Scene(num_fronts=2, rate=300, depth=8, **params) as scene:
-            sweep(scene, min(ROUND, max(end - time.monotonic(), 5)), seed)
-            scene.settle()
-            scene.stop_hosts()
-            scene.check_store()
-            judge(scene)
-            print(f"# seed {seed}: {len(scene.events)} events, {scene.errors()} errors", flush=True)
-        seed += 1
+def count(scene, counts):
+    for c in (counts, TOTAL):
+        c.update(reads=scene.reads(), writes=scene.writes(), lost=scene.lost(), stale=scene.stale(), errors=scene.errors(),
+                 faults=scene.faults_fired, events=len(scene.events))
 
 
-def test_two_targets_have_one_store():
-    rounds(Scene.check_perfect)
+def verdict(what, c):
+    print(f"# {what}: {c['reads'] + c['writes']} operations verified ({c['reads']} reads, {c['writes']} writes), {c['lost']} lost, "
+          f"{c['stale']} stale, {c['errors']} ended with an error; {c['faults']} faults, {c['events']} events, {c['seconds']} s", flush=True)
+
+
+def rounds(what, judge, **params):
+    begin, seed, counts = time.monotonic(), SEED, collections.Counter()
+    end = begin + SECONDS / 2
+    try:
+        while time.monotonic() < end:
+            with Scene(num_fronts=2, rate=300, depth=8, **params) as scene:
+                try:
+                    sweep(scene, min(ROUND, max(end - time.monotonic(), 5)), seed)
+                    scene.settle()
+                    scene.stop_hosts()
+                    scene.check_store()
+                finally:
+                    count(scene, counts)
+                judge(scene)
+                print(f"# seed {seed}: {len(scene.events)} events, {scene.errors()} errors", flush=True)
+            seed += 1
+    finally:
+        for c in (counts, TOTAL):
+            c.update(seconds=round(time.monotonic() - begin))
+        verdict(what, counts)
 
 
 def check_not_stale(scene):
@@ -40,8 +60,14 @@ def check_not_stale(scene):
     check(scene.miscompares() == 0, scene.account())
 
 
+def test_two_targets_have_one_store():
+    rounds("two targets with one store", Scene.check_perfect)
+
+
 def test_two_targets_have_one_store_and_faults():
-    rounds(check_not_stale, faults=True)
+    rounds("two targets with one store, and faults", check_not_stale, faults=True)
+    verdict("in all", TOTAL)
+    check(TOTAL["reads"] > 0 and TOTAL["writes"] > 0, TOTAL)
 
 
 if __name__ == "__main__":
