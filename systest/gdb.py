@@ -165,6 +165,24 @@ def check_drill(g, facts):
     check("list of 3 struct bdev_core" in said[4] and "success" in said[5] and "keyed data block" in said[6], g.all)
 
 
+def macros(folder):
+    """The commands by which guides for SPDK's users load theirs."""
+    return f"python import sys; sys.path.append('{folder}'); import gdb_macros"
+
+
+def check_macros(folder, *where):
+    """Those commands, and what they define, say what ours say."""
+    ours = Gdb(*where)
+    load = macros(folder)
+    g = Gdb(*where, commands=["spdk_print_bdevs", load, "spdk_load_macros", *STOCK, "spdk_load_macros --reload", "spdk_load_macros x",
+                              "spdk_find_bdev EE_M1"], load=False)
+    check('Undefined command: "spdk_print_bdevs"' in g.errors and "takes --reload or nothing, not 'x'" in g.errors, g.errors)
+    check(g.errors.count("\n") == 2 + ours.errors.count("\n"), f"{g.errors}\nbut ours:\n{ours.errors}")
+    for stock, own in zip(STOCK, BOTH):
+        check(g[stock].strip() and ("-p" in where or g[stock] == ours["varve_" + own]), f"{stock} says\n{g[stock]}")
+    check("EE_M1: " in g["spdk_find_bdev EE_M1"], g.all)
+
+
 def look(facts, *where):
     """All commands in one session: between two, a busy machine may let hosts time out. What varve_doctor says."""
     g = Gdb(*where, commands=COMMANDS + drill_commands(facts) + STOCK)
@@ -186,6 +204,7 @@ def test_a_live_daemon_under_io():
                 check(re.search(rf"^stap +varve +{name} ", g["info probes stap varve"], re.M), g.all)
             for c in STOCK:
                 check(g[c].strip(), f"{c} says nothing")
+            check_macros(TOP / "tools/gdb", "-p", t.pid)
             check(t.call("appliance_get_state")["state"] == "RUNNING", "it runs on after all of that")
 
 
@@ -199,6 +218,15 @@ def test_a_gcore():
             check(size < 1 << 30, f"the core has {size >> 20} MB")
             t.trace_file.unlink()   # the core alone has to do
             look(facts, VARVE, core)
+            check_macros(TOP / "scripts", VARVE, core)
+
+
+def test_macros_without_their_folder_say_so():
+    with Daemon() as t:
+        alone = t.folder / "gdb_macros.py"
+        alone.write_text((TOP / "tools/gdb/gdb_macros.py").read_text())
+        g = Gdb("-p", t.pid, commands=[macros(t.folder), "spdk_load_macros"], load=False)
+        check(f"{t.folder}/varve.py is not there: gdb_macros.py needs the whole folder" in g.errors, g.errors)
 
 
 def core_of(t, number):

@@ -97,7 +97,7 @@ def test_everything_is_where_it_belongs():
             check(os.access(i.bin / f, os.X_OK), f"{f} is missing")
         for f in ("varve-usdt-names", "libsoftverbs.so", "keep-trace"):
             check((i.lib / f).exists(), f"{f} is missing")
-        for f in ("varve/bt/iops.bt", "varve/gdb/varve.py", "varve/doctor/varve_doctor/main.py", "doc/varve/operations.md",
+        for f in ("varve/bt/iops.bt", "varve/gdb/varve.py", "varve/gdb/gdb_macros.py", "varve/doctor/varve_doctor/main.py", "doc/varve/operations.md",
                   "doc/varve/examples/example.json", f"gdb/auto-load{OPTION['prefix']}/bin/varve-gdb.py"):
             check((i.share / f).exists(), f"{f} is missing")
         check(json.loads((i.etc / "varve/varve.json").read_text()) == {"subsystems": []}, "the default configuration")

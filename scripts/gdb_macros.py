@@ -1,0 +1,1 @@
+../tools/gdb/gdb_macros.py
