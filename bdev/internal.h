@@ -269,6 +269,11 @@ static inline void bdev_io_set_state(struct bdev_io *io, enum bdev_io_state stat
 {
 	io->state = (uint8_t)state;
 }
+/* To be called before io is handed to the module. A child's ctx is its parent. */
+static inline void bdev_io_trace_dispatch(const struct bdev_io *io)
+{
+	TRACE(BDEV_IO_DISPATCH, io->ch->bdev->trace_owner, 0, (uintptr_t)io, io->cb_arg);
+}
 /* Enters a completion frame: the callbacks of I/Os that complete inside run when the outermost frame is left. */
 static inline void bdev_enter(struct bdev_thread *t)
 {

@@ -129,11 +129,48 @@ static inline void io_begin(struct bdev_channel *ch, struct bdev_io *io)
 	}
 }
 
-static inline void io_trace_start(const struct bdev_channel *ch, const struct bdev_io *io)
+static void io_dispatch_other(struct bdev_io *io)
 {
-	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)io->num_blocks, (uintptr_t)io, io->type, io->cb_arg,
-	      io->offset_blocks, ch->qd);
-	USDT(bdev_io_submit, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
+	switch (io->type) {
+	case BDEV_IO_RESET:
+		bdev_reset_start(io);
+		break;
+	case BDEV_IO_ABORT:
+		bdev_abort_start(io);
+		break;
+	case BDEV_IO_UNMAP: /* advisory */
+	case BDEV_IO_FLUSH: /* no cache to flush */
+		if (!(io->ch->bdev->io_types & 1u << io->type)) {
+			bdev_io_complete(io, 0);
+			break;
+		}
+		/* fall through */
+	default:
+		bdev_split_start(io);
+	}
+}
+
+static ALWAYS_INLINE void io_dispatch(struct bdev_io *io, bool traced)
+{
+	struct bdev_channel *ch = io->ch;
+	const struct bdev *b = ch->bdev;
+	const uint32_t own = b->io_types & ~(1u << BDEV_IO_RESET | 1u << BDEV_IO_ABORT);
+
+	if (likely((own & 1u << io->type) && (!b->limited || bdev_io_fits(b, io)))) {
+		if (traced) {
+			bdev_io_trace_dispatch(io);
+		}
+		bdev_io_set_state(io, BDEV_IO_MODULE);
+		io->stage = STAGE_HANDED;
+		ch->submit(ch->module, io);
+	} else {
+		io_dispatch_other(io);
+	}
+}
+
+void bdev_io_dispatch(struct bdev_io *io)
+{
+	io_dispatch(io, true);
 }
 
 /* With any SLOW_* set. */
@@ -149,26 +186,44 @@ static void io_submit_slow(struct bdev_channel *ch, struct bdev_io *io)
 	}
 }
 
-void bdev_submit(struct bdev_io *io)
+static ALWAYS_INLINE void io_check_and_dispatch(struct bdev_channel *ch, struct bdev_io *io, bool traced)
 {
-	struct bdev_channel *ch = io->ch;
 	struct bdev_thread *t = ch->thread;
 
-	if (likely(!(io->flags & IO_ZCOPY))) {
-		io_begin(ch, io);
-	}
-	io->cdw0 = 0;
-	io_trace_start(ch, io);
 	bdev_enter(t);
 	uint16_t error = io_check(ch->bdev, io);
 	if (unlikely(error != 0)) {
 		bdev_io_complete(io, error);
 	} else if (likely(ch->slow == 0)) {
-		bdev_io_dispatch(io);
+		io_dispatch(io, traced);
 	} else {
 		io_submit_slow(ch, io);
 	}
 	bdev_leave(t);
+}
+
+static NOINLINE void io_submit_traced(struct bdev_channel *ch, struct bdev_io *io)
+{
+	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)io->num_blocks, (uintptr_t)io, io->type, io->cb_arg,
+	      io->offset_blocks, ch->qd);
+	io_check_and_dispatch(ch, io, true);
+}
+
+void bdev_submit(struct bdev_io *io)
+{
+	struct bdev_channel *ch = io->ch;
+
+	if (likely(!(io->flags & IO_ZCOPY))) {
+		io_begin(ch, io);
+	}
+	io->cdw0 = 0;
+	USDT(bdev_io_submit, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
+	/* One test for both events, so that the second one costs nothing while they are off. */
+	if (TRACE_ANY_ENABLED(BDEV_IO_START, BDEV_IO_DISPATCH)) {
+		io_submit_traced(ch, io);
+	} else {
+		io_check_and_dispatch(ch, io, false);
+	}
 }
 
 static void io_wait_in(struct bdev_io_queue *q, struct bdev_io *io, enum bdev_io_state state)
@@ -281,42 +336,6 @@ void bdev_io_end_waiting(struct bdev_io *io, uint16_t status)
 bool bdev_io_was_untouched(const struct bdev_io *io)
 {
 	return io->stage == STAGE_UNTOUCHED;
-}
-
-static void io_dispatch_other(struct bdev_io *io)
-{
-	switch (io->type) {
-	case BDEV_IO_RESET:
-		bdev_reset_start(io);
-		break;
-	case BDEV_IO_ABORT:
-		bdev_abort_start(io);
-		break;
-	case BDEV_IO_UNMAP: /* advisory */
-	case BDEV_IO_FLUSH: /* no cache to flush */
-		if (!(io->ch->bdev->io_types & 1u << io->type)) {
-			bdev_io_complete(io, 0);
-			break;
-		}
-		/* fall through */
-	default:
-		bdev_split_start(io);
-	}
-}
-
-void bdev_io_dispatch(struct bdev_io *io)
-{
-	struct bdev_channel *ch = io->ch;
-	const struct bdev *b = ch->bdev;
-	const uint32_t own = b->io_types & ~(1u << BDEV_IO_RESET | 1u << BDEV_IO_ABORT);
-
-	if (likely((own & 1u << io->type) && (!b->limited || bdev_io_fits(b, io)))) {
-		bdev_io_set_state(io, BDEV_IO_MODULE);
-		io->stage = STAGE_HANDED;
-		ch->submit(ch->module, io);
-	} else {
-		io_dispatch_other(io);
-	}
 }
 
 /* --- Completion --- */
@@ -597,6 +616,7 @@ static void io_wait_for_module(struct bdev_io *io)
 		ch->stat.nomem_waits++;
 		USDT(nomem_wait, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
 	}
+	TRACE(BDEV_IO_NOMEM, ch->bdev->trace_owner, 0, (uintptr_t)io, io->cb_arg);
 	io->nomem_ticks = thread_now() - waited;
 	io_wait_in(&ch->nomem, io, BDEV_IO_WAIT_NOMEM);
 	if (!(ch->slow & SLOW_NOMEM)) {
@@ -638,6 +658,7 @@ void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed)
 		if (io->type == BDEV_IO_ABORT) {
 			bdev_abort_start(io); /* its target may wait itself by now */
 		} else {
+			bdev_io_trace_dispatch(io);
 			bdev_io_set_state(io, BDEV_IO_MODULE);
 			io->stage = io->stage == STAGE_BEGUN ? STAGE_BEGUN : STAGE_HANDED;
 			ch->submit(ch->module, io);

@@ -242,6 +242,7 @@ void bdev_abort_start(struct bdev_io *io)
 	} else if (abort_if_waiting(ch, target)) {
 		bdev_io_complete_cdw0(io, 0, 0);
 	} else if (target->state == BDEV_IO_MODULE && (ch->bdev->io_types & 1u << BDEV_IO_ABORT)) {
+		bdev_io_trace_dispatch(io);
 		bdev_io_set_state(io, BDEV_IO_MODULE);
 		io->stage = STAGE_HANDED;
 		ch->submit(ch->module, io);

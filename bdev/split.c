@@ -380,6 +380,7 @@ static void child_hand_over(struct bdev_io *io, struct bdev_split_child *child)
 	child->io.submit_ticks = thread_now();
 	TRACE(BDEV_IO_START, ch->bdev->trace_owner, (uint32_t)child->io.num_blocks, (uintptr_t)&child->io,
 	      child->io.type, io, child->io.offset_blocks, ch->qd);
+	bdev_io_trace_dispatch(&child->io);
 	bdev_io_set_state(&child->io, BDEV_IO_MODULE);
 	child->io.stage = STAGE_HANDED;
 	io->stage = STAGE_HANDED;
@@ -502,6 +503,7 @@ void bdev_split_start(struct bdev_io *io)
 {
 	bool own = (io->ch->bdev->io_types & 1u << io->type) && !bdev_dif_is_ours(io);
 
+	TRACE(BDEV_IO_SPLIT, io->ch->bdev->trace_owner, 0, (uintptr_t)io, io->cb_arg);
 	if (io->type == BDEV_IO_COMPARE_AND_WRITE) {
 		bdev_lock_take(io);
 	} else if (io->type == BDEV_IO_WRITE_ZEROES && !own) {

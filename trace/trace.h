@@ -25,6 +25,12 @@
 	unlikely((__atomic_load_n(&trace_group_mask[(id_) / TRACE_TPOINTS_PER_GROUP], __ATOMIC_RELAXED) &              \
 		  (1ull << ((id_) % TRACE_TPOINTS_PER_GROUP))) != 0)
 
+/* True if one of two tracepoints of a group is enabled; one test for both. */
+#define TRACE_ANY_ENABLED(a, b)                                                                                        \
+	unlikely((__atomic_load_n(&trace_group_mask[TRACE_TPOINT_##a / TRACE_TPOINTS_PER_GROUP], __ATOMIC_RELAXED) &   \
+		  (1ull << (TRACE_TPOINT_##a % TRACE_TPOINTS_PER_GROUP) |                                              \
+		   1ull << (TRACE_TPOINT_##b % TRACE_TPOINTS_PER_GROUP))) != 0)
+
 #define TRACE(tpoint, owner_id, size, object_id, ...)                                                                  \
 	do {                                                                                                           \
 		if (TRACE_ID_ENABLED(TRACE_TPOINT_##tpoint)) {                                                         \
