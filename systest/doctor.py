@@ -351,6 +351,12 @@ def test_io_and_an_rpc_that_do_not_end():
         f.expect(1, "FOUND  I/O", "read of host " + HOSTNQN + ":hung", "BDEV, waits for module", "and 1 more like it",
                  "those commands are with bdev EE_M1", "varve_inflight")
         check("RPC calls    0 outstanding" in f.text, f.text)
+        # What it proposes works where gdb trusts no folder.
+        line = re.search(r"(gdb -p .*-ex varve_inflight .*)$", f.text, re.M)
+        check(line, f.text)
+        p = subprocess.run(line[1].replace("gdb -p", "gdb -nx -iex 'set debuginfod enabled off' -iex 'set auto-load no' -p", 1), shell=True,
+                           capture_output=True, text=True, timeout=SLOW, stdin=subprocess.DEVNULL)
+        check("Outstanding: " in p.stdout and "Events: " in p.stdout, f"{line[1]}: {p.stdout[-500:]}{p.stderr[-500:]}")
         client = t.client()
         client.send({"jsonrpc": "2.0", "id": 1, "method": "nvmf_subsystem_remove_ns", "params": {"nqn": NQN, "nsid": 1}})
         wait_for(lambda: any(c["age_us"] > 1500000 for c in t.call("rpc_get_calls")), "the call to hang", SLOW)

@@ -6,6 +6,7 @@
 """varve-perf: block devices inside its process, several targets, mixes, results, complaints."""
 import fcntl
 import json
+import os
 import pathlib
 import struct
 import subprocess
@@ -13,15 +14,15 @@ import sys
 import tempfile
 
 from appliance_lib import DEADLINE, check, main, wait_for
-from nvmf_lib import NUM_CPUS, PERF, PORT, Host, Target, wait_io
+from nvmf_lib import NQN, NUM_CPUS, PERF, PORT, Host, Target, preload, wait_io
 
 F_OFD_SETLK = 37     # <fcntl.h>; Python has it not everywhere
 PERCENTILES = ("p1", "p10", "p50", "p90", "p99", "p99.9", "p99.99")
 
 
-def perf(*args, status=0):
+def perf(*args, status=0, env=None):
     p = subprocess.run([PERF, "--no-huge", "-m", f"[{NUM_CPUS - 1}]", *args], capture_output=True, text=True, timeout=2 * DEADLINE,
-                       stdin=subprocess.DEVNULL)
+                       stdin=subprocess.DEVNULL, env=env and {**os.environ, **env})
     check(p.returncode == status, f"{args}: ended with {p.returncode}: {p.stdout}{p.stderr}")
     check("Sanitizer" not in p.stderr, p.stderr)
     return p
@@ -200,6 +201,29 @@ def test_queue_pairs_have_equal_shares():
             ios = [b["num_read_ops"] - n for b, n in zip(t.call("bdev_get_iostat")["bdevs"], before)]
             check(len(ios) == 2 and min(ios) * 2 >= max(ios), f"{queues} queue pairs for each of two namespaces, depth {depth}: {ios} I/Os")
         t.stop_clean()
+
+
+def test_each_of_many_namespaces_has_its_queue_pairs():
+    many = NQN + "-many"
+    with Target() as t:
+        t.add_subsystem(many, max_namespaces=64)
+        for i in range(40):
+            t.call("bdev_null_create", name=f"N{i}", block_size=4096, num_blocks=1024)
+            t.add_ns(f"N{i}", nqn=many)
+        p = perf("-r", t.trid(many), "--ios", "4000", "-q", "1", "-t", "3600", env=preload())
+        check("4000 reads" in p.stdout and "0 errors" in p.stdout and not p.stderr, p)
+
+
+def test_too_few_queue_pairs_are_one_error_with_its_remedy():
+    with Target(max_io_qpairs_per_ctrlr=3) as t:
+        for i in range(4):
+            t.call("bdev_null_create", name=f"N{i}", block_size=4096, num_blocks=1024)
+            t.add_ns(f"N{i}")
+        p = perf("-r", t.trid(), "--ios", "100", "-q", "1", status=1, env=preload())
+        check(p.stderr == f"varve-perf: {NQN}: 4 namespaces with 1 queue pairs each need 4, and the controller grants 3; choose one "
+              "namespace with -n, or give fewer --qpairs or cores\n", p.stderr)
+        p = perf("-r", t.trid(), "--ios", "100", "-q", "1", "-n", "4", "-t", "3600", env=preload())
+        check("100 reads" in p.stdout, p)
 
 
 if __name__ == "__main__":

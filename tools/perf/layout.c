@@ -5,9 +5,14 @@
 #include "tools/perf/perf.h"
 #include "tools/perf/verify.h"
 
+static unsigned perf_streams_per_namespace(const struct perf *p)
+{
+	return p->opts.check_ledger ? 1 : p->num_workers * p->opts.qpairs;
+}
+
 static bool perf_streams_add(struct perf *p, struct perf_target *t, const struct nvme_ns *ns)
 {
-	unsigned n = p->opts.check_ledger ? 1 : p->num_workers * p->opts.qpairs;
+	unsigned n = perf_streams_per_namespace(p);
 	uint64_t start = p->opts.region_start, whole = ns->num_blocks * ns->block_size;
 	uint64_t bytes = whole > start ? whole - start : 0;
 	uint64_t region = p->opts.region_bytes && p->opts.region_bytes < bytes ? p->opts.region_bytes : bytes;
@@ -58,6 +63,34 @@ static bool perf_streams_add(struct perf *p, struct perf_target *t, const struct
 	return true;
 }
 
+/* The next namespace that is used; ns: NULL begins. */
+static const struct nvme_ns *perf_next_ns(const struct perf *p, const struct perf_target *t, const struct nvme_ns *ns)
+{
+	do {
+		ns = nvme_ctrlr_next_ns(t->ctrlr, ns ? ns->nsid : 0);
+	} while (ns != NULL && p->opts.nsid != 0 && ns->nsid != p->opts.nsid);
+	return ns;
+}
+
+/* Whether the controller lets as many queue pairs connect as the namespaces need. */
+static bool perf_queues_suffice(const struct perf *p, const struct perf_target *t)
+{
+	unsigned namespaces = 0, each = perf_streams_per_namespace(p), granted = nvme_ctrlr_io_queues(t->ctrlr);
+
+	for (const struct nvme_ns *ns = perf_next_ns(p, t, NULL); ns != NULL; ns = perf_next_ns(p, t, ns)) {
+		namespaces++;
+	}
+	if (namespaces * each <= granted) {
+		return true;
+	}
+	fprintf(stderr,
+		"varve-perf: %s: %u namespaces with %u queue pairs each need %u, and the controller grants %u; choose "
+		"one "
+		"namespace with -n, or give fewer --qpairs or cores\n",
+		p->opts.targets[t->index].subnqn, namespaces, each, namespaces * each, granted);
+	return false;
+}
+
 bool perf_create_streams(struct perf *p)
 {
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
@@ -65,12 +98,13 @@ bool perf_create_streams(struct perf *p)
 		const struct nvme_ns *ns = NULL;
 		unsigned found = 0;
 
-		while ((ns = nvme_ctrlr_next_ns(t->ctrlr, ns ? ns->nsid : 0)) != NULL) {
-			if (p->opts.nsid == 0 || ns->nsid == p->opts.nsid) {
-				found++;
-				if (!perf_streams_add(p, t, ns)) {
-					return false;
-				}
+		if (!perf_queues_suffice(p, t)) {
+			return false;
+		}
+		while ((ns = perf_next_ns(p, t, ns)) != NULL) {
+			found++;
+			if (!perf_streams_add(p, t, ns)) {
+				return false;
 			}
 		}
 		if (found == 0) {

@@ -160,7 +160,7 @@ static const char *perf_default_cores(char *buf, size_t size)
 	return buf;
 }
 
-static bool perf_any_drive(const struct perf_options *o)
+bool perf_any_drive(const struct perf_options *o)
 {
 	bool any = false;
 

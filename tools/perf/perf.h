@@ -197,6 +197,8 @@ extern volatile sig_atomic_t perf_interrupted;
 void perf_for_each_stream(struct perf *p, void (*fn)(struct perf_stream *s, void *arg), void *arg);
 /* Whether a controller is lost, or a queue pair could not be connected. */
 bool perf_any_target_failed(const struct perf *p);
+/* Whether one of the targets is a local drive. */
+bool perf_any_drive(const struct perf_options *o);
 /* Creates the controllers, and waits until each is ready or has failed. False: said on stderr. */
 bool perf_connect_targets(struct perf *p);
 /* Connects some of the streams that wait for it: not all at once. */

@@ -158,6 +158,20 @@ static bool perf_create_ctrlrs(struct perf *p, struct nvme_ctrlr_opts *o)
 	return true;
 }
 
+#define MOST_QUEUES 1024
+
+/* How many queue pairs to ask a controller for, before it has told how many namespaces it has. A fabrics controller
+ * spends nothing on those that are not connected; a drive is not asked for more than 16 namespaces may need. */
+static uint16_t perf_queues_to_ask_for(const struct perf *p)
+{
+	uint32_t each = p->opts.qpairs * p->num_workers;
+
+	if (p->opts.nsid == 0) {
+		each = perf_any_drive(&p->opts) ? each * 16 : MOST_QUEUES;
+	}
+	return (uint16_t)(each < MOST_QUEUES ? each : MOST_QUEUES);
+}
+
 bool perf_connect_targets(struct perf *p)
 {
 	struct nvme_ctrlr_opts o;
@@ -171,9 +185,7 @@ bool perf_connect_targets(struct perf *p)
 	o.reconnect_delay_s = 1;
 	o.tcp_header_digest = p->opts.hdgst;
 	o.tcp_data_digest = p->opts.ddgst;
-	o.io_queues = (uint16_t)(p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16) < 1024
-					 ? p->opts.qpairs * p->num_workers * (p->opts.nsid ? 1 : 16)
-					 : 1024);
+	o.io_queues = perf_queues_to_ask_for(p);
 	o.event = perf_target_on_event;
 	bool created = perf_keys_get(&o, &p->opts) && perf_create_ctrlrs(p, &o);
 	perf_keys_put(&o);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The other tools, run with a limit."""
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,13 @@ def gdb_script():
         if os.path.exists(path):
             return path
     return None
+
+
+def gdb_line(pid, *commands):
+    """A line for the shell that runs commands of tools/gdb on a process. It loads them itself: gdb does so only in folders that are trusted."""
+    script = gdb_script()
+    source = [f"source {script}"] if script else []
+    return " ".join([f"gdb -p {pid} -batch", *(f"-ex {shlex.quote(c)}" for c in [*source, *commands])])
 
 
 def run(command, limit_s):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Checks by RPC: the load of the reactors, and I/O that does not end."""
-from . import rpc
+from . import program, rpc
 from .control import PINNED, is_reactor
 from .report import seconds
 
@@ -93,7 +93,7 @@ def check_commands(report, process, client, old_us):
         groups.setdefault((r.get("hostnqn"), r["state"], r.get("nsid"), r.get("waits_for")), []).append(r)
     for same in list(groups.values())[:SHOWN]:
         report.found("I/O", group_text(same[0], len(same)),
-                     f"gdb -p {process.pid} -batch -ex varve_inflight -ex 'varve_trace 50 {same[0].get('object', '')}'")
+                     program.gdb_line(process.pid, "varve_inflight", f"varve_trace 50 {same[0].get('object', '')}"))
     if not old:
         report.ok("I/O", f"{len(inflight)} NVMe-oF commands outstanding, none for long")
     return inflight
@@ -140,7 +140,7 @@ def check_bdev_io(report, process, client, old_us, known):
     mine = [x for x in old if x[1].get("ctx") not in known]
     for name, io in mine[:SHOWN]:
         report.found("bdev I/O", f"{io.get('type')} of bdev {name}, block {io.get('offset_blocks')}: {seconds(io['age_us'])} old, state "
-                     f"{io.get('state')}", f"gdb -p {process.pid} -batch -ex 'varve_bdev_io {io.get('io')}'")
+                     f"{io.get('state')}", program.gdb_line(process.pid, f"varve_bdev_io {io.get('io')}"))
     if len(mine) > SHOWN:
         report.found("bdev I/O", f"and {len(mine) - SHOWN} more as old", "varve-rpc bdev_get_inflight")
     if old and not mine:
