@@ -26,11 +26,11 @@ static void group_free(struct nvmf_poll_group *group)
 	free(group);
 }
 
-int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, struct nvmf_poll_group **groupp)
+int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, const cpu_set_t *cores,
+			   struct nvmf_poll_group **groupp)
 {
 	struct nvmf_poll_group *group = calloc(1, sizeof(*group));
 	char name[THREAD_NAME_MAX];
-	cpu_set_t mask;
 
 	if (group == NULL) {
 		return -ENOMEM;
@@ -41,9 +41,7 @@ int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, struct nvmf_pol
 	group->absence = (struct thread_absence){.fn = nvmf_poll_group_was_absent, .arg = group};
 	group->views = calloc(tgt->max_subsystems, sizeof(group->views[0]));
 	snprintf(name, sizeof(name), "%s_poll_group_%03u", tgt->name, lcore);
-	CPU_ZERO(&mask);
-	CPU_SET(lcore, &mask);
-	group->thread = group->views != NULL ? thread_create(name, &mask) : NULL;
+	group->thread = group->views != NULL ? thread_create_at(name, lcore, cores) : NULL;
 	if (group->thread == NULL) {
 		group_free(group);
 		return -ENOMEM;

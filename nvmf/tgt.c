@@ -95,18 +95,33 @@ int nvmf_tgt_create(const struct nvmf_tgt_opts *opts, struct nvmf_tgt **tgtp)
 	return 0;
 }
 
+/* The lcores that its poll groups may run on; each gets one. */
+static void tgt_get_cores(const struct nvmf_tgt *tgt, cpu_set_t *cores)
+{
+	unsigned lcore;
+
+	CPU_ZERO(cores);
+	ENV_FOREACH_LCORE (lcore) {
+		if (tgt->all_cores || CPU_ISSET(lcore, &tgt->cores)) {
+			CPU_SET(lcore, cores);
+		}
+	}
+}
+
 static int tgt_create_groups(struct nvmf_tgt *tgt)
 {
 	struct nvmf_poll_group *group;
 	struct nvmf_transport *t;
 	char why[NVMF_ERROR_MAX];
+	cpu_set_t cores;
 	unsigned lcore;
 
+	tgt_get_cores(tgt, &cores);
 	ENV_FOREACH_LCORE (lcore) {
-		if (!tgt->all_cores && !CPU_ISSET(lcore, &tgt->cores)) {
+		if (!CPU_ISSET(lcore, &cores)) {
 			continue;
 		}
-		int rc = nvmf_poll_group_create(tgt, lcore, &group);
+		int rc = nvmf_poll_group_create(tgt, lcore, &cores, &group);
 		if (rc != 0) {
 			return rc;
 		}

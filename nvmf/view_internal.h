@@ -94,8 +94,9 @@ struct nvmf_poll_group {
 	TAILQ_ENTRY(nvmf_poll_group) link;
 };
 
-/* Makes a poll group: a thread that runs on one lcore. 0 or -ENOMEM. */
-int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, struct nvmf_poll_group **group);
+/* Makes a poll group: a thread that begins on lcore and may be moved to others of cores. 0 or -ENOMEM. */
+int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, const cpu_set_t *cores,
+			   struct nvmf_poll_group **group);
 /* Frees a poll group that has no queue pairs. */
 void nvmf_poll_group_destroy(struct nvmf_poll_group *group);
 /* Makes a transport's part of a group. 0 or a negative errno. */

@@ -42,46 +42,6 @@ static void no_effect_answer(struct rpc_request *req, const char *method, const 
 	RPC_METHOD(#name_, rpc_##name_, struct no_effect, params_, states_,                                            \
 		   "Without effect, for configurations of other targets: " why_, .result = "true")
 
-/* --- Where threads run --- */
-
-struct set_scheduler {
-	char *name, *mappings;
-	uint64_t period;
-	uint8_t load_limit, core_limit, core_busy;
-};
-
-#define SCHEDULER_PARAM(field_, type_, help_) RPC_PARAM(struct set_scheduler, field_, type_, RPC_OPTIONAL, help_)
-static const struct rpc_param set_scheduler_params[] = {
-	RPC_PARAM(struct set_scheduler, name, RPC_STRING, RPC_REQUIRED,
-		  "static; any other is taken with a warning, and threads stay where they are as well"),
-	SCHEDULER_PARAM(period, RPC_UINT64, "no effect"),
-	SCHEDULER_PARAM(load_limit, RPC_UINT8, "no effect"),
-	SCHEDULER_PARAM(core_limit, RPC_UINT8, "no effect"),
-	SCHEDULER_PARAM(core_busy, RPC_UINT8, "no effect"),
-	SCHEDULER_PARAM(mappings, RPC_STRING, "no effect"),
-	RPC_PARAM_END};
-
-/* A node that was made for another scheduler should come up all the same: nothing it serves depends on where its
- * threads run. framework_get_scheduler tells what there is. */
-static void rpc_framework_set_scheduler(struct rpc_request *req, void *params)
-{
-	const struct set_scheduler *p = params;
-
-	if (strcmp(p->name, "static") != 0) {
-		log_warning("framework_set_scheduler: name is \"%.64s\", but threads stay on their reactors, as with "
-			    "\"static\", the only scheduler there is; thread_set_cpumask moves them",
-			    p->name);
-	}
-	rpc_reply_true(req);
-}
-RPC_METHOD("framework_set_scheduler", rpc_framework_set_scheduler, struct set_scheduler, set_scheduler_params,
-	   RPC_STARTUP | RPC_RUNTIME,
-	   "Without effect, for configurations of other targets: threads stay on their reactors", .result = "true")
-
-static const struct rpc_param scheduler_options_params[] = {IGNORED_UINT32(scheduling_core),
-							    IGNORED_STRING(isolated_core_mask), RPC_PARAM_END};
-NO_EFFECT_METHOD(scheduler_set_options, scheduler_options_params, RPC_STARTUP, "threads stay on their reactors")
-
 /* --- Sockets for data --- */
 
 #define NO_SOCKETS "data does not go through sockets"

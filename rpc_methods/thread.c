@@ -311,17 +311,3 @@ RPC_METHOD("framework_get_reactors", rpc_framework_get_reactors, struct detail, 
 	   .result = "{tick_rate: int, pid: int, reactors: [{lcore: int, numa_id: int, tid: int, busy: int, idle: int, "
 		     "in_interrupt: bool, irq: int, sys: int, usr: int, sleeps?: int, lw_threads: [{name: string, id: "
 		     "int, cpumask: string, elapsed: int}]}]}")
-
-/* Called by a stock spdk_top again and again. There is one scheduler: threads stay where they were placed. */
-static void rpc_framework_get_scheduler(struct rpc_request *req, void *params)
-{
-	json_t *o = json_object();
-
-	json_object_set_new(o, "scheduler_name", json_string("static"));
-	json_object_set_new(o, "scheduler_period", json_integer(0));
-	rpc_reply(req, o);
-}
-RPC_METHOD("framework_get_scheduler", rpc_framework_get_scheduler, struct rpc_no_params, NULL, ALWAYS,
-	   "Say how threads are placed on reactors: static, each stays where it was put unless thread_set_cpumask "
-	   "moves it",
-	   .result = "{scheduler_name: string, scheduler_period: int}")

@@ -32,9 +32,9 @@ PASSING = {
     "bdev_nvme_set_preferred_path",     # names a controller id, which is another after the next connect
     "framework_start_init", "framework_wait_init", "spdk_kill_instance", "framework_enable_cpumask_locks", "framework_disable_cpumask_locks", "rpc_describe_methods",
     "log_clear_flag", "log_enable_timestamps", "log_set_flag", "log_set_level", "log_set_print_level", "thread_set_cpumask",
-    "accel_set_options", "bdev_iscsi_set_options", "bdev_raid_set_options", "framework_set_scheduler", "scheduler_set_options",     # no effect
+    "accel_set_options", "bdev_iscsi_set_options", "bdev_raid_set_options",     # no effect
     "sock_impl_set_options", "sock_set_default_impl",
-    "trace_clear", "trace_clear_tpoint_mask", "trace_disable_tpoint_group", "trace_enable_tpoint_group", "trace_set_tpoint_mask",
+    "framework_monitor_context_switch", "trace_clear", "trace_clear_tpoint_mask", "trace_disable_tpoint_group", "trace_enable_tpoint_group", "trace_set_tpoint_mask",
 }
 
 
@@ -68,7 +68,7 @@ class Round:
 
     def __init__(self, seed):
         rng = random.Random(seed)
-        with Daemon("-m", "[0]", "-s", "512", "--wait-for-rpc", ready=False, env=preload()) as d:
+        with Daemon("-m", "[0-1]", "-s", "512", "--wait-for-rpc", ready=False, env=preload()) as d:
             settings = start(d, rng)
             maker = Maker(d, rng)
             maker.run()
@@ -83,7 +83,7 @@ class Round:
         self.methods = set(maker.params)
 
     def load(self, config, saved, seed):
-        with Daemon("-m", "[0]", "-s", "512", "-c", config, env=preload()) as other:
+        with Daemon("-m", "[0-1]", "-s", "512", "-c", config, env=preload()) as other:
             again = save(other)
             if again != saved:
                 different = [(a, b) for a, b in zip(entries(saved), entries(again)) if a != b]

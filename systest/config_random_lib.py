@@ -493,6 +493,10 @@ class Watching(Session):
     def blackbox(self):
         self.call("trace_set_blackbox", directory=str(self.d.folder), max_files=self.rng.randint(1, 50), max_bytes=self.rng.randint(1, 64) << 20)
 
+    def scheduler(self):
+        kind = self.rng.choice(("static", "dynamic"))
+        self.call("framework_set_scheduler", **self.optional("framework_set_scheduler", "mappings", name=kind, period=self.rng.randint(10, 1000) * 1000))
+
     def metrics(self):
         self.call("metrics_start", address=f"unix:{self.d.folder}/{self.name('metrics')}")
 
@@ -508,7 +512,7 @@ class Maker(*of_modules("Steps"), Subsystems, Remotes, Watching):
     STEPS = ("tune", "key", "remove_key", "target", "delete_target", "subsystem", "delete_subsystem", "any_host", "peer", "host", "host_keys",
              "remove_host", "new_namespace", "namespace", "hidden_namespace", "hide", "move_namespace", "remove_namespace", "listener", "ana", "remove_listener",
              "discovery_listener", "discovery_hosts", "referral", "remove_referral", "multipath", "failover", "policy", "authenticated", "remote_keys", "detach",
-             "stop_discovery", "hotplug", "trigger", "remove_trigger", "blackbox", "stop_metrics", *(step for s in of_modules("Steps") for step in s.STEPS))
+             "stop_discovery", "hotplug", "scheduler", "trigger", "remove_trigger", "blackbox", "stop_metrics", *(step for s in of_modules("Steps") for step in s.STEPS))
 
     def run(self):
         steps = [*self.STEPS, *self.rng.choices(self.STEPS, k=self.rng.randint(0, 30)), *["malloc", "null", "subsystem", "tune", "ana"] * 3]
@@ -533,6 +537,7 @@ class Startup:
                                  "nomem_timeout_ms": rng.randint(1000, 60000), "split_children": rng.randint(16, 256)},
             "nvmf_set_config": {"poll_groups_mask": "1", "discovery_filter": rng.choice(("match_any", "transport,address", "transport,address,svcid")),
                                 "dhchap_digests": some(self, DIGESTS), "dhchap_dhgroups": some(self, GROUPS), "quiesce_limit_ms": rng.randint(1, 35000)},
+            "scheduler_set_options": rng.choice(({"scheduling_core": 1}, {"isolated_core_mask": "2"})),
             "nvmf_set_max_subsystems": {"max_subsystems": rng.randint(64, 2000)},
             "nvmf_set_crdt": {f"crdt{n}": rng.randint(0, 100) for n in (1, 2, 3)},
         }

@@ -12,7 +12,7 @@ from appliance_lib import TOP, Daemon, check, main, wait_for
 from nvmf_lib import PORT, preload
 from stock_lib import check_stock_takes
 
-NO_EFFECT = {"framework_set_scheduler", "sock_set_default_impl", "sock_impl_set_options", "accel_set_options", "bdev_raid_set_options"}
+NO_EFFECT = {"sock_set_default_impl", "sock_impl_set_options", "accel_set_options", "bdev_raid_set_options"}
 REFUSED = {"M2": "metadata apart from the data is not supported", "M3": "dif_pi_format 1"}
 NQN = "nqn.2016-06.io.spdk:cnode1"
 
@@ -106,7 +106,7 @@ def test_a_file_of_spdk_gives_the_same_node_and_is_saved_again():
         with target(path) as d:
             check_bdevs(d, entries)
             check_target(d, entries)
-            for method in NO_EFFECT - {"framework_set_scheduler"}:
+            for method in NO_EFFECT:
                 check(d.log().count(f"{method} is taken without effect") == 1, f"{method}: {d.log()}")
             status, first, err = d.rpc("save_config")
             check(status == 0, err)
@@ -199,13 +199,6 @@ def test_what_could_not_be_made_is_not_saved():
         with Daemon("-c", path) as again:       # a call that is refused would end it
             check({b["name"] for b in again.call("bdev_get_bdevs")} == {"D0", "D2", "B"} and not again.call("bdev_get_waiting"), first)
             check(again.rpc("save_config")[1] == first, "the same again")
-
-
-def test_another_scheduler_is_taken_with_a_warning():
-    with Daemon() as d:
-        check(d.call("framework_set_scheduler", name="dynamic", load_limit=20, core_limit=80, core_busy=95) is True, "dynamic")
-        check('name is "dynamic", but threads stay' in d.log(), d.log())
-        check(d.call("framework_get_scheduler")["scheduler_name"] == "static", "what there is")
 
 
 if __name__ == "__main__":

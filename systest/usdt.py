@@ -116,6 +116,10 @@ def test_scripts():
     fired, text = trace(shipped("send_msg.bt"), ["thread_send_msg"], wanted=r"@messages\[1, 2")
     check("send_msg_names_the_function", fired and "@messages[1, 2, a_message]: 3" in text, text)
 
+    fired, text = trace(shipped("sched.bt"), ["dynsched_move", "dynsched_balance"], wanted="moves from")
+    check("sched_names_thread_and_cores", fired and "thread 7, worker, moves from core 3 to 0" in text and "@moves[worker]: 1" in text
+          and "@periods: 2" in text, text)
+
     fired, text = trace(shipped("nvme.bt"), ["nvme_ctrlr_state", "nvme_qpair_state"], wanted="queue pair")
     check("nvme_names_the_states", fired and re.search(r"0000:01:00\.0 +from [A-Z_ ]+ to [A-Z_ ]+", text)
           and "0000:01:00.0 queue pair 3 from CONNECTING to READY" in text, text)
@@ -209,6 +213,26 @@ def test_live_io():
     check("live_send_msg_names_functions", re.search(r"@messages\[\d+, \d+, [a-z_]+\]: \d+", texts["send_msg.bt"]), texts["send_msg.bt"])
 
 
+def test_live_scheduler():
+    """Two idle poll groups on two cores gather on the first."""
+    script = """
+usdt:__EXE__:dynsched_move { printf("%d %s from %d to %d\\n", arg1, str(arg2), arg3, arg4); }
+usdt:__EXE__:dynsched_balance { printf("%d threads, %d moved\\n", arg1, arg2); }
+"""
+    with Daemon("-m", "[0-1]") as d:
+        tracer = Tracer(d.pid, script, ())
+        try:
+            attached = tracer.wait_for("attached", raw=True)
+            groups = {t["name"]: t["id"] for t in d.call("thread_get_stats")["threads"]}
+            d.call("framework_set_scheduler", name="dynamic", period=1000)
+            name = "nvmf_tgt_poll_group_001"
+            moved = tracer.wait_for(rf"(?m)^{groups[name]} {name} from 1 to 0$")
+            told = tracer.wait_for(r"(?m)^2 threads, 1 moved$") and tracer.wait_for(r"(?m)^2 threads, 0 moved$")
+        finally:
+            text = tracer.stop()
+    check("live_scheduler_tells_of_each_move_and_period", attached and moved and told, text)
+
+
 def test_perf():
     if not shutil.which("perf"):
         print("SKIP usdt.perf_lists_every_probe: perf is not installed")
@@ -280,6 +304,7 @@ test_scripts()
 test_system_calls()
 test_daemon()
 test_live_io()
+test_live_scheduler()
 test_other_tracers()
 test_perf()
 test_every_script_is_tested()

@@ -17,8 +17,8 @@ from usdt_lib import Fired, Tracer, check, finish, printing, probes_needed, prob
 PATHS, OTHER, SECRET = (f"nqn.2026-11.io.varve:usdt-{x}" for x in ("paths", "other", "secret"))
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
 QUICK = {"ctrlr_loss_timeout_sec": -1, "reconnect_delay_sec": 1}
-# What no daemon fires, and who sees it.
-ELSEWHERE = {"test_none": "usdt.py", "test_args": "usdt.py"}
+# What these daemons do not fire, and who sees it.
+ELSEWHERE = {"test_none": "usdt.py", "test_args": "usdt.py", "dynsched_move": "usdt.py", "dynsched_balance": "usdt.py"}
 # Numbers of usdt/probes.def.
 READ = 1
 NVME_READ = 2

@@ -208,7 +208,8 @@ static int reactor_loop(void *arg)
 			continue;
 		}
 		work = 0;
-		if (!busy_mode && r->now - r->awake_since >= idle_spell_ticks && reactor_may_sleep(r)) {
+		if ((!busy_mode || r->thread_count == 0) && r->now - r->awake_since >= idle_spell_ticks &&
+		    reactor_may_sleep(r)) {
 			work = reactor_sleep(r, UINT64_MAX);
 		} else if (env_oversubscribed()) {
 			reactor_yield_cpu();

@@ -92,21 +92,24 @@ static void thread_move_out(void *arg)
 	reactor_detach(m->from, m->thread, m->to);
 }
 
-struct thread *thread_create(const char *name, const cpu_set_t *mask)
+/* NULL, and a line in the log: there is none. */
+static struct reactor *reactor_choose_for(const char *name, const cpu_set_t *mask)
 {
-	cpu_set_t all;
-
-	assert(thread_self == control);
-	if (mask == NULL) {
-		lcores_all(&all);
-		mask = &all;
-	}
 	struct reactor *r = reactor_choose(mask);
+	char cores[ENV_CORES_MAX];
+
 	if (r == NULL) {
-		char cores[ENV_CORES_MAX];
 		env_cores_format(mask, cores);
 		log_error("thread %s: none of the cores %s has a reactor", name, cores);
 		errno = EINVAL;
+	}
+	return r;
+}
+
+/* r: where it begins; NULL: errno is set. */
+static struct thread *thread_create_on(struct reactor *r, const char *name, const cpu_set_t *mask)
+{
+	if (r == NULL) {
 		return NULL;
 	}
 	struct thread *t = thread_alloc(name, mask);
@@ -119,6 +122,28 @@ struct thread *thread_create(const char *name, const cpu_set_t *mask)
 	r->assigned++;
 	reactor_call(r, thread_move_in, &(struct move){.thread = t, .to = r});
 	return t;
+}
+
+struct thread *thread_create(const char *name, const cpu_set_t *mask)
+{
+	cpu_set_t all;
+
+	assert(thread_self == control);
+	if (mask == NULL) {
+		lcores_all(&all);
+		mask = &all;
+	}
+	return thread_create_on(reactor_choose_for(name, mask), name, mask);
+}
+
+struct thread *thread_create_at(const char *name, unsigned lcore, const cpu_set_t *mask)
+{
+	cpu_set_t only;
+
+	assert(thread_self == control && CPU_ISSET(lcore, mask));
+	CPU_ZERO(&only);
+	CPU_SET(lcore, &only);
+	return thread_create_on(reactor_choose_for(name, &only), name, mask);
 }
 
 /* What kind of object t still owns, and its name; or NULL. */
@@ -184,23 +209,30 @@ int thread_destroy(struct thread *t)
 	return 0;
 }
 
-int thread_set_cpumask(struct thread *t, const cpu_set_t *mask)
+void thread_move(struct thread *t, struct reactor *to)
 {
-	struct move m = {.thread = t, .from = t->reactor, .to = reactor_choose(mask)};
+	struct move m = {.thread = t, .from = t->reactor, .to = to};
 
-	assert(thread_self == control);
-	if (t == control || m.to == NULL) {
-		return -EINVAL;
-	}
-	t->mask = *mask;
-	if (reactor_allowed(m.from, mask)) {
-		return 0;
-	}
+	assert(thread_self == control && t != control && m.from != to);
 	TRACE(SCHEDULER_MOVE_THREAD, t->trace_owner, 0, (uintptr_t)t, m.from->lcore, m.to->lcore);
 	reactor_call(m.from, thread_move_out, &m);
 	reactor_call(m.to, thread_move_in, &m);
 	m.from->assigned--;
 	m.to->assigned++;
+}
+
+int thread_set_cpumask(struct thread *t, const cpu_set_t *mask)
+{
+	struct reactor *to = reactor_choose(mask);
+
+	assert(thread_self == control);
+	if (t == control || to == NULL) {
+		return -EINVAL;
+	}
+	t->mask = *mask;
+	if (!reactor_allowed(t->reactor, mask)) {
+		thread_move(t, to);
+	}
 	return 0;
 }
 
@@ -261,6 +293,7 @@ int thread_lib_start(const struct thread_lib_opts *opts)
 	reactor_attach(reactor_control(), control);
 	thread_self = control;
 	load_start();
+	scheduler_start();
 	return 0;
 }
 
@@ -276,6 +309,7 @@ void thread_lib_stop(void)
 		log_error("thread %s is still there at the end", t->name);
 		TAILQ_REMOVE(&threads, t, link);
 	}
+	scheduler_stop();
 	load_stop();
 	const char *name, *leak = thread_leak(control, &name);
 	if (leak != NULL) {

@@ -2,8 +2,8 @@
 /* Reactors, threads, messages, pollers, timers, channels.
  *
  * A reactor is the loop of one lcore. A thread is a named unit of work that lives on one reactor at a time (its cpumask
- * says on which it may) and owns pollers, timers, descriptors and channels. Only one OS thread at a time runs a thread,
- * so what belongs to a thread needs no lock.
+ * says on which it may, and thread/scheduler.h what moves it) and owns pollers, timers, descriptors and channels. Only
+ * one OS thread at a time runs a thread, so what belongs to a thread needs no lock.
  *
  * The control thread is a thread as well, run by the process's first OS thread. It alone changes the configuration, and
  * it alone may wait for others (thread_call(), thread_synchronize()); reactors send messages to it and never wait. It
@@ -28,7 +28,7 @@ typedef void (*thread_fn)(void *arg);
 
 enum poll_mode {
 	POLL_MODE_ADAPTIVE, /* a reactor with nothing to do sleeps in epoll */
-	POLL_MODE_BUSY,     /* a reactor never sleeps */
+	POLL_MODE_BUSY,     /* a reactor that has a thread never sleeps */
 };
 
 struct thread_lib_opts {
@@ -58,6 +58,9 @@ bool thread_control_wait(bool (*done)(void *arg), void *arg, uint64_t timeout_us
 /* Makes a thread on the least loaded reactor of those whose lcores are in mask (NULL: all). name is copied. NULL and
  * errno on failure; EINVAL: none of these lcores has a reactor. Control thread. */
 struct thread *thread_create(const char *name, const cpu_set_t *mask);
+/* The same, on the reactor of an lcore, which is in mask. The others in mask are where it may be moved to. Control
+ * thread. */
+struct thread *thread_create_at(const char *name, unsigned lcore, const cpu_set_t *mask);
 /* Runs the messages that t has been sent, takes it off its reactor, waiting for that, and frees it. t must own no
  * channel, poller, descriptor or running timer: -EBUSY if it does, and the log names one. Whoever has sent or posted a
  * message to t must have returned from that call: it looks at t once more to wake it, when the message may have run

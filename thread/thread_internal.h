@@ -91,16 +91,25 @@ struct thread {
 	uint64_t left_ticks; /* while it moves: when its old reactor last read the clock */
 	uint64_t last_poller_id;
 	uint64_t messages;
-	uint64_t load_busy_ticks, load_idle_ticks; /* of load.c: busy_ticks and idle_ticks when it looked last */
+	uint64_t load_busy_ticks, load_idle_ticks;       /* of load.c: busy_ticks and idle_ticks when it looked last */
+	uint64_t balance_busy_ticks, balance_idle_ticks; /* the same of scheduler.c */
 
 	/* The control thread's. */
 	uint64_t id;
 	cpu_set_t mask;
 	uint16_t trace_owner;
+	unsigned balance_index; /* of scheduler.c, as the next two: valid during a decision */
+	uint32_t balance_need;
+	bool balance_known;
 	char name[THREAD_NAME_MAX];
 	TAILQ_ENTRY(thread) link;
 } __rte_cache_aligned;
 TAILQ_HEAD(thread_list, thread);
+
+/* How often the kernel has taken an OS thread off its CPU. */
+struct reactor_switches {
+	uint64_t voluntary, involuntary;
+};
 
 struct reactor {
 	uint64_t now; /* TSC at the start of the round (of the thread's part of it) */
@@ -133,6 +142,7 @@ struct reactor {
 	bool serving;                              /* a batch of events, which may have some of `dead` */
 	uint16_t trace_owner;                      /* 0: none yet; the control thread's */
 	uint64_t load_busy_ticks, load_idle_ticks; /* as in struct thread */
+	struct reactor_switches switches;          /* of switches.c: when it looked last */
 } __rte_cache_aligned;
 
 extern __thread struct thread *thread_self;
@@ -224,8 +234,12 @@ void fd_sources_free_dead(struct reactor *r);
 void load_start(void);
 void load_stop(void);
 
+/* scheduler.c: as load.c */
+void scheduler_start(void);
+void scheduler_stop(void);
+
 /* thread.c */
-int threads_start(void);
-void threads_stop(void);
+/* Moves t, with all that it owns, to another reactor, whatever its mask is. Control thread; waits for both reactors. */
+void thread_move(struct thread *t, struct reactor *to);
 
 #endif

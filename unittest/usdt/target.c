@@ -125,6 +125,9 @@ int main(int argc, char **argv)
 		USDT(timerfd_exec, (const void *)a_message, NULL);
 		USDT(interrupt_fd_process, "listener", 7, (const void *)a_message, NULL);
 	}
+	USDT(dynsched_move, 7, "worker", 3, 0);
+	USDT(dynsched_balance, 9, 1);
+	USDT(dynsched_balance, 9, 0);
 	fire_bdev();
 	fire_requests("nqn.host");
 	fire_nvmf("nqn.2014-08.org.nvmexpress.discovery", "nqn.host");
