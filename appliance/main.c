@@ -4,6 +4,7 @@
 #include "appliance/app.h"
 #include "bdev/module.h"
 #include "util/build_id.h"
+#include "util/log_flags.h"
 #include "util/output.h"
 
 static void main_set_up_log(const struct appliance_options *o)
@@ -11,6 +12,7 @@ static void main_set_up_log(const struct appliance_options *o)
 	log_set_print_level(o->print_level);
 	for (const char *const *flag = o->log_flags; *flag != NULL; flag++) {
 		log_set_flag(*flag, true);
+		log_other_flag_explain(*flag);
 	}
 	for (const char *const *note = o->notes; *note != NULL; note++) {
 		log_notice("%s", *note);

@@ -10,6 +10,7 @@
 
 #include "appliance/metrics_address.h"
 #include "rpc/rpc.h"
+#include "util/log_flags.h"
 #include "util/parse.h"
 
 struct parser {
@@ -409,16 +410,6 @@ static int option_set_log_level(struct parser *p, const char *arg)
 	return 0;
 }
 
-static bool option_log_flag_exists(const char *name)
-{
-	for (const struct log_flag *f = log_first_flag(); f != NULL; f = SLIST_NEXT(f, link)) {
-		if (strcasecmp(f->name, name) == 0) {
-			return true;
-		}
-	}
-	return strcasecmp(name, "all") == 0;
-}
-
 static int option_add_log_flag(struct parser *p, const char *arg)
 {
 	char names[APPLIANCE_ERROR_MAX / 2] = "";
@@ -427,8 +418,10 @@ static int option_add_log_flag(struct parser *p, const char *arg)
 	for (const struct log_flag *f = log_first_flag(); f != NULL && used < sizeof(names); f = SLIST_NEXT(f, link)) {
 		used += (size_t)snprintf(names + used, sizeof(names) - used, ", %s", f->name);
 	}
-	if (!option_log_flag_exists(arg)) {
-		return option_reject(p, "%s: there is no log flag \"%s\"; there are: all%s", p->given, arg, names);
+	if (!log_flag_is_known(arg)) {
+		return option_reject(
+			p, "%s: there is no log flag \"%s\"; there are: all%s, and those of SPDK's components",
+			p->given, arg, names);
 	}
 	if (p->n_flags == APPLIANCE_FLAGS_MAX) {
 		return option_reject(p, "%s: at most %d flags may be named; \"all\" means every one", p->given,

@@ -2,6 +2,7 @@
 /* log_*: the levels that are printed and that go to syslog, and the flags of components. */
 #include "rpc/rpc.h"
 #include "util/log.h"
+#include "util/log_flags.h"
 
 #define ALWAYS (RPC_STARTUP | RPC_RUNTIME)
 
@@ -73,6 +74,7 @@ static void rpc_log_flag_switch(struct rpc_request *req, const char *flag, bool 
 			  flag);
 		return;
 	}
+	log_other_flag_explain(flag);
 	rpc_reply_true(req);
 }
 
@@ -81,7 +83,9 @@ static void rpc_log_set_flag(struct rpc_request *req, void *params)
 	rpc_log_flag_switch(req, ((struct flag_params *)params)->flag, true);
 }
 RPC_METHOD("log_set_flag", rpc_log_set_flag, struct flag_params, flag_params, ALWAYS,
-	   "Let a component's INFO and DEBUG lines through, as far as the levels do", .result = "true")
+	   "Let a component's INFO and DEBUG lines through, as far as the levels do (a flag of SPDK's that varve has "
+	   "not is taken, and the log says what it means)",
+	   .result = "true")
 
 static void rpc_log_clear_flag(struct rpc_request *req, void *params)
 {
@@ -97,10 +101,13 @@ static void rpc_log_get_flags(struct rpc_request *req, void *params)
 	for (const struct log_flag *f = log_first_flag(); f != NULL; f = SLIST_NEXT(f, link)) {
 		json_object_set_new(flags, f->name, json_boolean(f->enabled));
 	}
+	for (const struct log_other_flag *f = NULL; (f = log_other_flag_next(f)) != NULL;) {
+		json_object_set_new(flags, f->name, json_boolean(f->enabled));
+	}
 	rpc_reply(req, flags);
 }
 RPC_METHOD("log_get_flags", rpc_log_get_flags, struct rpc_no_params, NULL, ALWAYS,
-	   "List the flags and whether they are on", .result = "{*: bool}")
+	   "List the flags, with those of SPDK's components, and whether they are on", .result = "{*: bool}")
 
 struct timestamps_params {
 	bool enabled;

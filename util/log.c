@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/log_flags.h"
+
 #define LOG_LINE_MAX      1024
 #define LOG_LIMIT_LINES   10
 #define LOG_LIMIT_SPAN_NS 1000000000ULL
@@ -78,7 +80,11 @@ int log_set_flag(const char *name, bool on)
 			found = true;
 		}
 	}
-	return found ? 0 : -ENOENT;
+	if (found && !all) {
+		return 0;
+	}
+	int rc = log_other_flag_set(name, on);
+	return found ? 0 : rc;
 }
 
 static size_t log_format_prefix(char *line, size_t size, enum log_level level, const char *file, int line_no,

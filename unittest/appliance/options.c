@@ -118,6 +118,8 @@ static void test_log_flags_are_checked_and_shown(void)
 	CU_ASSERT_STRING_EQUAL(o.log_flags[0], "unit_options");
 	CU_ASSERT_PTR_NULL(o.log_flags[2]);
 	CU_ASSERT_EQUAL(o.print_level, LOG_LEVEL_DEBUG);
+	CU_ASSERT_EQUAL(parse("-L nvmf_auth -L vbdev_lvol"), 0); /* of SPDK's components */
+	CU_ASSERT_STRING_EQUAL(o.log_flags[1], "vbdev_lvol");
 	check_refused("-L nosuch", "-L|nosuch|unit_options|all");
 }
 
