@@ -5,7 +5,7 @@
 # once
 # long
 """Everything at random around hosts that verify what they read: connects, kills, namespaces that come and go, ANA changes, resets, RPCs that
-are refused, bdevs that fail or have another size, listeners, masking, reservations, copies, discovery, threads that move, authentication with keys
+are refused, bdevs that fail or have another size, listeners, masking, reservations, copies, discovery, threads that move, by themselves too, authentication with keys
 that change, hostile hosts on a subsystem of their own, snapshots of the trace and the black box's copies, faults of memory, verbs and system
 calls. One of the hosts has its namespace from another varve, which has it from this one. At the end memory, descriptors, queue pairs and buffers are
 as at the beginning.
@@ -335,6 +335,12 @@ class Soak:
         if movable and NUM_CPUS > 2:
             self.say("thread_set_cpumask", id=self.rng.choice(movable)["id"], cpumask=self.rng.choice("123"))
 
+    def scheduler_changes(self):
+        """Every kind of decision: light threads gather, any load is too much, and what is usual."""
+        limits = self.rng.choice([{"load_limit": 100, "core_limit": 95, "core_busy": 100}, {"load_limit": 0, "core_limit": 0, "core_busy": 0},
+                                  {"load_limit": 20, "core_limit": 80, "core_busy": 95}])
+        self.say("framework_set_scheduler", name=self.rng.choice(["dynamic", "dynamic", "static"]), period=self.rng.choice([1000, 20000, 300000]), **limits)
+
     def namespace_is_masked(self):
         self.say("nvmf_subsystem_remove_ns", nqn=OTHER, nsid=1)
         self.say("nvmf_subsystem_add_ns", nqn=OTHER, namespace={"bdev_name": "M1", "nsid": 1, "no_auto_visible": True})
@@ -356,7 +362,7 @@ class Soak:
                            timeout=DEADLINE)
         check(p.returncode >= 0 and "Sanitizer" not in p.stderr, (p.returncode, p.stderr))
 
-    ALL = ("blocks_are_copied_and_verified", "discovery_comes_and_goes", "steady_file_has_another_size", "thread_moves",
+    ALL = ("blocks_are_copied_and_verified", "discovery_comes_and_goes", "steady_file_has_another_size", "thread_moves", "scheduler_changes",
            "initiator_comes_and_goes", "initiator_comes_and_goes", "controller_resets", "keys_change", "reservation_changes",
            "reservation_changes", "namespace_is_masked", "trigger_changes", "snapshot_is_read", "host_comes", "host_comes", "host_goes",
            "hostile_host_comes", "hostile_host_goes", "namespace_changes", "namespace_comes_and_goes", "ana_changes", "listener_changes",
@@ -390,6 +396,7 @@ class Soak:
             self.initiator.call("bdev_nvme_detach_controller", name=name)
         check(self.steady_file_has_another_size(FILE_MB) is True, "the file could not be looked at")
         self.say("trace_remove_trigger", name="any")
+        check(self.say("framework_set_scheduler", name="static") is True, "the scheduler could not be set")
         wait_for(self.is_without_n, "N to be deleted")
         subsystems = {s["nqn"]: s for s in t.call("nvmf_get_subsystems")}
         if NQN + ":brief" in subsystems:
