@@ -41,13 +41,15 @@ static void thread_tell_absence(struct thread *t, uint64_t ticks)
 void reactor_tell_absence(struct reactor *r, uint64_t ticks)
 {
 	bool in_round = r->in_round;
+	uint64_t round_ticks = thread_round_ticks;
 	struct thread *t;
 
-	r->in_round = true;
+	reactor_enter_round(r);
 	TAILQ_FOREACH (t, &r->threads, reactor_link) {
 		thread_tell_absence(t, ticks);
 	}
 	r->in_round = in_round;
+	thread_round_ticks = round_ticks;
 }
 
 void thread_tell_absence_of_move(struct thread *t)
@@ -68,6 +70,7 @@ void thread_absence_check(void)
 	if (unlikely(r != NULL && now - r->now > absence_min_ticks)) {
 		uint64_t ticks = now - r->now;
 		__atomic_store_n(&r->now, now, __ATOMIC_RELAXED);
+		thread_round_ticks = thread_round_ticks != 0 ? now : 0;
 		r->idle_ticks += ticks;
 		reactor_tell_absence(r, ticks);
 	}

@@ -26,6 +26,7 @@
 
 __thread struct thread *thread_self;
 __thread struct reactor *reactor_self;
+__thread uint64_t thread_round_ticks;
 
 static struct reactor *reactors; /* [count]; the last one is the control thread's */
 static unsigned reactor_count;
@@ -109,6 +110,7 @@ static unsigned thread_round(struct reactor *r, struct thread *t, unsigned work)
 	uint64_t now = env_ticks(), elapsed = now - r->now;
 	/* Relaxed, as all accesses to r->now: reactor_get_progress() reads it on the control thread. */
 	__atomic_store_n(&r->now, now, __ATOMIC_RELAXED);
+	thread_round_ticks = now;
 	if (work & WORK_BUSY) {
 		t->busy_ticks += elapsed;
 		r->busy_ticks += elapsed;
@@ -128,6 +130,7 @@ static void reactor_pass_time(struct reactor *r)
 
 	r->idle_ticks += now - r->now;
 	__atomic_store_n(&r->now, now, __ATOMIC_RELAXED);
+	thread_round_ticks = now;
 }
 
 /* Runs all threads once. work: the kind of work that was done on descriptors since the last round. Returns the kind of
@@ -137,7 +140,7 @@ static unsigned reactor_round(struct reactor *r, unsigned work)
 	struct thread *t;
 	unsigned all = work;
 
-	r->in_round = true;
+	reactor_enter_round(r);
 	if (unlikely(__atomic_load_n(&r->request, __ATOMIC_RELAXED) != NULL)) {
 		reactor_serve_request(r);
 		all |= WORK_BUSY;
@@ -158,7 +161,7 @@ static unsigned reactor_round(struct reactor *r, unsigned work)
 	if (unlikely(TAILQ_EMPTY(&r->threads))) {
 		reactor_pass_time(r);
 	}
-	r->in_round = false;
+	reactor_leave_round(r);
 	return all;
 }
 
@@ -277,11 +280,9 @@ bool thread_control_wait(bool (*done)(void *arg), void *arg, uint64_t timeout_us
 	return done(arg) || control_loop(done, arg, timeout < UINT64_MAX - now ? now + timeout : UINT64_MAX);
 }
 
-uint64_t thread_now(void)
+uint64_t thread_now_outside(void)
 {
-	struct reactor *r = reactor_self;
-
-	return r != NULL && r->in_round ? r->now : env_ticks();
+	return env_ticks();
 }
 
 /* Not by rte_rcu_qsbr_synchronize(), which spins: a reactor may need this CPU to reach its quiescent point. */

@@ -137,9 +137,9 @@ static unsigned reactor_wait(struct reactor *r, uint64_t deadline)
 	if (unlikely(absent != 0)) {
 		reactor_tell_absence(r, absent);
 	}
-	r->in_round = true;
+	reactor_enter_round(r);
 	unsigned served = fd_sources_serve(r, events, n);
-	r->in_round = false;
+	reactor_leave_round(r);
 	return served > 0 ? WORK_BUSY | WORK_AWAKE : 0;
 }
 

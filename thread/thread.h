@@ -102,9 +102,15 @@ void thread_call(struct thread *t, thread_fn fn, void *arg);
  * What was taken out of such tables before the call may be freed after it. Control thread. */
 void thread_synchronize(void);
 
+/* For thread_now() alone: the start of the round that this OS thread is in; 0 outside of rounds. */
+extern __thread uint64_t thread_round_ticks;
+uint64_t thread_now_outside(void);
 /* The TSC at the start of the current round of this reactor: cheap, and up to one round old. Outside of a round: the
  * TSC now. Any thread. */
-uint64_t thread_now(void);
+static inline uint64_t thread_now(void)
+{
+	return thread_round_ticks != 0 ? thread_round_ticks : thread_now_outside();
+}
 
 /* ---- Pollers ---- */
 

@@ -154,6 +154,17 @@ void reactors_stop(void);
 struct reactor *reactor_control(void);
 struct reactor *reactor_by_index(unsigned index); /* NULL: no more; the control thread's is the last */
 bool reactor_in_round(void);
+/* From now on thread_now() is the start of the round, r->now. On the reactor's OS thread. */
+static inline void reactor_enter_round(struct reactor *r)
+{
+	r->in_round = true;
+	thread_round_ticks = r->now;
+}
+static inline void reactor_leave_round(struct reactor *r)
+{
+	r->in_round = false;
+	thread_round_ticks = 0;
+}
 /* The least loaded reactor whose lcore is in mask; NULL: none. */
 struct reactor *reactor_choose(const cpu_set_t *mask);
 bool reactor_allowed(const struct reactor *r, const cpu_set_t *mask);

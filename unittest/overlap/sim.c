@@ -42,6 +42,7 @@ struct sim_ring {
 
 __thread struct thread *thread_self;
 __thread struct reactor *reactor_self;
+__thread uint64_t thread_round_ticks;
 
 static struct reactor *reactors; /* [count]; the last one is the control thread's */
 static unsigned reactor_count;
@@ -455,7 +456,8 @@ void thread_synchronize(void)
 	sim_others_run(CALL_STEPS);
 }
 
-uint64_t thread_now(void)
+/* thread_round_ticks stays 0, because here reactors run inside of each other's rounds. */
+uint64_t thread_now_outside(void)
 {
 	struct reactor *r = reactor_self;
 
