@@ -104,6 +104,7 @@ void thread_synchronize(void);
 
 /* For thread_now() alone: the start of the round that this OS thread is in; 0 outside of rounds. */
 extern __thread uint64_t thread_round_ticks;
+/* The TSC, for thread_now() alone. */
 uint64_t thread_now_outside(void);
 /* The TSC at the start of the current round of this reactor: cheap, and up to one round old. Outside of a round: the
  * TSC now. Any thread. */
