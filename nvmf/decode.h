@@ -85,6 +85,12 @@ struct nvmf_sgl_block {
 	bool invalidate; /* the host wants its key invalidated by the response (Send with Invalidate) */
 };
 
+/* The only descriptor of an NVMF_SGL_KEYED data pointer, if the command itself has it. NULL: the command has a list. */
+static inline const union nvme_sgl_desc *nvmf_sgl_single(const struct nvmf_sgl *sgl)
+{
+	return nvme_sgl_type(sgl->sgl1) == NVME_SGL_TYPE_KEYED_DATA_BLOCK ? sgl->sgl1 : NULL;
+}
+
 /* A position in the descriptors of an NVMF_SGL_KEYED data pointer:
  *
  *     struct nvmf_sgl_iter it = nvmf_sgl_iter(sgl);

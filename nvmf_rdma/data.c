@@ -118,7 +118,7 @@ static int build_descriptor(struct nvmf_rdma_request *r, enum ibv_wr_opcode opco
 	return 0;
 }
 
-int nvmf_rdma_data_build(struct nvmf_rdma_request *r, enum ibv_wr_opcode opcode)
+static NOINLINE int build_any_transfer(struct nvmf_rdma_request *r, enum ibv_wr_opcode opcode)
 {
 	struct nvmf_sgl_iter it = nvmf_sgl_iter(&r->req.sgl);
 	struct nvmf_sgl_block block;
@@ -137,4 +137,41 @@ int nvmf_rdma_data_build(struct nvmf_rdma_request *r, enum ibv_wr_opcode opcode)
 		nvmf_rdma_data_release(r);
 	}
 	return rc;
+}
+
+/* The common case, one descriptor of the host's and one piece of local memory: one work request with one element.
+ * False: nothing is built, and the general way has to be taken, also for what is wrong. */
+static ALWAYS_INLINE bool build_single_transfer(struct nvmf_rdma_request *r, enum ibv_wr_opcode opcode)
+{
+	const union nvme_sgl_desc *d = nvmf_sgl_single(&r->req.sgl);
+	struct nvmf_rdma_poller *p = r->qp->poller;
+	const struct iovec *iov = r->req.iov;
+	uint32_t length = r->req.length;
+
+	if (d == NULL || r->req.iovcnt != 1 || iov->iov_len < length || nvme_sgl_keyed_length(d) < length ||
+	    length == 0) {
+		return false;
+	}
+	const struct verbs_region *region = verbs_region_find(p->device->pd, iov->iov_base, length, &p->region_hint);
+	if (unlikely(region == NULL)) {
+		return false;
+	}
+	r->data_sge[0] = (struct ibv_sge){.addr = (uintptr_t)iov->iov_base, .length = length, .lkey = region->mr->lkey};
+	r->data_wr.wr_id = 0;
+	r->data_wr.next = NULL;
+	r->data_wr.num_sge = 1;
+	r->data_wr.opcode = opcode;
+	r->data_wr.send_flags = 0;
+	r->data_wr.wr.rdma.remote_addr = le64toh(d->keyed.address);
+	r->data_wr.wr.rdma.rkey = nvme_sgl_key(d);
+	r->data_wrs = 1;
+	return true;
+}
+
+int nvmf_rdma_data_build(struct nvmf_rdma_request *r, enum ibv_wr_opcode opcode)
+{
+	if (likely(build_single_transfer(r, opcode))) {
+		return 0;
+	}
+	return build_any_transfer(r, opcode);
 }

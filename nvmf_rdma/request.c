@@ -114,6 +114,25 @@ static ALWAYS_INLINE void set_request_state(struct nvmf_rdma_request *r, enum nv
 	r->state_ticks = thread_now();
 }
 
+/* Whether anybody sees a state that a request is in for no time. */
+static ALWAYS_INLINE bool states_are_watched(void)
+{
+	return unlikely(__atomic_load_n(&trace_group_mask[TRACE_GROUP_NVMF_RDMA], __ATOMIC_RELAXED) != 0) ||
+	       USDT_ENABLED(nvmf_req_state);
+}
+
+/* Two states, one right after the other. Without tracer the first is checked and leaves nothing. */
+static ALWAYS_INLINE void set_two_request_states(struct nvmf_rdma_request *r, enum nvmf_rdma_request_state first,
+						 enum nvmf_rdma_request_state second)
+{
+	if (states_are_watched() || unlikely((next_states[r->state] & UINT32_C(1) << first) == 0)) {
+		set_request_state(r, first);
+	} else {
+		r->state = first;
+	}
+	set_request_state(r, second);
+}
+
 static struct nvmf_rdma_group *request_group(const struct nvmf_rdma_request *r)
 {
 	return r->qp->poller->tgroup;
@@ -121,8 +140,7 @@ static struct nvmf_rdma_group *request_group(const struct nvmf_rdma_request *r)
 
 static void execute_request(struct nvmf_rdma_request *r)
 {
-	set_request_state(r, RDMA_REQ_RDY_TO_EXECUTE);
-	set_request_state(r, RDMA_REQ_EXECUTING);
+	set_two_request_states(r, RDMA_REQ_RDY_TO_EXECUTE, RDMA_REQ_EXECUTING);
 	nvmf_request_exec(&r->req);
 }
 
@@ -139,8 +157,7 @@ static void release_request(struct nvmf_rdma_request *r)
 		nvmf_buffers_put(&g->buffers, r->req.iov, r->buffers);
 		r->buffers = 0;
 	}
-	set_request_state(r, RDMA_REQ_COMPLETED);
-	set_request_state(r, RDMA_REQ_FREE);
+	set_two_request_states(r, RDMA_REQ_COMPLETED, RDMA_REQ_FREE);
 	qp->in_use--;
 	nvmf_rdma_request_repost(qp->poller, r);
 }
@@ -220,16 +237,15 @@ static void send_response(struct nvmf_rdma_request *r, bool with_data)
 	struct nvmf_rdma_qpair *qp = r->qp;
 	struct ibv_send_wr *first = &r->rsp_wr;
 
-	set_request_state(r, RDMA_REQ_RDY_TO_COMPL);
 	r->send_slots = (uint16_t)(1 + (with_data ? r->data_wrs : 0));
 	qp->send_room -= r->send_slots;
 	r->rsp_wr.next = NULL;
 	if (with_data) {
 		first = &r->data_wr;
 		nvmf_rdma_data_last(r)->next = &r->rsp_wr;
-		set_request_state(r, RDMA_REQ_COMPLETING_C2H);
+		set_two_request_states(r, RDMA_REQ_RDY_TO_COMPL, RDMA_REQ_COMPLETING_C2H);
 	} else {
-		set_request_state(r, RDMA_REQ_COMPLETING);
+		set_two_request_states(r, RDMA_REQ_RDY_TO_COMPL, RDMA_REQ_COMPLETING);
 	}
 	nvmf_rdma_qpair_queue_send(qp, first, &r->rsp_wr);
 }
@@ -247,6 +263,10 @@ static void choose_opcode(struct nvmf_rdma_request *r)
 
 	r->rsp_wr.opcode = IBV_WR_SEND;
 	if (r->req.length == 0 || r->req.sgl.kind != NVMF_SGL_KEYED) {
+		return;
+	}
+	const union nvme_sgl_desc *single = nvmf_sgl_single(&r->req.sgl);
+	if (likely(single != NULL && nvme_sgl_subtype(single) != NVME_SGL_SUBTYPE_INVALIDATE_KEY)) {
 		return;
 	}
 	it = nvmf_sgl_iter(&r->req.sgl);
