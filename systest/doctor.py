@@ -244,7 +244,7 @@ def test_a_trace_that_is_well_and_what_is_wrong_in_a_damaged_one():
             at = places[where] + further
             f.write_bytes(whole[:at] + what + whole[at + len(what):])
             Finding("-t", f).expect(status, why)
-        for n, status, why in ((0, 2, "0 bytes are too few"), (15, 2, "15 bytes are too few"), (16, 2, "ends within its section table"),
+        for n, status, why in ((0, 2, "not a trace file: it has 0 bytes"), (15, 2, "not a trace file: it has 15 bytes"), (16, 2, "ends within its section table"),
                                (4096, 2, "section TPOINT is missing"), (len(whole) // 2, 2, "section LCORE_OFFSETS is missing"),
                                (len(whole) - 1, 1, f"it has {len(whole) - 1} bytes of {len(whole)}")):
             f.write_bytes(whole[:n])
