@@ -91,7 +91,7 @@ def test_what_is_wrong_is_said():
         refused(f, ["no NVMe controller 'x'"], "bdev_nvme_detach_controller", name="x")
         refused(f, ["no NVMe controller 'x'"], "bdev_nvme_get_controllers", name="x")
         refused(f, ["no bdev 'x'"], "bdev_get_inflight", name="x")
-        refused(f, ["trtype 'TCP'", "RDMA"], "bdev_nvme_attach_controller", name="x", **{**where(), "trtype": "TCP"})
+        refused(f, ["trtype 'FC'", "RDMA", "TCP"], "bdev_nvme_attach_controller", name="x", **{**where(), "trtype": "FC"})
         refused(f, ["subnqn ''"], "bdev_nvme_attach_controller", name="x", trtype="RDMA", traddr=ADDRESS)
         refused(f, ["trsvcid '99999'", "1 to 65535"], "bdev_nvme_attach_controller", name="x", **{**where(), "trsvcid": "99999"})
         refused(f, ["traddr 'nowhere'", "IPv4"], "bdev_nvme_attach_controller", name="x", **{**where(), "traddr": "nowhere"})

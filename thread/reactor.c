@@ -33,6 +33,7 @@ static unsigned reactor_count;
 struct rte_rcu_qsbr *reactor_quiescence;
 static uint64_t idle_spell_ticks, fd_poll_ticks;
 static bool busy_mode;
+static bool empty_may_sleep; /* atomic: reactors without threads sleep in busy mode, too */
 static void (*reactor_started)(void);
 static bool control_ring_is_ours; /* reactor_begin() has registered it, so reactors_stop() gives it back */
 
@@ -196,6 +197,17 @@ static void reactor_yield_cpu(void)
 	nanosleep(&(struct timespec){.tv_nsec = TIMER_SLACK_NS}, NULL);
 }
 
+void reactor_let_empty_sleep(bool yes)
+{
+	__atomic_store_n(&empty_may_sleep, yes, __ATOMIC_RELAXED);
+}
+
+/* Operators want busy reactors to poll; one that the scheduler has left without a thread has nothing to poll. */
+static bool reactor_keeps_polling(const struct reactor *r)
+{
+	return busy_mode && !(r->thread_count == 0 && __atomic_load_n(&empty_may_sleep, __ATOMIC_RELAXED));
+}
+
 static int reactor_loop(void *arg)
 {
 	struct reactor *r = arg;
@@ -211,8 +223,7 @@ static int reactor_loop(void *arg)
 			continue;
 		}
 		work = 0;
-		if ((!busy_mode || r->thread_count == 0) && r->now - r->awake_since >= idle_spell_ticks &&
-		    reactor_may_sleep(r)) {
+		if (!reactor_keeps_polling(r) && r->now - r->awake_since >= idle_spell_ticks && reactor_may_sleep(r)) {
 			work = reactor_sleep(r, UINT64_MAX);
 		} else if (env_oversubscribed()) {
 			reactor_yield_cpu();

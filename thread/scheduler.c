@@ -207,6 +207,7 @@ int scheduler_set_opts(const struct scheduler_opts *opts)
 	}
 	options = *opts;
 	thread_timer_stop(&period_timer);
+	reactor_let_empty_sleep(options.kind == SCHEDULER_DYNAMIC);
 	if (options.kind == SCHEDULER_DYNAMIC) {
 		period_begin();
 	}
@@ -225,6 +226,7 @@ void scheduler_start(void)
 
 void scheduler_stop(void)
 {
+	reactor_let_empty_sleep(false);
 	thread_timer_stop(&period_timer);
 	thread_monitor_switches(false);
 }

@@ -202,6 +202,8 @@ void reactor_notify_thread(struct thread *t);
 bool reactor_must_stop(const struct reactor *r);
 /* False while there is a poller that no descriptor can wake. */
 bool reactor_may_sleep(const struct reactor *r);
+/* Whether reactors without threads sleep in busy mode, too: while the dynamic scheduler is in use. */
+void reactor_let_empty_sleep(bool yes);
 /* Arms all pollers, and waits for a descriptor, a message, the next timer or the deadline. Returns which kind of work
  * was done on descriptors; WORK_AWAKE: there was work already, so it did not wait. */
 unsigned reactor_sleep(struct reactor *r, uint64_t deadline);

@@ -215,6 +215,9 @@ static void test_a_discovery_record_gives_a_transport_id(void)
 	CU_ASSERT_STRING_EQUAL(d.trid.subnqn, "nqn.2026-11.io.varve:a");
 	CU_ASSERT_EQUAL(d.subtype, 2);
 	CU_ASSERT_EQUAL(d.port_id, 7);
+	e.trtype = NVMF_TRTYPE_TCP;
+	CU_ASSERT_EQUAL(nvme_discovery_decode(&e, &d), 0);
+	CU_ASSERT_EQUAL(d.trid.trtype, NVME_TRTYPE_TCP);
 }
 
 static void test_bad_discovery_records_are_refused(void)
@@ -222,7 +225,7 @@ static void test_bad_discovery_records_are_refused(void)
 	struct nvmf_disc_log_entry e = record();
 	struct nvme_discovered d;
 
-	e.trtype = NVMF_TRTYPE_TCP;
+	e.trtype = NVMF_TRTYPE_FC;
 	CU_ASSERT_EQUAL(nvme_discovery_decode(&e, &d), -EPROTONOSUPPORT);
 	e.trtype = NVME_TRTYPE_PCIE; /* a transport that we have, but no network */
 	CU_ASSERT_EQUAL(nvme_discovery_decode(&e, &d), -EPROTONOSUPPORT);
