@@ -488,7 +488,8 @@ static const struct option_spec {
 	{'A', "pci-allowed", "BDF", option_allow_pci, "use this PCI device only (may be repeated)"},
 	{'B', "pci-blocked", "BDF", option_block_pci, "do not use this PCI device (may be repeated)"},
 	{0, "poll-mode", "MODE", option_set_poll_mode,
-	 "adaptive: reactors sleep when idle (default); busy: they never do"},
+	 "adaptive: reactors sleep when idle (default); busy: they do not, unless the dynamic scheduler leaves one "
+	 "without threads"},
 	{0, "interrupt-mode", NULL, option_set_interrupt_mode, "the same as --poll-mode adaptive"},
 	{0, "oversubscribe", NULL, option_set_oversubscribe, "for tests: allow more reactors than there are CPUs"},
 	{'e', "tpoint-group", "SPEC", option_set_tracepoints, "record these tracepoints; -e help lists them"},

@@ -650,7 +650,8 @@ void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed)
 	thread_absence_check();
 	while (failures < failures_allowed && (io = STAILQ_FIRST(&ch->nomem)) != NULL) {
 		STAILQ_REMOVE_HEAD(&ch->nomem, queue);
-		io->nomem_ticks = thread_now() - io->nomem_ticks;
+		int64_t waited = (int64_t)(thread_now() - io->nomem_ticks);
+		io->nomem_ticks = waited > 0 ? (uint64_t)waited : 0;
 		if (io->nomem_ticks > limit) {
 			bdev_io_complete(io, STATUS_NO_RESOURCES);
 			continue;

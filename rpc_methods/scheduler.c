@@ -288,6 +288,15 @@ static bool scheduler_cores_are_default(const struct scheduler_opts *o)
 	return o->gather_lcore == env_lcore_next(ENV_LCORE_NONE) && CPU_COUNT(&o->isolated) == 0;
 }
 
+/* Also while the static scheduler is in use: the dynamic one goes by them again. */
+static bool scheduler_limits_are_default(const struct scheduler_opts *o)
+{
+	static const struct balance_limits limits = SCHEDULER_LIMITS_DEFAULT;
+
+	return o->period_us == SCHEDULER_PERIOD_DEFAULT_US && o->limits.load_limit == limits.load_limit &&
+	       o->limits.core_limit == limits.core_limit && o->limits.core_busy == limits.core_busy;
+}
+
 static void scheduler_write_config(json_t *methods)
 {
 	struct scheduler_opts opts;
@@ -301,7 +310,7 @@ static void scheduler_write_config(json_t *methods)
 		rpc_config_add(methods, "scheduler_set_options", cores);
 	}
 	json_object_set_new(params, "name", json_string(scheduler_names[opts.kind]));
-	if (opts.kind == SCHEDULER_DYNAMIC) {
+	if (opts.kind == SCHEDULER_DYNAMIC || !scheduler_limits_are_default(&opts)) {
 		json_object_set_new(params, "period", rpc_uint(opts.period_us));
 		scheduler_add_limits(params, &opts.limits);
 	}

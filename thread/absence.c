@@ -41,7 +41,7 @@ static void thread_tell_absence(struct thread *t, uint64_t ticks)
 void reactor_tell_absence(struct reactor *r, uint64_t ticks)
 {
 	bool in_round = r->in_round;
-	uint64_t round_ticks = thread_round_ticks;
+	bool time_stands = thread_round_ticks != 0;
 	struct thread *t;
 
 	reactor_enter_round(r);
@@ -49,7 +49,7 @@ void reactor_tell_absence(struct reactor *r, uint64_t ticks)
 		thread_tell_absence(t, ticks);
 	}
 	r->in_round = in_round;
-	thread_round_ticks = round_ticks;
+	thread_round_ticks = time_stands ? r->now : 0; /* an absence within this one has moved it on */
 }
 
 void thread_tell_absence_of_move(struct thread *t)

@@ -41,9 +41,14 @@ static uint64_t ticks_add(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+static uint32_t core_share(const struct balance_core *c)
+{
+	return share_of(c->busy_ticks, ticks_add(c->busy_ticks, c->idle_ticks));
+}
+
 static bool core_is_saturated(const struct balance_core *c)
 {
-	return share_of(c->busy_ticks, ticks_add(c->busy_ticks, c->idle_ticks)) >= SATURATED;
+	return core_share(c) >= SATURATED;
 }
 
 /* Learns what t needs. What was measured where there was enough time is kept while t is on a saturated core. Of a
@@ -75,7 +80,7 @@ static uint32_t core_load(const struct plan *p, unsigned core)
 	return load;
 }
 
-/* If the threads of a saturated core need less than there is, one of them needs more than it did. */
+/* If the threads of a saturated core did more than they are known to need, one of them needs more than it did. */
 static void core_forget_needs(const struct plan *p, unsigned core)
 {
 	for (unsigned i = 0; i < p->num_threads; i++) {
@@ -108,7 +113,7 @@ static void plan_begin(struct plan *p)
 	}
 	for (unsigned i = 0; i < p->num_cores; i++) {
 		p->cores[i].load = core_load(p, i);
-		if (core_is_saturated(&p->cores[i]) && p->cores[i].load + 2 * NOISE < SATURATED) {
+		if (core_is_saturated(&p->cores[i]) && p->cores[i].load + 2 * NOISE < core_share(&p->cores[i])) {
 			core_forget_needs(p, i);
 		}
 	}

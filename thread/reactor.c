@@ -309,6 +309,11 @@ void thread_synchronize(void)
 
 void reactor_attach(struct reactor *r, struct thread *t)
 {
+	/* t must not see an earlier time than on the reactor that it comes from. Other threads of r read the clock
+	 * before t runs. */
+	if (r->in_round && TAILQ_EMPTY(&r->threads)) {
+		reactor_pass_time(r);
+	}
 	TAILQ_INSERT_TAIL(&r->threads, t, reactor_link);
 	r->thread_count++;
 	fd_sources_attach(t, r);

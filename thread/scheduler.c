@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "usdt/usdt.h"
 #include "util/log.h"
@@ -131,11 +132,33 @@ static void period_move(struct period *p)
 	}
 }
 
+/* Whether a reactor is held up in a function. Its threads cannot be asked what they did without waiting for it. */
+static bool reactor_is_held_up(const struct reactor *r)
+{
+	uint64_t round = __atomic_load_n(&r->now, __ATOMIC_RELAXED), now = env_ticks();
+
+	return __atomic_load_n(&r->sleeping, __ATOMIC_RELAXED) == 0 && now > round && now - round > absence_min_ticks;
+}
+
+static bool any_reactor_is_held_up(void)
+{
+	struct reactor *r;
+
+	for (unsigned i = 0; (r = reactor_by_index(i)) != NULL && !r->control; i++) {
+		if (r->assigned > 0 && reactor_is_held_up(r)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static void period_end(void *arg)
 {
 	struct period p = {.cores = NULL};
 
-	if (period_alloc(&p)) {
+	if (any_reactor_is_held_up()) {
+		log_limited(LOG_LEVEL_NOTICE, "a reactor stands still; the scheduler waits until it goes on");
+	} else if (period_alloc(&p)) {
 		period_collect(&p);
 		unsigned n = balance(&options.limits, p.cores, p.num_cores, core_of_lcore(&p, options.gather_lcore),
 				     p.threads, p.num_threads);
@@ -199,17 +222,36 @@ static bool scheduler_opts_are_valid(const struct scheduler_opts *o)
 	       lcore_has_reactor(o->gather_lcore) && !CPU_ISSET(o->gather_lcore, &o->isolated);
 }
 
+static void reactor_do_nothing(void *arg)
+{
+}
+
+/* Reactors that were left without threads, and poll again. */
+static void reactors_wake(void)
+{
+	struct reactor *r;
+
+	for (unsigned i = 0; (r = reactor_by_index(i)) != NULL && !r->control; i++) {
+		reactor_call(r, reactor_do_nothing, NULL);
+	}
+}
+
 int scheduler_set_opts(const struct scheduler_opts *opts)
 {
 	assert(thread_self == thread_control());
 	if (!scheduler_opts_are_valid(opts)) {
 		return -EINVAL;
 	}
+	if (memcmp(&options, opts, sizeof(options)) == 0) {
+		return 0; /* periods go on: a script may say the same again and again */
+	}
 	options = *opts;
 	thread_timer_stop(&period_timer);
 	reactor_let_empty_sleep(options.kind == SCHEDULER_DYNAMIC);
 	if (options.kind == SCHEDULER_DYNAMIC) {
 		period_begin();
+	} else {
+		reactors_wake();
 	}
 	return 0;
 }
@@ -218,7 +260,7 @@ void scheduler_start(void)
 {
 	options = (struct scheduler_opts){.kind = SCHEDULER_STATIC,
 					  .period_us = SCHEDULER_PERIOD_DEFAULT_US,
-					  .limits = {.load_limit = 20, .core_limit = 80, .core_busy = 95},
+					  .limits = SCHEDULER_LIMITS_DEFAULT,
 					  .gather_lcore = env_lcore_next(ENV_LCORE_NONE)};
 	period_timer = (struct thread_timer){.fn = period_end};
 	moves = 0;

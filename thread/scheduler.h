@@ -15,8 +15,12 @@
 enum scheduler_kind { SCHEDULER_STATIC, SCHEDULER_DYNAMIC };
 
 #define SCHEDULER_PERIOD_DEFAULT_US UINT64_C(1000000)
-#define SCHEDULER_PERIOD_MIN_US     UINT64_C(1000)
-#define SCHEDULER_PERIOD_MAX_US     UINT64_C(86400000000) /* a day */
+#define SCHEDULER_LIMITS_DEFAULT                                                                                       \
+	{                                                                                                              \
+		.load_limit = 20, .core_limit = 80, .core_busy = 95                                                    \
+	}
+#define SCHEDULER_PERIOD_MIN_US UINT64_C(1000)
+#define SCHEDULER_PERIOD_MAX_US UINT64_C(86400000000) /* a day */
 
 struct scheduler_opts {
 	enum scheduler_kind kind;

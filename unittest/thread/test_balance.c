@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The decision of the dynamic scheduler, and where a sequence of decisions ends. */
 #include "unittest/unit.h"
+#include "util/compiler.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -194,6 +195,24 @@ static void test_busy_threads_share_cores_evenly_if_there_is_room_nowhere(void)
 	for (unsigned i = 0; i < 3; i++) {
 		CU_ASSERT_EQUAL(threads_on(i), 3);
 	}
+}
+
+/* They grow slowly first, so that what is known of them makes up nearly the whole core, and no more. */
+static void test_threads_that_have_grown_on_a_full_core_leave_it(void)
+{
+	static const double loads[] = {0.1, 0.155, 0.5};
+
+	world_begin(4);
+	for (unsigned i = 0; i < 6; i++) {
+		world_add(0, loads[0]);
+	}
+	for (unsigned k = 0; k < ARRAY_SIZE(loads); k++) {
+		for (unsigned i = 0; i < 6; i++) {
+			w.needs[i] = loads[k];
+		}
+		CU_ASSERT(world_settle());
+	}
+	CU_ASSERT_TRUE(threads_on(0) <= 2);
 }
 
 static void test_a_thread_that_fills_a_core_alone_stays(void)
@@ -415,6 +434,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_light_threads_gather_as_far_as_the_limit_of_the_core),
 	UNIT(test_busy_threads_leave_a_full_core_for_where_there_is_room),
 	UNIT(test_busy_threads_share_cores_evenly_if_there_is_room_nowhere),
+	UNIT(test_threads_that_have_grown_on_a_full_core_leave_it),
 	UNIT(test_a_thread_that_fills_a_core_alone_stays),
 	UNIT(test_of_a_full_core_for_light_threads_the_heaviest_leaves_elsewhere_the_lightest),
 	UNIT(test_a_core_that_is_not_full_keeps_its_busy_threads),

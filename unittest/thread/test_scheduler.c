@@ -289,6 +289,11 @@ static bool is_asleep(void *arg)
 	return reactor_get_progress(3, &p) == 0 && p.sleeping;
 }
 
+static bool is_awake(void *arg)
+{
+	return !is_asleep(arg);
+}
+
 static void test_a_reactor_without_threads_sleeps_though_reactors_poll(void)
 {
 	const struct thread_lib_opts busy = {.poll_mode = POLL_MODE_BUSY}, lib = {.idle_spell_us = 50};
@@ -302,6 +307,8 @@ static void test_a_reactor_without_threads_sleeps_though_reactors_poll(void)
 	CU_ASSERT_EQUAL(lcore_of(t), 3);
 	CU_ASSERT_EQUAL(thread_destroy(t), 0);
 	CU_ASSERT(wait_for(is_asleep, NULL));
+	schedule(SCHEDULER_STATIC, SCHEDULER_PERIOD_MAX_US);
+	CU_ASSERT(wait_for(is_awake, NULL));
 	thread_lib_stop();
 	CU_ASSERT_EQUAL_FATAL(thread_lib_start(&lib), 0);
 }
