@@ -566,6 +566,10 @@ bool reactor_in_round(void)
 	return reactor_self != NULL && reactor_self->in_round;
 }
 
+void reactor_let_empty_sleep(bool yes)
+{
+}
+
 bool reactor_allowed(const struct reactor *r, const cpu_set_t *mask)
 {
 	return !r->control && CPU_ISSET(r->lcore, mask);
