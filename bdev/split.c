@@ -606,6 +606,17 @@ static bool child_write_copied(struct bdev_split_child *child, uint16_t status)
 	return true;
 }
 
+/* Whether a part of an emulated COMPARE_AND_WRITE may have been written when this child fails: it must not be repeated,
+ * because it would find its own blocks. */
+static bool child_fails_in_part_written(const struct bdev_split_child *child)
+{
+	const struct bdev_io *parent = child->parent;
+	bool is_alone = child->io.num_blocks == parent->children_blocks;
+	bool has_begun = child->io.stage != STAGE_MODULE && child->io.stage != STAGE_UNTOUCHED;
+
+	return bdev_split_must_end(parent) && (has_begun || !is_alone);
+}
+
 void bdev_split_child_done(struct bdev_io *io)
 {
 	struct bdev_split_child *child = container_of(io, struct bdev_split_child, io);
@@ -624,7 +635,8 @@ void bdev_split_child_done(struct bdev_io *io)
 		status = status != 0 ? status : STATUS_ABORTED;
 	}
 	if (parent->child_status == 0) {
-		parent->child_status = status;
+		bool once = status != 0 && unlikely(child_fails_in_part_written(child));
+		parent->child_status = once ? (uint16_t)(status | NVME_SC_DNR) : status;
 	}
 	parent->children--;
 	if (child->buffer != NULL) {

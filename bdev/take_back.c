@@ -38,11 +38,21 @@ static void take_back_split(struct bdev_io *io)
 
 static void take_back_child(struct bdev_io *child);
 
+static void take_back_child_not_begun(struct bdev_io *child)
+{
+	if (child->stage != STAGE_BEGUN) {
+		take_back_child(child);
+	}
+}
+
+/* An emulated COMPARE_AND_WRITE that writes one block has one child: either it is carried out, or nothing is. */
 static void take_back_split_and_children(struct bdev_io *io)
 {
 	take_back_split(io);
 	if (!bdev_split_must_end(io)) {
 		bdev_split_visit_children(io, take_back_child);
+	} else if (io->num_blocks == 1) {
+		bdev_split_visit_children(io, take_back_child_not_begun);
 	}
 }
 

@@ -389,10 +389,14 @@ int nvme_ctrlr_stop(struct nvme_ctrlr *ctrlr)
 
 int nvme_ctrlr_give_up(struct nvme_ctrlr *ctrlr)
 {
-	if (ctrlr->state == NVME_CTRLR_FAILED || ctrlr->destroying || ctrlr->removed) {
+	if (ctrlr->destroying || ctrlr->removed) {
 		return -EBUSY;
 	}
 	ctrlr->stop_asked = true;
+	if (ctrlr->state == NVME_CTRLR_FAILED) {
+		thread_timer_stop(&ctrlr->defer_timer); /* of nvme_ctrlr_reset() */
+		return -EBUSY;
+	}
 	if (ctrlr->state == NVME_CTRLR_BACK_OFF) {
 		thread_timer_start(&ctrlr->step_timer,
 				   0); /* there is no connection: nvme_ctrlr_start_attempt() ends it */

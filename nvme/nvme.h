@@ -200,7 +200,8 @@ int nvme_ctrlr_reset(struct nvme_ctrlr *ctrlr);
  * not READY, or its connection is ending already. */
 int nvme_ctrlr_stop(struct nvme_ctrlr *ctrlr);
 /* As nvme_ctrlr_stop(), but also while it is being connected or waits for its next attempt. When it has FAILED,
- * nvme_ctrlr_reset() has it connected again. 0, or -EBUSY: it has FAILED, is REMOVED, or is being shut down. */
+ * nvme_ctrlr_reset() has it connected again. 0, or -EBUSY: it has FAILED, is REMOVED, or is being shut down. If it has
+ * FAILED, and nvme_ctrlr_reset() was called since, of which there was no event yet, that is called off. */
 int nvme_ctrlr_give_up(struct nvme_ctrlr *ctrlr);
 /* A reset by an NVM Subsystem Reset (Base 3.7.1), which resets every controller of the subsystem, other hosts' too. 0,
  * -EBUSY, or -ENOTSUP: the controller has no such reset (CAP.NSSRS). */

@@ -296,9 +296,19 @@ static void fused_pair_finish(struct nvmf_request *first, struct nvmf_request *s
 	nvmf_request_finish(second, second_status);
 }
 
+uint16_t nvmf_io_status_if_once(uint16_t status)
+{
+	uint16_t code = status & (uint16_t)~NVME_SC_DNR;
+
+	return code == NVME_ST(PATH, CTRL_PATH_ERROR) || code == NVME_ST(PATH, ANA_INTERNAL_PATH_ERROR)
+		       ? NVME_ST_DNR(GENERIC, INTERNAL)
+		       : status;
+}
+
 static void fused_pair_done(struct bdev_io *io, void *arg)
 {
 	struct nvmf_request *second = arg;
+	uint16_t status = nvmf_io_status_if_once(io->status);
 
 	if (io->status == NVME_ST_SUCCESS) {
 		io_count(second);
@@ -306,12 +316,12 @@ static void fused_pair_done(struct bdev_io *io, void *arg)
 			fused_pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, NVME_ST_SUCCESS);
 		}
 	} else if (second->flushing) { /* written, but the flush has failed */
-		fused_pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, io->status);
-	} else if (nvmf_io_may_go_elsewhere(second, io->status)) { /* both were taken back */
-		uint16_t status = NVME_ST(PATH, CTRL_PATH_ERROR);
+		fused_pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, status);
+	} else if (nvmf_io_may_go_elsewhere(second, status)) { /* both were taken back */
+		status = NVME_ST(PATH, CTRL_PATH_ERROR);
 		fused_pair_finish(second->fuse_peer, second, status, status);
 	} else {
-		fused_pair_finish(second->fuse_peer, second, io->status, NVME_ST_DNR(GENERIC, FUSED_FAIL));
+		fused_pair_finish(second->fuse_peer, second, status, NVME_ST_DNR(GENERIC, FUSED_FAIL));
 	}
 }
 

@@ -33,6 +33,11 @@ static inline void nvmf_io_enter(struct nvmf_request *req, struct nvmf_ns_view *
  * taken back or the bdev goes. Then it is answered with a path error. */
 bool nvmf_io_may_go_elsewhere(const struct nvmf_request *req, uint16_t status);
 
+/* The status for the host of a command that must not be carried out twice (a fused pair, a command that is passed
+ * through), when its bdev I/O has ended with this one. After a bdev's path error the command may have been carried out
+ * before it was lost, and a host would repeat it. Pure. */
+uint16_t nvmf_io_status_if_once(uint16_t status);
+
 /* The end of a command's last bdev I/O: counts it, flushes the bdev if the command asks for that (FUA), and finishes
  * the command. A bdev_io_cb. */
 void nvmf_io_done(struct bdev_io *io, void *arg);

@@ -5,8 +5,7 @@
  *
  * I/O commands are carried out like others. Admin commands travel to the control thread, which knows whether the host's
  * controller is ready, and back; they do not wait while the namespace is paused. */
-#include "nvmf/command_internal.h"
-#include "nvmf/internal.h"
+#include "nvmf/io_internal.h"
 
 /* The data of the opcode are transferred in both directions (Base 3.3.3.1), which no transport supports. */
 #define BOTH_WAYS 3
@@ -75,7 +74,7 @@ static void passthru_done(struct bdev_io *io, void *arg)
 	struct nvmf_request *req = arg;
 
 	req->cqe.dw0 = htole32(io->cdw0);
-	nvmf_request_finish(req, io->status);
+	nvmf_request_finish(req, nvmf_io_status_if_once(io->status));
 }
 
 void nvmf_passthru_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)

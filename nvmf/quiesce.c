@@ -65,7 +65,9 @@ static void qpair_take_back(struct nvmf_qpair *qpair)
 	if (qpair->view != NULL) {
 		nvmf_view_purge(qpair->view, qpair, status);
 	}
-	qpair->fused_first = NULL;
+	if (qpair->state != NVMF_QPAIR_QUIESCING) { /* otherwise the second of a pair gets the answer of its first */
+		qpair->fused_first = NULL;
+	}
 	for (req = nvmf_qpair_next_request(qpair, NULL); req != NULL; req = nvmf_qpair_next_request(qpair, req)) {
 		request_take_back(req, status);
 	}

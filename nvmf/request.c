@@ -46,7 +46,7 @@ static void qpair_drop_fused_first(struct nvmf_qpair *qpair)
 	struct nvmf_request *first = qpair->fused_first;
 
 	qpair->fused_first = NULL;
-	qpair->fused_first_failed = false;
+	qpair->fused_first_failed = 0;
 	if (first == NULL) {
 		return;
 	}
@@ -67,9 +67,11 @@ static uint16_t request_fuse(struct nvmf_qpair *qpair, struct nvmf_request *req)
 		}
 		return NVME_ST_SUCCESS;
 	}
-	if (qpair->fused_first_failed) {
-		qpair->fused_first_failed = false;
-		return NVME_ST_DNR(GENERIC, FUSED_FAIL);
+	if (qpair->fused_first_failed != 0) {
+		uint16_t status = qpair->fused_first_failed;
+		qpair->fused_first_failed = 0;
+		/* a pair is taken back as a whole */
+		return status == NVME_ST(PATH, CTRL_PATH_ERROR) ? status : NVME_ST_DNR(GENERIC, FUSED_FAIL);
 	}
 	if (qpair->fused_first == NULL) {
 		return NVME_ST_DNR(GENERIC, FUSED_MISSING);
@@ -149,6 +151,8 @@ void nvmf_request_exec(struct nvmf_request *req)
 
 	if (likely(qpair->state == NVMF_QPAIR_ENABLED && qpair->qid != 0)) {
 		nvmf_io_exec(req);
+	} else if (qpair->state == NVMF_QPAIR_QUIESCING && req->zcopy) { /* it has begun: its data are in place */
+		nvmf_io_exec(req);
 	} else if (qpair->state == NVMF_QPAIR_DISCONNECTING ||
 		   (qpair->state == NVMF_QPAIR_QUIESCING && req->sqe->opcode != nvme_admin_keep_alive)) {
 		nvmf_request_finish(req, nvmf_qpair_end_status(qpair));
@@ -166,6 +170,14 @@ static bool request_status_is_logged(uint16_t status)
 	       code != NVME_ST(PATH, CTRL_PATH_ERROR);
 }
 
+/* Whether it must not be carried out twice, although the transport or the bdev has had it. */
+static bool request_is_once_only(const struct nvmf_request *req)
+{
+	return req->fuse != NVME_FUSE_NONE ||
+	       (req->where == NVMF_REQUEST_BDEV &&
+		(req->bdev_io.type == BDEV_IO_NVME_IO || req->bdev_io.type == BDEV_IO_NVME_ADMIN));
+}
+
 /* Does what the error of a command requires, and returns the status that the host gets. */
 static uint16_t request_failed(struct nvmf_request *req, uint16_t status)
 {
@@ -177,14 +189,15 @@ static uint16_t request_failed(struct nvmf_request *req, uint16_t status)
 		   nvmf_io_may_go_elsewhere(req, status)) {
 		status = NVME_ST(PATH, CTRL_PATH_ERROR);
 	} else if (qpair->state == NVMF_QPAIR_QUIESCING && status == NVME_ST(GENERIC, ABORT_REQ) &&
-		   req->fuse == NVME_FUSE_NONE) {
+		   !request_is_once_only(req)) {
 		/* The bdev has taken it back. Its host repeats it as it does what is lost with a connection, for which
-		 * it has no answer at all; but for a fused pair, which may have written. */
+		 * it has no answer at all; but for a fused pair, which may have written, and for a command that is
+		 * passed through, of which nothing is known. */
 		status = nvmf_qpair_end_status(qpair);
 	}
 	if (req->fuse == NVME_FUSE_FIRST && qpair->fused_first == req) {
 		qpair->fused_first = NULL;
-		qpair->fused_first_failed = true;
+		qpair->fused_first_failed = status;
 	}
 	if (req->fuse_peer != NULL) {
 		nvmf_fused_peer_ended(req, status);

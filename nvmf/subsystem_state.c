@@ -200,12 +200,12 @@ static void op_change_begin(struct nvmf_op *op)
 {
 	struct nvmf_subsystem *s = op->subsystem;
 
-	if (op->removes != NULL) {
-		op->removes(s, op->nsid);
-	}
 	op->pending_views = !s->views_open        ? 0
 			    : op->removes != NULL ? nvmf_views_hold_ns_for_removal(s, op->nsid)
 						  : nvmf_views_hold_ns(s, op->nsid);
+	if (op->removes != NULL) { /* hides it: what arrives from now on waits, and does not find it hidden */
+		op->removes(s, op->nsid);
+	}
 	if (op->pending_views == 0) {
 		op_change_drained(op);
 	} else if (op->for_host) {

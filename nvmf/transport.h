@@ -244,16 +244,16 @@ struct nvmf_qpair {
 	uint16_t sq_head;
 	uint8_t state; /* enum nvmf_qpair_state; see nvmf_qpair_get_state() */
 	bool sq_flow_control;
-	bool fused_first_failed;    /* the last command was a first that has failed: its second fails too */
-	bool ends_ctrlr;            /* its end is that of its controller; set by the group before closing_msg */
-	bool quiesce_posted;        /* control thread: told the group to quiesce it */
-	bool quiesced;              /* control thread: its commands have ended; it waits for its controller's others */
-	bool disconnect_posted;     /* control thread: told the group to disconnect it */
-	bool accepted_as_io;        /* control thread: how it was counted */
-	bool linked;                /* control thread: in its controller's list */
-	bool anonymous;             /* control thread: counted as such: nvmf/anonymous.c */
-	_Atomic bool faulty;        /* its end is a fault; see nvmf_qpair_fail() */
-	_Atomic bool write_through; /* its host has switched the write cache off; set by the control thread */
+	uint16_t fused_first_failed; /* the last was a first that has failed so: its second does too */
+	bool ends_ctrlr;             /* its end is that of its controller; set by the group before closing_msg */
+	bool quiesce_posted;         /* control thread: told the group to quiesce it */
+	bool quiesced;               /* control thread: its commands have ended; it waits for its controller's others */
+	bool disconnect_posted;      /* control thread: told the group to disconnect it */
+	bool accepted_as_io;         /* control thread: how it was counted */
+	bool linked;                 /* control thread: in its controller's list */
+	bool anonymous;              /* control thread: counted as such: nvmf/anonymous.c */
+	_Atomic bool faulty;         /* its end is a fault; see nvmf_qpair_fail() */
+	_Atomic bool write_through;  /* its host has switched the write cache off; set by the control thread */
 
 	/* Rare. */
 	uint16_t trace_owner; /* set by the transport: its connection's, or 0 */

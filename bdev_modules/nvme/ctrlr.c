@@ -703,11 +703,13 @@ void bdev_nvme_reset(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
 						   : "the controller is being detached");
 		return;
 	}
-	if (c->disabled) {
+	if (c->disabled && c->state == BDEV_NVME_GIVEN_UP) {
 		cb(arg, -EALREADY, "the controller is disabled (bdev_nvme_enable_controller)");
 		return;
 	}
-	nvme_ctrlr_reset(c->ctrlr); /* -EBUSY: a reset is under way, and its end is waited for */
+	if (!c->disabled) {                 /* otherwise it is being disabled: its commands have not ended yet */
+		nvme_ctrlr_reset(c->ctrlr); /* -EBUSY: a reset is under way, and its end is waited for */
+	}
 	bdev_nvme_waiter_add(&c->reset_waiters, cb, arg);
 }
 

@@ -43,6 +43,16 @@ static int ctrlr_is_busy(const struct bdev_nvme *c, const char **why)
 	return 0;
 }
 
+/* A reset, or bdev_nvme_enable(), may have asked for an attempt that has not begun. */
+static void disable_given_up(struct bdev_nvme *c)
+{
+	(void)nvme_ctrlr_give_up(c->ctrlr);
+	bdev_nvme_hold(c);
+	bdev_nvme_tell(c, BDEV_NVME_DISABLED, NULL, NULL);
+	bdev_nvme_waiters_end(&c->reset_waiters, -EIO, "the controller has been disabled meanwhile");
+	bdev_nvme_release(c);
+}
+
 /* Until the driver has given the controller up, it may say in between that it is lost, or ready: it does not stay so.
  */
 void bdev_nvme_disable(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
@@ -61,7 +71,7 @@ void bdev_nvme_disable(struct bdev_nvme *c, bdev_nvme_done_cb cb, void *arg)
 	bool first = !c->disabled;
 	c->disabled = true;
 	if (c->state == BDEV_NVME_GIVEN_UP) { /* its loss has been dealt with */
-		bdev_nvme_tell(c, BDEV_NVME_DISABLED, NULL, NULL);
+		disable_given_up(c);
 		cb(arg, 0, NULL);
 		return;
 	}

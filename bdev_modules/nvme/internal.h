@@ -327,6 +327,12 @@ void bdev_nvme_io_take_back(void *channel, struct bdev_io *io);
 /* The status of an I/O that was lost and is not submitted again: a path error, after which a host may retry. */
 #define BDEV_NVME_IO_PATH_ERROR NVME_ST(PATH, CTRL_PATH_ERROR)
 
+/* n + 1, or n if that is the greatest number. Pure. */
+static inline uint8_t bdev_nvme_count_up(uint8_t n)
+{
+	return n < UINT8_MAX ? (uint8_t)(n + 1) : n;
+}
+
 /* What is to be done with a command that has ended. */
 enum bdev_nvme_verdict {
 	BDEV_NVME_VERDICT_NO_ACCESS, /* not carried out, because the controller has no access: try another path */

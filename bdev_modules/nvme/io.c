@@ -69,9 +69,11 @@ enum bdev_nvme_verdict bdev_nvme_io_verdict(uint16_t status, const struct bdev_n
 		return BDEV_NVME_VERDICT_NO_ACCESS; /* it was not carried out, so it may be repeated even if it is not
 						       repeatable */
 	}
-	if (unlikely(code == NVME_ST(GENERIC, INVALID_NS)) && f->others && !f->aborting &&
+	if (unlikely(code == NVME_ST(GENERIC, INVALID_NS)) && f->repeatable && f->others && !f->aborting &&
 	    (f->retry_limit < 0 || f->retries < f->retry_limit)) {
-		return BDEV_NVME_VERDICT_ELSEWHERE; /* removed from this controller's side; its notice is under way */
+		/* Removed from this controller's side; its notice is under way. Targets also end so what they had begun
+		 * when the namespace went. */
+		return BDEV_NVME_VERDICT_ELSEWHERE;
 	}
 	if (likely(status == 0) || !f->repeatable || (status & NVME_SC_DNR)) {
 		return BDEV_NVME_VERDICT_DONE;
@@ -156,13 +158,17 @@ static void command_retry(struct bdev_nvme_io *n, enum bdev_nvme_verdict verdict
 
 	n->aborting = false;
 	if (verdict == BDEV_NVME_VERDICT_RETRY) {
-		n->retries++;
+		n->retries = bdev_nvme_count_up(n->retries);
 		command_log_retry(n, status);
 		bdev_nvme_qpair_delay(qp, n, delay_ms);
 		return;
 	}
+	if (verdict == BDEV_NVME_VERDICT_ELSEWHERE && ch->resetting) {
+		bdev_nvme_io_complete(n, NVME_ST(GENERIC, ABORT_REQ), 0);
+		return;
+	}
 	if (verdict == BDEV_NVME_VERDICT_ELSEWHERE) {
-		n->retries++;
+		n->retries = bdev_nvme_count_up(n->retries);
 		command_log_retry(n, status);
 		bdev_nvme_qpair_submit(bdev_nvme_channel_other_qpair(ch, qp), n);
 		return;
@@ -377,7 +383,8 @@ void bdev_nvme_io_take_back(void *channel, struct bdev_io *io)
 		n->status = NVME_ST(GENERIC, ABORT_REQ); /* when its fence is done, not before */
 	} else if (n->unfenced || !bdev_nvme_channel_take_back(channel, n)) {
 		return;
-	} else if (n->lost != 0 || n->retries != 0) { /* some controller has had it */
+	} else if (n->lost != 0 || n->retries != 0 || (n->everywhere && n->flushed != 0)) {
+		/* some controller has had it */
 		bdev_nvme_io_complete(n, NVME_ST(GENERIC, ABORT_REQ), 0);
 	} else {
 		TRACE(BDEV_NVME_IO_DONE, 0, 0, (uintptr_t)n, io);

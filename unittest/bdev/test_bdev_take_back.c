@@ -372,6 +372,26 @@ static void expect_end(struct request *r, uint16_t status, bool untouched)
 	CU_ASSERT_EQUAL(request_finish(r), status);
 }
 
+struct split_probe {
+	const struct request *r;
+	bool writes;
+};
+
+static void read_split(void *arg)
+{
+	struct split_probe *p = arg;
+
+	p->writes = bdev_split_must_end(p->r->io);
+}
+
+static bool is_writing(void *arg)
+{
+	struct split_probe *p = arg;
+
+	thread_call(p->r->user->thread, read_split, p);
+	return p->writes;
+}
+
 static void test_a_user_s_io_that_waits_is_untouched_and_that_of_others_stays(void)
 {
 	struct user u[2];
@@ -540,6 +560,122 @@ static void test_compare_and_write_that_writes_is_carried_out_whole(void)
 	unmake(t, &u, 1);
 }
 
+/* Two blocks: the first is written, and the other one fails by a status after which a host would repeat the command,
+ * and find its own block. If it fails while it compares, it may. */
+static void test_compare_and_write_that_fails_when_it_has_written_is_not_repeated(void)
+{
+	struct testdev *t = testdev_new("t0", BLOCK, BLOCKS);
+	static uint8_t none[2 * BLOCK], ones[2 * BLOCK];
+	struct iovec expected = {none, sizeof(none)}, wanted = {ones, sizeof(ones)};
+	struct user u;
+
+	memset(ones, 1, sizeof(ones));
+	t->bdev.max_rw_blocks = 1;
+	t->hold = true;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "t0", true, fixture_thread(0)), 0);
+	struct request *r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_COMPARE_AND_WRITE, &wanted, 1, 4, 2);
+	r->io->compare.iovs = &expected;
+	r->io->compare.iovcnt = 1;
+	request_submit(r);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 2)); /* both reads */
+	t->slots = 1;
+	testdev_release(t, &u, 0);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1)); /* one write */
+	unsigned submitted = atomic_load(&t->submitted);
+	testdev_release(t, &u, 0);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->submitted, submitted + 1)); /* the other one */
+	testdev_release(t, &u, NVME_SC_CMD_INTERRUPTED);
+	expect_end(r, NVME_SC_CMD_INTERRUPTED | NVME_SC_DNR, false);
+	CU_ASSERT_EQUAL(t->memory[4 * BLOCK], 1);
+
+	r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_COMPARE_AND_WRITE, &wanted, 1, 8, 2);
+	r->io->compare.iovs = &expected;
+	r->io->compare.iovcnt = 1;
+	request_submit(r);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	testdev_release(t, &u, NVME_SC_CMD_INTERRUPTED); /* a read */
+	t->hold = false;
+	t->slots = 0;
+	testdev_release(t, &u, 0);
+	expect_end(r, NVME_SC_CMD_INTERRUPTED, false);
+	CU_ASSERT_EQUAL(t->memory[8 * BLOCK], 0);
+	unmake(t, &u, 1);
+}
+
+/* One block, whose write waits in a module: nothing would end it. */
+static void test_compare_and_write_of_a_block_that_waits_to_be_written_is_taken_back(void)
+{
+	const struct bdev_error_injection pending = {.type = BDEV_IO_WRITE, .kind = BDEV_ERROR_PENDING, .num = 2};
+	uint8_t none[BLOCK] = {0};
+	struct iovec zero = {none, BLOCK};
+	struct testdev *t = testdev_new("t0", BLOCK, BLOCKS);
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("t0", NULL, NULL, error), 0);
+	CU_ASSERT_EQUAL(bdev_error_inject("EE_t0", &pending, error), 0);
+	bdev_find("EE_t0")->io_types &= ~(1u << BDEV_IO_COMPARE_AND_WRITE); /* carried out above it */
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "EE_t0", true, fixture_thread(0)), 0);
+	for (unsigned all_of_user = 0; all_of_user < 2; all_of_user++) {
+		struct request *r = submit_caw(&u, &zero);
+		struct split_probe p = {.r = r};
+		CU_ASSERT_TRUE_FATAL(fixture_poll(is_writing, &p)); /* has handed its write over */
+		if (all_of_user) {
+			take_back_user(&u, false); /* a module has it */
+			CU_ASSERT_FALSE(atomic_load(&r->done));
+			take_back_user(&u, true);
+		} else {
+			take_back(r);
+		}
+		/* what the module says is not that the write had not begun */
+		expect_end(r, NVME_SC_ABORT_REQ | NVME_SC_DNR, false);
+	}
+	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 2); /* reads */
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_t0"), 0);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+/* One block, whose write the device has refused, has begun, or has. */
+static void test_compare_and_write_of_a_block_is_taken_back_until_its_write_begins(void)
+{
+	struct user u;
+	struct testdev *t = make(&u, 1, 0);
+	uint8_t none[BLOCK] = {0};
+	struct iovec zero = {none, BLOCK};
+
+	t->nomem_type = BDEV_IO_WRITE;
+	struct request *r = submit_caw(&u, &zero);
+	struct split_probe p = {.r = r};
+	CU_ASSERT_TRUE_FATAL(fixture_poll(is_writing, &p)); /* has handed its write over */
+	take_back_user(&u, true);
+	expect_end(r, NVME_SC_ABORT_REQ, false); /* it may be repeated: nothing was written */
+
+	t->nomem_type = 0;
+	t->hold = true;
+	r = submit_caw(&u, &zero);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	unsigned submitted = atomic_load(&t->submitted);
+	testdev_release(t, &u, 0);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->submitted, submitted + 1));
+	take_back_user(&u, true); /* the device has it */
+	CU_ASSERT_FALSE(atomic_load(&r->done));
+	t->nomem_type = BDEV_IO_WRITE;
+	testdev_give_back(t, &u); /* the device began it, and has no room for the rest */
+	take_back_user(&u, true);
+	CU_ASSERT_FALSE(atomic_load(&r->done));
+	t->nomem_type = 0;
+	thread_call(u.thread, try_again_here, u.ch);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	testdev_release(t, &u, 0);
+	expect_end(r, 0, false);
+	t->hold = false;
+	unmake(t, &u, 1);
+}
+
 /* Neither that which compares, nor that which waits for its lock, has written. */
 static void test_compare_and_write_that_does_not_write_yet_is_untouched(void)
 {
@@ -598,6 +734,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_that_is_used_again_forgets_that_it_was_untouched),
 	UNIT(test_split_io_of_which_a_part_has_begun_goes_on),
 	UNIT(test_compare_and_write_that_writes_is_carried_out_whole),
+	UNIT(test_compare_and_write_of_a_block_that_waits_to_be_written_is_taken_back),
+	UNIT(test_compare_and_write_of_a_block_is_taken_back_until_its_write_begins),
+	UNIT(test_compare_and_write_that_fails_when_it_has_written_is_not_repeated),
 	UNIT(test_compare_and_write_that_does_not_write_yet_is_untouched),
 	UNIT(test_io_of_a_bdev_that_goes_is_untouched_if_it_waited),
 	UNIT_END,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A Flush of a namespace that several controllers reach: the write cache is the controller's. */
+#include "bdev_modules/nvme/internal.h"
 #include "unittest/bdev_modules/fabric.h"
 #include "unittest/bdev_modules/nvme_fixture.h"
 
@@ -127,6 +128,67 @@ static void test_a_flush_goes_on_without_a_controller_that_is_lost(void)
 	end_paths(&u);
 }
 
+struct probe {
+	struct request *r;
+	bool waits; /* for room at its second controller */
+};
+
+static void look_here(void *arg)
+{
+	struct probe *p = arg;
+	const struct bdev_nvme_io *n = bdev_io_ctx(p->r->io);
+
+	p->waits = n->place == BDEV_NVME_IO_WAITING && n->flushed != 0;
+}
+
+static bool waits_for_its_second(void *arg)
+{
+	struct probe *p = arg;
+
+	thread_call(p->r->user->thread, look_here, p);
+	return p->waits;
+}
+
+static void take_back_here(void *arg)
+{
+	bdev_io_take_back(((struct request *)arg)->io);
+}
+
+/* More than the queue of the second controller takes. */
+static void test_a_flush_that_one_controller_has_carried_out_has_begun(void)
+{
+	enum { MANY = 200 };
+	struct request *r[MANY];
+	struct user u;
+
+	begin_paths(3, &u);
+	fabric_lock();
+	t1->keeps = true;
+	fabric_unlock();
+	for (unsigned i = 0; i < MANY; i++) {
+		r[i] = request_new(&u);
+		r[i]->io->type = BDEV_IO_FLUSH;
+		r[i]->io->num_blocks = FABRIC_BLOCKS;
+		request_submit(r[i]);
+	}
+	struct probe last = {.r = r[MANY - 1]};
+	CU_ASSERT_FATAL(fixture_poll(waits_for_its_second, &last));
+	thread_call(u.thread, take_back_here, last.r);
+	CU_ASSERT(request_wait(last.r));
+	CU_ASSERT_FALSE(bdev_io_was_untouched(last.r->io));
+	CU_ASSERT_EQUAL(request_finish(last.r), NVME_ST(GENERIC, ABORT_REQ));
+	set_broken(t1, true);
+	for (unsigned i = 0; i < MANY - 1; i++) {
+		CU_ASSERT_EQUAL(request_finish(r[i]), 0);
+	}
+	fabric_lock();
+	t1->keeps = false;
+	fabric_unlock();
+	set_broken(t1, false);
+	wait_usable(FABRIC_TARGETS);
+	end_paths(&u);
+}
+
 static int setup(void)
 {
 	int rc = drive_setup();
@@ -139,6 +201,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_flush_reaches_each_controller_that_has_a_cache),
 	UNIT(test_a_flush_does_not_go_where_no_cache_is),
 	UNIT(test_a_flush_goes_on_without_a_controller_that_is_lost),
+	UNIT(test_a_flush_that_one_controller_has_carried_out_has_begun),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_nvme_flush", tests, setup, drive_teardown)

@@ -2,6 +2,7 @@
 /* A namespace that two controllers share: `model`, which is attached first, and `second`. Both have the same blocks. */
 #include <errno.h>
 
+#include "bdev_modules/nvme/internal.h"
 #include "unittest/bdev_modules/nvme_fixture.h"
 
 #define HELD 4
@@ -244,6 +245,34 @@ static void test_io_that_was_aborted_for_want_of_an_answer_goes_by_the_other(voi
 	expect_written_by_second();
 	CU_ASSERT(model.admin_commands[nvme_admin_abort_cmd] != 0);
 	wait_usable(2);
+	user_close(&u);
+	end_two();
+}
+
+static void reset_begins_here(void *arg)
+{
+	const struct request *r = arg;
+	struct bdev_nvme_channel *ch = bdev_channel_ctx(r->user->ch);
+
+	bdev_submit(r->io);
+	ch->resetting = true; /* before its completion is looked for */
+}
+
+/* The network of the first path is at fault, and a reset of the bdev has begun, which is to end all I/O. */
+static void test_io_of_a_bdev_that_is_reset_does_not_go_by_the_other(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct user u;
+
+	begin_two(&a, &u);
+	set_fault(MODEL_FAULT_STATUS, nvme_cmd_write, 1, NVME_ST(GENERIC, TRAN_TPORT_ERROR));
+	struct request *r = request_new(&u);
+	struct iovec iov = {buffer, 512};
+	bdev_io_set_rw(r->io, BDEV_IO_WRITE, &iov, 1, 0, 1);
+	thread_call(u.thread, reset_begins_here, r);
+	CU_ASSERT_EQUAL(request_finish(r), NVME_ST(GENERIC, ABORT_REQ));
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_write], 0);
+	CU_ASSERT_EQUAL(read_one(&u), 0); /* the reset has ended */
 	user_close(&u);
 	end_two();
 }
@@ -852,6 +881,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_controller_that_does_not_fit_is_refused),
 	UNIT(test_io_in_flight_on_a_lost_path_goes_by_the_other),
 	UNIT(test_io_that_was_aborted_for_want_of_an_answer_goes_by_the_other),
+	UNIT(test_io_of_a_bdev_that_is_reset_does_not_go_by_the_other),
 	UNIT(test_without_failback_io_stays_until_it_is_told),
 	UNIT(test_io_in_flight_on_a_removed_device_goes_by_the_other),
 	UNIT(test_io_in_flight_on_a_detached_path_goes_by_the_other),

@@ -208,6 +208,19 @@ static void test_controller_is_detached_at_any_change(void)
 	}
 }
 
+static bool counts_down(void *rounds)
+{
+	return --*(unsigned *)rounds == 0;
+}
+
+/* Would it be connected, it would be by now. */
+static void pass_rounds(void)
+{
+	unsigned rounds = 1000;
+
+	CU_ASSERT(thread_control_wait(counts_down, &rounds, WAIT_US));
+}
+
 static bool is_disabled(void *unused)
 {
 	return strcmp(bdev_nvme_state_name(nvme), "disabled") == 0;
@@ -283,6 +296,66 @@ static void test_controller_that_cannot_be_connected_is_disabled_too(void)
 	drive_end();
 }
 
+/* In one turn of the control thread: an attempt to connect it is asked for, and it is disabled before that begins. */
+static void test_controller_that_is_disabled_before_its_attempt_begins_stays_disabled(void)
+{
+	struct wait enabled = {0}, reset = {0}, disabled = {0};
+	struct bdev_nvme_options o;
+
+	begin();
+	disable_now(NULL);
+	CU_ASSERT(thread_control_wait(is_done, &plan.disabled, WAIT_US) && plan.disabled.rc == 0);
+	bdev_nvme_enable(nvme, ended, &enabled);
+	bdev_nvme_disable(nvme, ended, &disabled);
+	CU_ASSERT(disabled.done && disabled.rc == 0);
+	CU_ASSERT(enabled.done && enabled.rc == -EIO);
+	pass_rounds();
+	disabled_check_refusals();
+	enable_and_check();
+	workers_progress(10);
+	workers_stop();
+	drive_end();
+
+	drive_begin(); /* given up, as it cannot be connected */
+	bdev_nvme_default_options(&o);
+	CU_ASSERT_EQUAL(bdev_nvme_set_options(&o, last_error), 0);
+	struct bdev_nvme_attach a = attach_opts();
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+	model.refuse_enable = true;
+	CU_ASSERT_EQUAL(drive_reset(), -EIO);
+	CU_ASSERT_STRING_EQUAL(bdev_nvme_state_name(nvme), "failed");
+	model.refuse_enable = false;
+	disabled = (struct wait){0};
+	bdev_nvme_reset(nvme, ended, &reset);
+	bdev_nvme_disable(nvme, ended, &disabled);
+	CU_ASSERT(disabled.done && disabled.rc == 0);
+	CU_ASSERT(reset.done && reset.rc == -EIO);
+	pass_rounds();
+	disabled_check_refusals();
+	enable_and_check();
+	drive_end();
+}
+
+/* Its commands have not ended when it is only being disabled. */
+static void test_reset_waits_until_a_controller_is_disabled(void)
+{
+	struct wait reset = {0};
+
+	begin();
+	disable_now(NULL);
+	bdev_nvme_reset(nvme, ended, &reset);
+	CU_ASSERT_FALSE(reset.done);
+	CU_ASSERT(thread_control_wait(is_done, &reset, WAIT_US));
+	CU_ASSERT_EQUAL(reset.rc, -EIO);
+	CU_ASSERT(thread_control_wait(is_done, &plan.disabled, WAIT_US) && plan.disabled.rc == 0);
+	CU_ASSERT(is_disabled(NULL));
+	disabled_check_refusals();
+	enable_and_check();
+	workers_progress(10);
+	workers_stop();
+	drive_end();
+}
+
 static void test_disabled_controller_is_detached(void)
 {
 	for (unsigned under_way = 0; under_way < 2; under_way++) {
@@ -334,6 +407,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_faults_of_a_controller_that_is_being_detached_do_not_keep_it),
 	UNIT(test_controller_is_disabled_at_any_change_and_enabled_again),
 	UNIT(test_controller_that_cannot_be_connected_is_disabled_too),
+	UNIT(test_controller_that_is_disabled_before_its_attempt_begins_stays_disabled),
+	UNIT(test_reset_waits_until_a_controller_is_disabled),
 	UNIT(test_disabled_controller_is_detached),
 	UNIT_END,
 };

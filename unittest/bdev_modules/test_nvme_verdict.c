@@ -114,19 +114,27 @@ static void test_path_errors_go_elsewhere_at_once_so_often(void)
 
 static void test_a_namespace_that_one_controller_has_no_more_is_used_through_another(void)
 {
-	uint16_t gone = NVME_ST_DNR(GENERIC, INVALID_NS); /* final for this controller; it was not carried out */
+	uint16_t gone = NVME_ST_DNR(GENERIC, INVALID_NS); /* final for this controller */
 	struct bdev_nvme_verdict_facts f = facts;
 
 	CU_ASSERT_EQUAL(verdict(gone, f, NULL), BDEV_NVME_VERDICT_DONE);
 	f.others = true;
 	CU_ASSERT_EQUAL(verdict(gone, f, NULL), BDEV_NVME_VERDICT_ELSEWHERE);
-	f.repeatable = false;
-	CU_ASSERT_EQUAL(verdict(gone, f, NULL), BDEV_NVME_VERDICT_ELSEWHERE);
+	f.repeatable = false; /* a target may have begun it when the namespace went */
+	CU_ASSERT_EQUAL(verdict(gone, f, NULL), BDEV_NVME_VERDICT_DONE);
+	f.repeatable = true;
 	f.retries = (uint32_t)f.retry_limit;
 	CU_ASSERT_EQUAL(verdict(gone, f, NULL), BDEV_NVME_VERDICT_DONE);
 	f.retries = 0;
 	f.aborting = true;
 	CU_ASSERT_EQUAL(verdict(gone, f, NULL), BDEV_NVME_VERDICT_DONE);
+}
+
+static void test_a_count_does_not_begin_anew(void)
+{
+	CU_ASSERT_EQUAL(bdev_nvme_count_up(0), 1);
+	CU_ASSERT_EQUAL(bdev_nvme_count_up(254), 255);
+	CU_ASSERT_EQUAL(bdev_nvme_count_up(255), 255); /* 0: no controller has had the command */
 }
 
 static void test_what_the_driver_had_aborted_goes_elsewhere_and_what_the_submitter_aborts_does_not(void)
@@ -358,6 +366,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_was_refused_for_want_of_access_may_go_elsewhere_whatever_it_is),
 	UNIT(test_path_errors_go_elsewhere_at_once_so_often),
 	UNIT(test_a_namespace_that_one_controller_has_no_more_is_used_through_another),
+	UNIT(test_a_count_does_not_begin_anew),
 	UNIT(test_what_the_driver_had_aborted_goes_elsewhere_and_what_the_submitter_aborts_does_not),
 	UNIT(test_ana_log_is_decoded_and_nonsense_refused),
 	UNIT(test_controller_says_how_long_to_wait),

@@ -219,6 +219,63 @@ static void test_what_the_device_aborts_is_not_a_path_error(void)
 	detach();
 }
 
+/* The device may have carried out what was lost on the way to it: a host would repeat the pair after a path error, and
+ * find its own blocks. */
+static void test_a_pair_that_was_lost_below_is_not_repeated(void)
+{
+	for (unsigned emulated = 0; emulated < 2; emulated++) {
+		struct loop_cmd pair[2];
+
+		attach(emulated ? 0 : 1u << BDEV_IO_COMPARE_AND_WRITE);
+		dev->hold = true;
+		submit_pair(pair, 2);
+		CU_ASSERT_TRUE_FATAL(fixture_wait_count(&dev->held, 1));
+		if (emulated) {
+			unsigned submitted = atomic_load(&dev->submitted);
+			release(0); /* it has compared, and writes */
+			CU_ASSERT_TRUE_FATAL(fixture_wait_count(&dev->submitted, submitted + 1));
+		}
+		release(PATH_ERROR);
+		CU_ASSERT_EQUAL(loop_wait(&pair[0]), NVME_ST_DNR(GENERIC, INTERNAL));
+		CU_ASSERT_EQUAL(loop_wait(&pair[1]), NVME_ST_DNR(GENERIC, FUSED_FAIL));
+		loop_remove_ns(nsid);
+		detach();
+	}
+}
+
+static uint16_t status_at_hold; /* of a command that comes just before the views hold the namespace */
+
+unsigned __real_nvmf_views_hold_ns_for_removal(struct nvmf_subsystem *s, uint32_t number);
+unsigned __wrap_nvmf_views_hold_ns_for_removal(struct nvmf_subsystem *s, uint32_t number);
+unsigned __wrap_nvmf_views_hold_ns_for_removal(struct nvmf_subsystem *s, uint32_t number)
+{
+	struct loop_cmd c;
+
+	if (status_at_hold != 0) {
+		submit(&c, nvme_cmd_read, 0);
+		status_at_hold = loop_wait(&c);
+	}
+	return __real_nvmf_views_hold_ns_for_removal(s, number);
+}
+
+/* A namespace that only some hosts see is not hidden from them before its commands are held: they would be told that it
+ * does not exist, for good. */
+static void test_a_namespace_is_held_before_it_is_hidden(void)
+{
+	struct nvmf_ns_opts opts = {.no_auto_visible = true};
+
+	attach(0);
+	loop_remove_ns(nsid);
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_add_ns(loop_subsystem(), "dev", &opts, &nsid), 0);
+	CU_ASSERT_EQUAL(nvmf_ns_add_host(loop_subsystem(), nsid, LOOP_HOSTNQN), 0);
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsid, 0, 0, buf, BLOCK), 0);
+	status_at_hold = LOOP_STATUS_GONE;
+	remove_begin();
+	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
+	CU_ASSERT_EQUAL(status_at_hold, 0);
+	detach();
+}
+
 /* Nor is what the host itself aborts, while it waits. */
 static void test_what_the_host_aborts_is_not_a_path_error(void)
 {
@@ -284,6 +341,32 @@ static void test_half_a_pair_is_taken_back_with_its_other_half(void)
 	loop_submit(&pair[1]);
 	CU_ASSERT_EQUAL(loop_wait(&pair[1]), PATH_ERROR);
 	CU_ASSERT_EQUAL(loop_wait(&pair[0]), PATH_ERROR);
+	release(0);
+	CU_ASSERT_EQUAL(loop_wait(&begun), 0);
+	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
+	detach();
+}
+
+/* The first half comes when the namespace is going, and has been answered when the other one comes. */
+static void test_half_a_pair_that_comes_late_is_answered_as_its_other_half(void)
+{
+	struct loop_cmd pair[2], begun;
+
+	attach(0);
+	dev->hold = true;
+	submit(&begun, nvme_cmd_write, 1);
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&dev->held, 1));
+	remove_begin();
+	loop_cmd_init(&pair[0], io, nvme_cmd_compare, nsid);
+	pair[0].sqe.flags |= NVME_FUSE_FIRST;
+	loop_cmd_data(&pair[0], buf, BLOCK);
+	loop_submit(&pair[0]);
+	CU_ASSERT_EQUAL(loop_wait(&pair[0]), PATH_ERROR);
+	loop_cmd_init(&pair[1], io, nvme_cmd_write, nsid);
+	pair[1].sqe.flags |= NVME_FUSE_SECOND;
+	loop_cmd_data(&pair[1], buf, BLOCK);
+	loop_submit(&pair[1]);
+	CU_ASSERT_EQUAL(loop_wait(&pair[1]), PATH_ERROR);
 	release(0);
 	CU_ASSERT_EQUAL(loop_wait(&begun), 0);
 	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
@@ -361,9 +444,12 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_waits_for_a_rate_limit_does_not_keep_the_namespace),
 	UNIT(test_what_has_begun_ends_and_hosts_hear_of_it_at_once),
 	UNIT(test_what_the_device_aborts_is_not_a_path_error),
+	UNIT(test_a_pair_that_was_lost_below_is_not_repeated),
+	UNIT(test_a_namespace_is_held_before_it_is_hidden),
 	UNIT(test_what_the_host_aborts_is_not_a_path_error),
 	UNIT(test_command_of_several_ranges_ends_between_two),
 	UNIT(test_half_a_pair_is_taken_back_with_its_other_half),
+	UNIT(test_half_a_pair_that_comes_late_is_answered_as_its_other_half),
 	UNIT(test_bdev_that_goes_takes_back_what_waits),
 	UNIT(test_what_a_module_holds_is_taken_back_after_the_limit),
 	UNIT_END,

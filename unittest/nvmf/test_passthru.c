@@ -159,6 +159,54 @@ static void test_failures_and_pauses_reach_the_host(void)
 	detach();
 }
 
+static void release(uint16_t status)
+{
+	for (unsigned i = 0; i < 2; i++) { /* the groups of both queues */
+		struct user u;
+
+		CU_ASSERT_EQUAL_FATAL(user_open(&u, "dev", false, i == 0 ? io->thread : admin->thread), 0);
+		testdev_release(dev, &u, status);
+		user_close(&u);
+	}
+}
+
+/* Nobody knows what they do: a host is never asked to repeat one that the device has had. */
+static void test_what_has_begun_is_not_repeated(void)
+{
+	static const struct {
+		bool ends; /* the target ends the connections meanwhile */
+		uint16_t device, host;
+	} cases[] = {
+		{false, NVME_ST(PATH, CTRL_PATH_ERROR), NVME_ST_DNR(GENERIC, INTERNAL)},
+		{false, NVME_ST(PATH, ANA_INTERNAL_PATH_ERROR), NVME_ST_DNR(GENERIC, INTERNAL)},
+		{true, NVME_ST(PATH, CTRL_PATH_ERROR), NVME_ST_DNR(GENERIC, INTERNAL)},
+		{true, NVME_ST(GENERIC, ABORT_REQ), NVME_ST(GENERIC, ABORT_REQ)},
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct loop_cmd c[2];
+
+		attach();
+		dev->hold = true;
+		for (unsigned k = 0; k < 2; k++) {
+			loop_cmd_init(&c[k], k == 0 ? io : admin, k == 0 ? 0x82 : 0xc0, nsid);
+			loop_cmd_data(&c[k], data, k == 0 ? 512 : 0);
+			loop_submit(&c[k]);
+		}
+		CU_ASSERT_TRUE_FATAL(fixture_wait_count(&dev->held, 2));
+		if (cases[i].ends) {
+			nvmf_ctrlr_destroy(nvmf_ctrlr_next(loop_subsystem(), NULL), "the test wants it");
+		}
+		while (cases[i].ends && loop_rw(io, nvme_cmd_read, plain, 0, 0, data, BLOCK) == 0) {
+		}
+		release(cases[i].device);
+		CU_ASSERT_EQUAL(loop_wait(&c[0]), cases[i].host);
+		CU_ASSERT_EQUAL(loop_wait(&c[1]), cases[i].host);
+		dev->hold = false;
+		detach();
+	}
+}
+
 static void test_they_are_in_the_effects_log(void)
 {
 	struct nvme_cmd_effects_log log;
@@ -188,6 +236,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_others_are_not),
 	UNIT(test_admin_command_without_a_namespace_finds_the_one),
 	UNIT(test_failures_and_pauses_reach_the_host),
+	UNIT(test_what_has_begun_is_not_repeated),
 	UNIT(test_they_are_in_the_effects_log),
 	UNIT(test_only_bdevs_on_nvme_controllers_can_list_any),
 	UNIT_END,

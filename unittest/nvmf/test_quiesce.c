@@ -194,6 +194,10 @@ static void expect_quiesced_by(void (*begin)(void), bool admin_too)
 		CU_ASSERT_EQUAL(loop_wait(&cmds[i]), PATH_ERROR);
 	}
 	CU_ASSERT_EQUAL(loop_wait(&fused), PATH_ERROR);
+	write_init(&late, io2, slow_nsid, 0); /* the other half of the pair */
+	late.sqe.flags |= NVME_FUSE_SECOND;
+	loop_submit(&late);
+	CU_ASSERT_EQUAL(loop_wait(&late), PATH_ERROR);
 	write_submit(&late, io, slow_nsid, 5);
 	CU_ASSERT_EQUAL(loop_wait(&late), PATH_ERROR); /* it arrives too late */
 	CU_ASSERT_FALSE(atomic_load(&cmds[BEGUN].done));

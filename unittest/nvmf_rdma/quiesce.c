@@ -183,6 +183,47 @@ static void test_writes_whose_data_have_not_come_are_answered_and_not_carried_ou
 	CU_ASSERT_EQUAL(atomic_load(&disk->submitted), before + 1);
 }
 
+static void send_to_memory(void *opcode)
+{
+	struct nvme_sqe sqe = host_rw(*(uint8_t *)opcode, 1);
+
+	sqe.nsid = htole32(2);
+	CU_ASSERT(fake_send(&host.io, &sqe, NULL, 0));
+}
+
+static bool are_answered(void *count)
+{
+	return atomic_load(&good) + atomic_load(&path_errors) + atomic_load(&others) == *(unsigned *)count;
+}
+
+/* Its data are in the bdev's memory before it is carried out: it has begun. */
+static void test_write_straight_to_a_bdevs_memory_ends(void)
+{
+	uint8_t write = nvme_cmd_write, read = nvme_cmd_read;
+	unsigned reads = 0;
+
+	connect_host();
+	fake_delay_reads = true;
+	disk->hold = true;
+	send_burst((struct burst){.opcode = nvme_cmd_read, .first = 2, .n = 1}); /* keeps the connection */
+	thread_call(host_group_thread, send_to_memory, &write);
+	CU_ASSERT_FATAL(wait_in_state("transferring host to controller", 1));
+	remove_listener();
+	while (atomic_load(&path_errors) == 0) { /* until the queue pair is ending */
+		thread_call(host_group_thread, send_to_memory, &read);
+		reads++;
+		CU_ASSERT_FATAL(fixture_poll(are_answered, &reads));
+	}
+	fake_delay_reads = false;
+	thread_call(host_group_thread, finish_reads, NULL);
+	CU_ASSERT(fixture_wait_count(&good, reads)); /* the last one of them was too late, and the write ends */
+	release_all();
+	wait_over();
+	CU_ASSERT_EQUAL(atomic_load(&good), reads + 1);
+	CU_ASSERT_EQUAL(atomic_load(&path_errors), 1);
+	CU_ASSERT_EQUAL(atomic_load(&others), 0);
+}
+
 /* Nothing is answered then, and nothing carried out. */
 static void test_a_connection_that_breaks_meanwhile_ends_what_waits(void)
 {
@@ -288,7 +329,8 @@ static int setup(void)
 	struct nvmf_tgt_opts opts = {.name = "quiesce"};
 	struct nvmf_subsystem_opts sopts = {.serial_number = "1", .allow_any_host = true};
 	struct nvmf_transport_opts topts;
-	char why[NVMF_ERROR_MAX];
+	const struct bdev_malloc_opts memory = {.name = "M0", .block_size = 4096, .num_blocks = LBAS, .numa_id = -1};
+	char why[NVMF_ERROR_MAX], name[256], error[BDEV_ERROR_MAX];
 	cpu_set_t cores;
 	uint32_t nsid;
 	int rc = fixture_start();
@@ -296,7 +338,8 @@ static int setup(void)
 	CPU_ZERO(&cores);
 	CPU_SET(1, &cores);
 	opts.cores = &cores;
-	if (rc != 0 || (disk = testdev_new("T0", 4096, LBAS)) == NULL || testdev_register(disk) != 0) {
+	if (rc != 0 || (disk = testdev_new("T0", 4096, LBAS)) == NULL || testdev_register(disk) != 0 ||
+	    bdev_malloc_create(&memory, name, error) != 0) {
 		return -1;
 	}
 	nvmf_transport_opts_init("RDMA", &topts);
@@ -305,6 +348,7 @@ static int setup(void)
 	if (nvmf_tgt_create(&opts, &tgt) != 0 || nvmf_transport_create(tgt, "RDMA", &topts, why) != 0 ||
 	    nvmf_tgt_start(tgt) != 0 || nvmf_subsystem_create(tgt, HOST_SUBNQN, &sopts, &subsystem) != 0 ||
 	    nvmf_subsystem_add_ns(subsystem, "T0", &(struct nvmf_ns_opts){0}, &nsid) != 0 ||
+	    nvmf_subsystem_add_ns(subsystem, "M0", &(struct nvmf_ns_opts){0}, &nsid) != 0 ||
 	    nvmf_subsystem_add_listener(subsystem, &at) != 0) {
 		return -1;
 	}
@@ -318,12 +362,14 @@ static int teardown(void)
 	nvmf_tgt_stop(tgt, set_state, NULL);
 	int rc = wait_state();
 	nvmf_tgt_destroy(tgt);
+	rc |= fixture_delete(bdev_malloc_delete, "M0");
 	return rc | (testdev_delete(disk) ? 0 : -1) | fixture_stop();
 }
 
 static const struct unit_test tests[] = {
 	UNIT(test_commands_that_wait_for_a_buffer_are_answered_and_those_with_the_device_end),
 	UNIT(test_writes_whose_data_have_not_come_are_answered_and_not_carried_out),
+	UNIT(test_write_straight_to_a_bdevs_memory_ends),
 	UNIT(test_a_connection_that_breaks_meanwhile_ends_what_waits),
 	UNIT(test_a_device_that_goes_meanwhile_ends_what_waits_for_room),
 	UNIT_END,
