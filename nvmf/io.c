@@ -409,6 +409,17 @@ static void zcopy_exec(struct nvmf_request *req)
 	nvmf_io_submit(req);
 }
 
+/* The namespace was there when the command arrived. If it has been removed since, the command ends like those that were
+ * under way on it: its host may find the namespace elsewhere. */
+COLD static void io_refuse_late(struct nvmf_request *req, uint16_t status)
+{
+	if (status == NVME_ST_DNR(GENERIC, INVALID_NS)) {
+		nvmf_request_finish(req, NVME_ST(PATH, CTRL_PATH_ERROR));
+	} else {
+		nvmf_request_finish_at(req, status, NVMF_WHERE_NSID);
+	}
+}
+
 void nvmf_io_exec(struct nvmf_request *req)
 {
 	uint32_t nsid = le32toh(req->sqe->nsid);
@@ -427,7 +438,7 @@ void nvmf_io_exec(struct nvmf_request *req)
 	}
 	struct nvmf_ns_view *nsv = io_find_ns(req, nsid, &status);
 	if (unlikely(nsv == NULL)) {
-		nvmf_request_finish_at(req, status, NVMF_WHERE_NSID);
+		io_refuse_late(req, status);
 	} else if (unlikely(req->fuse != NVME_FUSE_NONE)) {
 		fused_exec(req, nsv);
 	} else {

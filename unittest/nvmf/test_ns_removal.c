@@ -145,6 +145,29 @@ static void test_what_waits_for_a_rate_limit_does_not_keep_the_namespace(void)
 	detach();
 }
 
+/* Its data come when the namespace is gone: it is not one that never had a namespace. */
+static void test_write_whose_data_come_after_the_removal_is_taken_back(void)
+{
+	struct loop_cmd write, pair[2];
+
+	attach(0);
+	atomic_store(&loop_hold_data, true);
+	submit(&write, nvme_cmd_write, 200);
+	submit_pair(pair, 300);
+	expect_waiting("data buffer", 3);
+	atomic_store(&loop_hold_data, false);
+	remove_begin();
+	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
+	loop_release_data(io);
+	CU_ASSERT_EQUAL(loop_wait(&write), PATH_ERROR);
+	CU_ASSERT_EQUAL(loop_wait(&pair[0]), PATH_ERROR);
+	CU_ASSERT_EQUAL(loop_wait(&pair[1]), PATH_ERROR);
+	CU_ASSERT_FALSE(was_written(200));
+	CU_ASSERT_FALSE(was_written(300));
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_write, nsid, 0, 0, buf, BLOCK), NO_SUCH_NS);
+	detach();
+}
+
 /* Seen by its hosts, while the device still has a command. */
 static void expect_hosts_have_heard(struct loop_cmd *aer)
 {
@@ -442,6 +465,7 @@ static void test_what_a_module_holds_is_taken_back_after_the_limit(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_what_waits_for_a_rate_limit_does_not_keep_the_namespace),
+	UNIT(test_write_whose_data_come_after_the_removal_is_taken_back),
 	UNIT(test_what_has_begun_ends_and_hosts_hear_of_it_at_once),
 	UNIT(test_what_the_device_aborts_is_not_a_path_error),
 	UNIT(test_a_pair_that_was_lost_below_is_not_repeated),
