@@ -31,10 +31,12 @@ enum tcp_pdu_type {
 #define TCP_FLAG_SUCCESS  0x08 /* C2HData, with LAST_PDU: the command is successful, no CapsuleResp follows */
 
 #define TCP_DIGEST_BYTES 4
-#define TCP_HEAD_MAX     128 /* bytes of header, digest and padding: PDO is no larger than the largest alignment */
-#define TCP_TERM_MAX     152 /* bytes of a TermReq: its header and 128 bytes of the PDU in error */
-#define TCP_HEADER_MAX   TCP_TERM_MAX /* the most that arrives before a PDU can be handled */
-#define TCP_PDA_MAX      31           /* of HPDA and CPDA: alignments of 4 to 128 bytes */
+/* Bytes of header, digest and padding. It is CapsuleCmd's 72 and 4, behind which an alignment of 72 has its data at
+ * 144; other headers are shorter, or end within the largest alignment, 128. */
+#define TCP_HEAD_MAX   144
+#define TCP_TERM_MAX   152          /* bytes of a TermReq: its header and 128 bytes of the PDU in error */
+#define TCP_HEADER_MAX TCP_TERM_MAX /* the most that arrives before a PDU can be handled */
+#define TCP_PDA_MAX    31           /* of HPDA and CPDA: alignments of 4 to 128 bytes */
 
 #define TCP_MAX_H2C_DATA_MIN 4096 /* the least value of MAXH2CDATA */
 

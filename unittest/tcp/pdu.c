@@ -389,6 +389,45 @@ static void test_termination_requests_carry_the_fault(void)
 	expect_common_fault(TCP_HOST, &plain, TCP_FES_INVALID_FIELD, 4, "PLEN");
 }
 
+/* Each head for a connection, written into a buffer that is no larger than the longest may be. */
+static uint32_t heads_of(const struct tcp_agreed *agreed, uint32_t longest)
+{
+	uint64_t *head = malloc(TCP_HEAD_MAX); /* of its own: sanitizers see what goes beyond */
+	const uint8_t *bytes = (const uint8_t *)head;
+	uint32_t lengths[] = {
+		tcp_capsule_cmd_encode(head, agreed, bytes64, 512),
+		tcp_capsule_cmd_encode(head, agreed, bytes64, 0),
+		tcp_capsule_resp_encode(head, agreed, bytes64),
+		tcp_h2c_data_encode(head, agreed, &piece),
+		tcp_r2t_encode(head, agreed, &piece),
+		tcp_c2h_data_encode(head, agreed, &piece),
+	};
+
+	CU_ASSERT_EQUAL(bytes[3], lengths[5]); /* PDO is not cut off */
+	tcp_capsule_cmd_encode(head, agreed, bytes64, 512);
+	CU_ASSERT_EQUAL(bytes[3], lengths[0]);
+	for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		CU_ASSERT_TRUE(lengths[i] <= TCP_HEAD_MAX);
+		longest = lengths[i] > longest ? lengths[i] : longest;
+	}
+	free(head);
+	return longest;
+}
+
+static void test_heads_of_all_alignments_are_no_longer_than_they_may_be(void)
+{
+	struct tcp_agreed agreed = plain;
+	uint32_t longest = 0;
+
+	for (unsigned i = 0; i < 4 * (TCP_PDA_MAX + 1u); i++) {
+		agreed.header_digest = (i & 1) != 0;
+		agreed.data_digest = (i & 2) != 0;
+		agreed.align_to_ctrlr = agreed.align_to_host = (uint8_t)(i / 4 * 4 + 4);
+		longest = heads_of(&agreed, longest);
+	}
+	CU_ASSERT_EQUAL(longest, TCP_HEAD_MAX);
+}
+
 static void test_names_are_those_of_the_specification(void)
 {
 	CU_ASSERT_STRING_EQUAL(tcp_pdu_type_name(9), "R2T");
@@ -418,6 +457,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_r2ts_with_wrong_fields_are_refused),
 	UNIT(test_pieces_out_of_range_are_refused),
 	UNIT(test_termination_requests_carry_the_fault),
+	UNIT(test_heads_of_all_alignments_are_no_longer_than_they_may_be),
 	UNIT(test_names_are_those_of_the_specification),
 	UNIT_END,
 };
