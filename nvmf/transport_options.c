@@ -38,7 +38,8 @@ static const struct nvmf_transport_option common_options[] = {
 	       "large ones; used when io_unit_size exceeds small_bufsize"),
 	COMMON("dif_insert_or_strip", dif_insert_or_strip, BOOL,
 	       "hosts see blocks without metadata: made when they write, checked when they read"),
-	COMMON("zcopy", zcopy, BOOL, "move data straight to and from bdevs whose blocks are memory"),
+	COMMON("zcopy", zcopy, BOOL,
+	       "RDMA: move data straight to and from bdevs whose blocks are memory; no effect over TCP"),
 	COMMON("acceptor_backlog", acceptor_backlog, INT32, "connections that may wait to be accepted"),
 	COMMON("acceptor_poll_rate", acceptor_poll_rate_us, UINT32,
 	       "of transports that look for connections now and then; not looked at: they are taken as they come"),
@@ -52,8 +53,8 @@ static const struct nvmf_transport_option common_options[] = {
 	COMMON("max_anonymous_per_host", max_anonymous_per_host, UINT32, "of these from one address; 0: no limit",
 	       .own = true),
 	COMMON("ack_timeout", ack_timeout, UINT32,
-	       "milliseconds that a host may acknowledge nothing of what it was sent before it is disconnected; 0: "
-	       "30000"),
+	       "milliseconds that a host may acknowledge nothing of what it was sent (TCP: take and send too little) "
+	       "before it is disconnected; 0: 30000"),
 };
 
 const struct nvmf_transport_option *nvmf_transport_common_option(unsigned n)

@@ -15,7 +15,7 @@ static void leaver_close(struct nvmf_tcp_group *g, struct nvmf_tcp_leaver *leave
 {
 	close(leaver->fd);
 	TAILQ_REMOVE(&g->leavers, leaver, link);
-	g->num_leavers--;
+	g->num_strangers -= !leaver->known;
 	free(leaver);
 }
 
@@ -43,9 +43,10 @@ void nvmf_tcp_leavers_close(struct nvmf_tcp_group *g)
 	}
 }
 
-void nvmf_tcp_socket_leave(struct nvmf_tcp_group *g, int fd)
+void nvmf_tcp_socket_leave(struct nvmf_tcp_group *g, int fd, bool known)
 {
-	struct nvmf_tcp_leaver *leaver = g->num_leavers < NVMF_TCP_LEAVERS_MAX ? malloc(sizeof(*leaver)) : NULL;
+	bool may_stay = known || g->num_strangers < NVMF_TCP_STRANGERS_MAX;
+	struct nvmf_tcp_leaver *leaver = may_stay ? malloc(sizeof(*leaver)) : NULL;
 	struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uintptr_t)leaver | NVMF_TCP_LEAVER_BIT};
 
 	if (leaver == NULL || shutdown(fd, SHUT_WR) != 0 || epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &e) != 0) {
@@ -53,9 +54,9 @@ void nvmf_tcp_socket_leave(struct nvmf_tcp_group *g, int fd)
 		close(fd);
 		return;
 	}
-	*leaver = (struct nvmf_tcp_leaver){.fd = fd, .until = env_ticks() + env_us_to_ticks(LEAVE_US)};
+	*leaver = (struct nvmf_tcp_leaver){.fd = fd, .known = known, .until = env_ticks() + env_us_to_ticks(LEAVE_US)};
 	TAILQ_INSERT_TAIL(&g->leavers, leaver, link);
-	g->num_leavers++;
+	g->num_strangers += !known;
 	if (!g->leave_timer.running) {
 		g->leave_timer.fn = close_late_leavers;
 		g->leave_timer.arg = g;

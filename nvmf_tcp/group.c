@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "nvmf_tcp/internal.h"
+#include "nvmf_tcp/rules.h"
 
 static void handle_socket(struct nvmf_tcp_group *g, const struct epoll_event *e)
 {
@@ -83,17 +84,38 @@ static bool arm_sockets(void *ctx)
 
 /* ---- Hosts that take or send too little ----
  *
- * Their commands hold data buffers that others could use, or a bdev's own memory. */
+ * Their commands hold data buffers that others could use. */
 
-#define STALL_LOOKS        4
-#define STALL_BYTES        4096                /* that have to move between two looks */
-#define STALL_BYTES_SCARCE (UINT64_C(1) << 20) /* while commands wait for buffers */
-#define OLD_LOOKS          (4 * STALL_LOOKS)   /* that one response, or the data of one command, may be under way */
-#define ACK_TIMEOUT_MS     30000               /* where ack_timeout is not given */
+#define STALL_LOOKS    4
+#define OLD_LOOKS      (4 * STALL_LOOKS) /* that what was begun at once may be under way: responses, data of commands */
+#define ACK_TIMEOUT_MS 30000             /* where ack_timeout is not given */
+
+static bool has_to_move(const struct nvmf_tcp_qpair *qp)
+{
+	return qp->unsent != 0 || qp->transfers != 0;
+}
+
+/* Bytes that have to move between two looks. */
+static uint64_t stall_bytes_now(struct nvmf_tcp_group *g)
+{
+	bool scarce = nvmf_buffers_are_awaited(&g->buffers) || g->buffers.waits != g->waits_seen;
+	const struct nvmf_tcp_qpair *qp;
+	uint32_t connections = 0;
+	uint64_t moved = 0;
+
+	g->waits_seen = g->buffers.waits;
+	TAILQ_FOREACH (qp, &g->qpairs, link) {
+		if (has_to_move(qp)) {
+			moved += qp->moved - qp->moved_seen;
+			connections++;
+		}
+	}
+	return nvmf_tcp_stall_bytes(scarce, moved, connections);
+}
 
 static bool is_stalled_tcp_qpair(struct nvmf_tcp_qpair *qp, uint64_t bytes)
 {
-	bool moves = qp->moved - qp->moved_seen >= bytes || (qp->unsent == 0 && qp->transfers == 0);
+	bool moves = qp->moved - qp->moved_seen >= bytes || !has_to_move(qp);
 
 	qp->moved_seen = qp->moved;
 	qp->stalled = moves ? 0 : (uint8_t)(qp->stalled + 1);
@@ -130,12 +152,11 @@ static int poll_stalled_tcp_qpairs(void *ctx)
 {
 	struct nvmf_tcp_group *g = ctx;
 	struct nvmf_tcp_qpair *qp, *next;
-	bool scarce = nvmf_buffers_are_awaited(&g->buffers) || g->buffers.waits != g->waits_seen;
+	uint64_t bytes = stall_bytes_now(g);
 
-	g->waits_seen = g->buffers.waits;
 	for (qp = TAILQ_FIRST(&g->qpairs); qp != NULL; qp = next) {
 		next = TAILQ_NEXT(qp, link);
-		if (is_stalled_tcp_qpair(qp, scarce ? STALL_BYTES_SCARCE : STALL_BYTES) || has_too_old_transfer(qp)) {
+		if (is_stalled_tcp_qpair(qp, bytes) || has_too_old_transfer(qp)) {
 			qp->broken = true;
 			nvmf_qpair_fail(&qp->base, qp->unsent != 0
 							   ? "it takes too little of what it is sent"

@@ -6,7 +6,8 @@
  * marked "Control thread" below. Neither waits for the network.
  *
  * A connection begins with one request, which is enough for Connect. Its others are allocated when the size of its
- * queue is known, so that anybody who only connects holds little memory.
+ * queue is known, so that anybody who only connects holds little memory. Neither does anybody who reads the discovery
+ * log: those requests have little room for data.
  *
  * A request is sent in up to two steps, and waits in its queue pair's list `out` meanwhile: R2T, then the response.
  * sendmsg() takes what all requests in the list have to send, so that one system call is enough for many responses. */
@@ -28,12 +29,13 @@
 #include "util/latency.h"
 #include "util/log.h"
 
-#define NVMF_TCP_CONTROL_DATA 8192  /* bytes of in-capsule data that fabrics and admin commands may have (TCP 3.3.2) */
-#define NVMF_TCP_STAGE        16384 /* bytes that are read at once, besides payload that has its place */
-#define NVMF_TCP_EVENTS       64    /* sockets that one poll looks at */
-#define NVMF_TCP_SEND_IOVS    256   /* pieces of memory of one sendmsg() */
-#define NVMF_TCP_READS        4     /* recvmsg() calls for a connection in one poll */
-#define NVMF_TCP_UNSENT_MAX   (UINT32_C(1) << 20) /* bytes that wait to be sent before commands are not read any more */
+#define NVMF_TCP_CONTROL_DATA   8192 /* bytes of in-capsule data that fabrics and admin commands may have (TCP 3.3.2) */
+#define NVMF_TCP_ANONYMOUS_DATA 512  /* the same, where anybody may connect: enough for Set Features */
+#define NVMF_TCP_STAGE          16384 /* bytes that are read at once, besides payload that has its place */
+#define NVMF_TCP_EVENTS         64    /* sockets that one poll looks at */
+#define NVMF_TCP_SEND_IOVS      256   /* pieces of memory of one sendmsg() */
+#define NVMF_TCP_READS          4     /* recvmsg() calls for a connection in one poll */
+#define NVMF_TCP_UNSENT_MAX     (UINT32_C(1) << 20) /* bytes that wait to be sent before commands are not read any more */
 
 struct nvmf_tcp_group;
 struct nvmf_tcp_qpair;
@@ -71,8 +73,8 @@ struct nvmf_tcp_request {
 	struct nvme_sqe sqe;
 	uint8_t data_pdu[TCP_HEAD_MAX];     /* head of C2HData, or R2T */
 	uint8_t response_pdu[TCP_HEAD_MAX]; /* of CapsuleResp */
-	struct iovec place;                 /* of in-capsule data: icd, or control_data of its queue pair */
-	uint8_t *icd;                       /* its own room for them, of icd_size bytes of its array */
+	struct iovec place;                 /* of in-capsule data: icd, or setup.icd of its queue pair */
+	uint8_t *icd; /* its own room for them, and for few data of H2CData: icd_size bytes of its array */
 
 	struct nvmf_request req __attribute__((aligned(64))); /* last */
 };
@@ -128,8 +130,9 @@ struct nvmf_tcp_qpair {
 	struct nvmf_tcp_request_array requests;
 	struct tcp_receiver receiver;
 	struct nvmf_tcp_request *receiving; /* whose data arrive */
-	/* An I/O queue's requests have room for in_capsule_data_size bytes, but a fabrics command may have more. One at
-	 * a time uses the room of the request that Connect came in. */
+	/* An I/O queue's requests have room for in_capsule_data_size bytes, but a fabrics command may have more; those
+	 * of an anonymous host's queue have little room. One at a time uses that of the request that Connect came in.
+	 */
 	struct nvmf_tcp_request *control_data_user;
 	struct tcp_piece piece; /* H2CData: of that request */
 	STAILQ_ENTRY(nvmf_tcp_qpair) dirty_link;
@@ -167,10 +170,11 @@ struct nvmf_tcp_latency {
  * limited time. */
 struct nvmf_tcp_leaver {
 	int fd;
+	bool known;     /* its host was connected, and not to discovery only */
 	uint64_t until; /* thread_now() */
 	TAILQ_ENTRY(nvmf_tcp_leaver) link;
 };
-#define NVMF_TCP_LEAVERS_MAX 256
+#define NVMF_TCP_STRANGERS_MAX 256 /* leavers that are not `known`: anybody can make them */
 
 struct nvmf_tcp_group {
 	struct nvmf_transport_group base;
@@ -186,7 +190,7 @@ struct nvmf_tcp_group {
 	uint32_t connections;
 	uint64_t connection_bytes;
 	TAILQ_HEAD(, nvmf_tcp_leaver) leavers;
-	uint32_t num_leavers;
+	uint32_t num_strangers; /* of them */
 	struct thread_timer leave_timer;
 	struct iovec iovs[NVMF_TCP_SEND_IOVS];
 };
@@ -248,6 +252,12 @@ static inline bool nvmf_tcp_qpair_is_open(const struct nvmf_tcp_qpair *qp)
 	return qp->state < NVMF_TCP_QPAIR_CLOSING;
 }
 
+/* Anybody may be at the other side, for it reads the discovery log: its requests have little room. */
+static inline bool nvmf_tcp_qpair_is_of_a_stranger(const struct nvmf_tcp_qpair *qp)
+{
+	return qp->base.qid == 0 && qp->array->icd_size < NVMF_TCP_CONTROL_DATA;
+}
+
 /* listen.c: control thread. */
 int nvmf_tcp_op_listen(struct nvmf_transport *t, const struct nvmf_address *address);
 void nvmf_tcp_op_stop_listen(struct nvmf_transport *t, const struct nvmf_address *address);
@@ -281,8 +291,9 @@ void nvmf_tcp_qpair_describe(struct nvmf_tcp_qpair *qp);
 
 /* close.c: sockets after their connections. */
 
-/* Takes a socket that epoll does not look at any more: closes it when the other side does, or after a while. */
-void nvmf_tcp_socket_leave(struct nvmf_tcp_group *g, int fd);
+/* Takes a socket that epoll does not look at any more: closes it when the other side does, or after a while. known: as
+ * in struct nvmf_tcp_leaver. */
+void nvmf_tcp_socket_leave(struct nvmf_tcp_group *g, int fd, bool known);
 /* epoll says that there is something to be read, or an error. */
 void nvmf_tcp_leaver_readable(struct nvmf_tcp_group *g, struct nvmf_tcp_leaver *leaver);
 /* Closes all: the group is destroyed. */
@@ -321,6 +332,8 @@ int nvmf_tcp_request_array_create(struct nvmf_tcp_request_array *a, struct nvmf_
 void nvmf_tcp_request_array_destroy(struct nvmf_tcp_request_array *a);
 /* A command is arriving: its header is here. NULL: there is no free request. */
 struct nvmf_tcp_request *nvmf_tcp_request_begin(struct nvmf_tcp_qpair *qp, const void *sqe);
+/* Has a request use the room for control data, if it may have so many there and nobody else does. */
+bool nvmf_tcp_request_take_control_room(struct nvmf_tcp_request *r, uint32_t bytes);
 /* The whole capsule is here, with icd_len bytes of data; bad_digest: their digest does not fit. */
 void nvmf_tcp_request_received(struct nvmf_tcp_request *r, uint32_t icd_len, bool bad_digest);
 /* The capsule does not arrive completely. */

@@ -121,8 +121,10 @@ int nvmf_tcp_op_listen(struct nvmf_transport *base, const struct nvmf_address *a
 	if (rc != 0) {
 		log_error("cannot listen at %s port %s: %s%s", address->traddr, address->trsvcid, strerror(-rc),
 			  rc == -EADDRNOTAVAIL ? " (no interface has that address; `ip address` lists them)"
-			  : rc == -EADDRINUSE  ? " (another program listens there; `ss -ltnp` lists them)"
-					       : "");
+			  : rc == -EADDRINUSE
+				  ? " (another program, or a listener of this one at 0.0.0.0 or :: with the "
+				    "same port; `ss -ltnp` lists them)"
+				  : "");
 		free(l);
 	}
 	return rc;

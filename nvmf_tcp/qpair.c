@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* clang-format off */
 /* Connections from accept() to their end.
  *
  *     control thread                                      poll group's thread
@@ -9,10 +10,15 @@
  *                                                         nvmf_tcp_qpair_connected(): Connect; posts grow_msg
  *     grow_on_control(): the queue's requests;
  *         posts grown_msg
- *                                                         go_live_over_tcp(): as soon as Connect has been answered:
- * LIVE nvmf_tcp_op_qpair_close(): CLOSING; the socket leaves nvmf_tcp_qpair_check_closed(): the last request has ended:
- * CLOSED; posts free_msg free_on_control(): posts freed_msg finish_tcp_close(): nvmf_qpair_closed()
+ *                                                         go_live_over_tcp(): Connect has been answered; LIVE
+ *                                                         nvmf_tcp_op_qpair_close(): CLOSING; the socket leaves
+ *                                                         nvmf_tcp_qpair_check_closed(): the last request has
+ *                                                             ended; CLOSED; posts free_msg
+ *     free_on_control(): frees the memory;
+ *         posts freed_msg
+ *                                                         finish_tcp_close(): nvmf_qpair_closed()
  */
+/* clang-format on */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -180,15 +186,25 @@ static void grown_on_group(struct thread_msg *msg)
 	}
 }
 
+/* Room for in-capsule data of each request. A host that has yet to authenticate is anonymous, too. */
+static uint32_t icd_size_of_queue(const struct nvmf_tcp_qpair *qp)
+{
+	uint32_t bytes = qp->base.transport->opts.in_capsule_data_size;
+
+	if (!qp->grow_admin) {
+		return bytes;
+	}
+	if (qp->base.anonymous && qp->base.auth == NULL) {
+		return NVMF_TCP_ANONYMOUS_DATA;
+	}
+	return bytes > NVMF_TCP_CONTROL_DATA ? bytes : NVMF_TCP_CONTROL_DATA;
+}
+
 static void grow_on_control(struct thread_msg *msg)
 {
 	struct nvmf_tcp_qpair *qp = container_of(msg, struct nvmf_tcp_qpair, grow_msg);
-	uint32_t icd = qp->base.transport->opts.in_capsule_data_size;
 
-	if (qp->grow_admin && icd < NVMF_TCP_CONTROL_DATA) {
-		icd = NVMF_TCP_CONTROL_DATA;
-	}
-	(void)nvmf_tcp_request_array_create(&qp->requests, qp, qp->grow_count, icd);
+	(void)nvmf_tcp_request_array_create(&qp->requests, qp, qp->grow_count, icd_size_of_queue(qp));
 	thread_post(nvmf_tcp_qpair_thread(qp), &qp->grown_msg, grown_on_group);
 }
 
@@ -207,7 +223,7 @@ void nvmf_tcp_qpair_request_freed(struct nvmf_tcp_qpair *qp)
 {
 	if (!nvmf_tcp_qpair_is_open(qp)) {
 		nvmf_tcp_qpair_check_closed(qp);
-	} else if (qp->requests.memory != NULL && !qp->growing) {
+	} else if (!qp->growing && qp->requests.memory != NULL) { /* the control thread's, while it grows */
 		go_live_over_tcp(qp);
 	} else {
 		nvmf_tcp_qpair_mark_dirty(qp, true);
@@ -236,6 +252,26 @@ static void name_local_address(struct nvmf_tcp_qpair *qp)
 	}
 }
 
+/* A host that has vanished and has nothing under way is noticed, also without a keep-alive timeout. */
+static void set_tcp_keepalive(int fd)
+{
+	static const struct {
+		int level, name, value;
+	} options[] = {
+		{SOL_SOCKET, SO_KEEPALIVE, 1},
+		{IPPROTO_TCP, TCP_KEEPIDLE, 60}, /* seconds, as the next */
+		{IPPROTO_TCP, TCP_KEEPINTVL, 10},
+		{IPPROTO_TCP, TCP_KEEPCNT, 6},
+	};
+
+	for (unsigned i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+		if (setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int)) != 0) {
+			log_limited(LOG_LEVEL_WARNING, "TCP keepalive: %s", strerror(errno));
+			return;
+		}
+	}
+}
+
 /* Options that fail are no reason to refuse a host: it is served, more slowly or without priority. */
 static void set_socket_options(int fd, const struct nvmf_tcp_opts *o)
 {
@@ -244,6 +280,7 @@ static void set_socket_options(int fd, const struct nvmf_tcp_opts *o)
 	if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) {
 		log_limited(LOG_LEVEL_WARNING, "TCP_NODELAY: %s", strerror(errno));
 	}
+	set_tcp_keepalive(fd);
 	if (priority != 0 && setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority)) != 0) {
 		log_limited(LOG_LEVEL_WARNING, "sock_priority %d: %s (above 6 it needs CAP_NET_ADMIN)", priority,
 			    strerror(errno));
@@ -358,7 +395,7 @@ void nvmf_tcp_qpair_terminate(struct nvmf_tcp_qpair *qp, const struct tcp_fault 
 		    tcp_fault_text(fault, text));
 	qp->tgroup->counters.terminations++;
 	qp->term_bytes = (uint8_t)tcp_term_encode(qp->term_pdu, TCP_CONTROLLER, fault, qp->receiver.header.bytes,
-						  qp->receiver.header_have);
+						  tcp_receiver_header_bytes(&qp->receiver));
 	nvmf_qpair_fail(&qp->base, "it breaks the rules of NVMe/TCP");
 }
 
@@ -379,7 +416,8 @@ static void let_socket_leave(struct nvmf_tcp_qpair *qp)
 	if (qp->broken) {
 		close(qp->fd);
 	} else {
-		nvmf_tcp_socket_leave(qp->tgroup, qp->fd);
+		nvmf_tcp_socket_leave(qp->tgroup, qp->fd,
+				      qp->base.hostnqn[0] != '\0' && !nvmf_tcp_qpair_is_of_a_stranger(qp));
 	}
 	qp->fd = -1;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nvmf_tcp/internal.h"
+#include "nvmf_tcp/rules.h"
 
 /* A queue pair in SETUP has one request. While it is in use, nothing is read, except for its data: whatever the host
  * has sent behind Connect waits in the socket. */
@@ -68,12 +69,8 @@ static bool find_place(struct nvmf_tcp_request *r, uint32_t bytes)
 	if (likely(bytes <= qp->array->icd_size)) {
 		return true;
 	}
-	if (r->sqe.opcode != nvme_admin_fabrics || bytes > NVMF_TCP_CONTROL_DATA || qp->control_data_user != NULL) {
-		return false;
-	}
-	qp->control_data_user = r;
 	r->place.iov_base = qp->setup.icd;
-	return true;
+	return nvmf_tcp_request_take_control_room(r, bytes);
 }
 
 static bool begin_capsule(struct nvmf_tcp_qpair *qp, struct tcp_fault *fault)
@@ -119,23 +116,16 @@ static bool begin_data(struct nvmf_tcp_qpair *qp, struct tcp_fault *fault)
 	}
 	struct nvmf_tcp_request *r =
 		piece->ttag < qp->array->base.count ? nvmf_tcp_request_at(qp->array, piece->ttag) : NULL;
-	if (r == NULL || r->state != TCP_REQ_TX_H_TO_C) {
-		return tcp_fault_set(fault, TCP_FES_INVALID_FIELD, TCP_PDU_H2C_DATA,
-				     offsetof(struct tcp_pdu_data, ttag), "TTAG", piece->ttag,
-				     "no R2T with this tag is waiting for data");
+	uint8_t flags = qp->receiver.header.common.flags;
+
+	if (unlikely(r == NULL || r->state != TCP_REQ_TX_H_TO_C)) {
+		return nvmf_tcp_h2c_data_check(piece, flags, NULL, fault);
 	}
-	if (piece->cccid != nvmf_request_cid(&r->req)) {
-		return tcp_fault_set(fault, TCP_FES_INVALID_FIELD, TCP_PDU_H2C_DATA,
-				     offsetof(struct tcp_pdu_data, cccid), "CCCID", piece->cccid,
-				     "the R2T with this tag belongs to another command");
-	}
-	if (!tcp_piece_check(piece, TCP_PDU_H2C_DATA, r->received, r->req.length, fault)) {
+	struct nvmf_tcp_awaited awaited = {
+		.cid = nvmf_request_cid(&r->req), .received = r->received, .length = r->req.length};
+
+	if (!nvmf_tcp_h2c_data_check(piece, flags, &awaited, fault)) {
 		return false;
-	}
-	if (piece->last != (piece->offset + piece->length == r->req.length)) {
-		return tcp_fault_set(fault, TCP_FES_INVALID_FIELD, TCP_PDU_H2C_DATA,
-				     offsetof(struct tcp_pdu_common, flags), "FLAGS", qp->receiver.header.common.flags,
-				     "LAST_PDU does not fit to the end of the data");
 	}
 	qp->receiving = r;
 	tcp_receiver_place(&qp->receiver, r->req.iov, r->req.iovcnt, piece->offset);
@@ -239,6 +229,9 @@ void nvmf_tcp_qpair_receive(struct nvmf_tcp_qpair *qp)
 {
 	struct nvmf_tcp_counters *counters = &qp->tgroup->counters;
 
+	if (tcp_receiver_has_bytes(&qp->receiver)) {
+		thread_absence_check(); /* they were read before this process was stopped, perhaps */
+	}
 	for (unsigned i = 0; i < NVMF_TCP_READS && handle_read(qp); i++) {
 		int rc = tcp_receiver_read(&qp->receiver, qp->fd);
 

@@ -111,12 +111,20 @@ static size_t align_to_cache_line(size_t n)
 	return (n + 63) & ~(size_t)63;
 }
 
+/* Data for a bdev begin where they may go to a disk as they are: at a page, or at a block if they are no page. */
+static size_t align_room(size_t n)
+{
+	size_t to = n < 4096 ? 512 : 4096;
+
+	return (n + to - 1) / to * to;
+}
+
 int nvmf_tcp_request_array_create(struct nvmf_tcp_request_array *a, struct nvmf_tcp_qpair *qp, uint32_t count,
 				  uint32_t icd_size)
 {
 	uint32_t iovs = nvmf_tcp_transport_of(qp->base.transport)->buffers.max_per_request;
 	size_t stride = align_to_cache_line(offsetof(struct nvmf_tcp_request, req) + nvmf_request_size());
-	size_t icd_stride = (icd_size + 4095u) & ~4095u;
+	size_t icd_stride = align_room(icd_size);
 
 	*a = (struct nvmf_tcp_request_array){
 		.base.count = count,
@@ -320,21 +328,54 @@ static void use_tcp_buffer(struct nvmf_tcp_request *r)
 	}
 }
 
-/* Only data that go to the host are sent out of a bdev's own memory. Those that come from the host arrive piece by
- * piece, and perhaps never completely: a block must not be half new meanwhile. And while a data digest is on its way,
- * another command may change that memory: the digest would be that of other bytes. */
-static bool may_zcopy(const struct nvmf_tcp_request *r)
+bool nvmf_tcp_request_take_control_room(struct nvmf_tcp_request *r, uint32_t bytes)
 {
-	return r->qp->base.transport->opts.zcopy && r->req.xfer == NVME_DATA_TFR_CTRL_TO_HOST &&
-	       !r->qp->receiver.agreed.data_digest;
+	struct nvmf_tcp_qpair *qp = r->qp;
+	bool control = r->sqe.opcode == nvme_admin_fabrics || qp->base.qid == 0;
+
+	if (!control || bytes > NVMF_TCP_CONTROL_DATA ||
+	    (qp->control_data_user != NULL && qp->control_data_user != r)) {
+		return false;
+	}
+	qp->control_data_user = r;
+	return true;
 }
 
+/* Data from the host go to its connection's own room, if that has enough: a host that is asked for data and never sends
+ * them would keep buffers from all others, and anybody can have an admin queue. What came in the capsule beside a data
+ * pointer to elsewhere has no meaning, and is not looked at any more. */
+static bool use_own_room(struct nvmf_tcp_request *r)
+{
+	uint32_t length = r->req.length;
+	uint8_t *room = r->icd;
+
+	if (r->req.xfer != NVME_DATA_TFR_HOST_TO_CTRL) {
+		return false;
+	}
+	if (unlikely(length > r->qp->array->icd_size)) {
+		if (!nvmf_tcp_request_take_control_room(r, length)) {
+			return false;
+		}
+		room = r->qp->setup.icd;
+	}
+	r->req.iov[0] = (struct iovec){room, length};
+	r->req.iovcnt = 1;
+	return true;
+}
+
+/* A bdev's own memory is not used (nvmf_request_zcopy_get()): data are sent and arrive piece by piece, at the host's
+ * pace. Another command may write the blocks meanwhile, and the host would get half of each; or a block would be half
+ * new, while the rest of its data may never come. */
 static void need_tcp_buffer(struct nvmf_tcp_request *r)
 {
 	struct nvmf_tcp_group *g = group_of_tcp_request(r);
 
-	if (may_zcopy(r) && nvmf_request_zcopy_get(&r->req)) {
+	if (use_own_room(r)) {
 		use_tcp_buffer(r);
+		return;
+	}
+	if (unlikely(r->req.xfer == NVME_DATA_TFR_HOST_TO_CTRL && nvmf_tcp_qpair_is_of_a_stranger(r->qp))) {
+		nvmf_request_fail(&r->req, NVME_ST_DNR(GENERIC, CMD_SEQ_ERROR));
 		return;
 	}
 	uint16_t n = nvmf_buffers_get(&g->buffers, &r->req);

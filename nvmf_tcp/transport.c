@@ -33,7 +33,6 @@ static void init_tcp_opts(struct nvmf_transport_opts *o)
 	o->buf_cache_size = 32;
 	o->iobuf_small_cache_size = 32;
 	o->iobuf_large_cache_size = 32;
-	o->zcopy = true;
 	o->acceptor_backlog = 128;
 	o->acceptor_poll_rate_us = 10000;
 	o->abort_timeout_sec = 1;

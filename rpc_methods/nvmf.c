@@ -27,7 +27,7 @@ __attribute__((constructor)) static void rpc_nvmf_register_notifications(void)
 
 const struct rpc_param rpc_nvmf_address_params[] = {
 	RPC_PARAM(struct rpc_nvmf_address, trtype, RPC_STRING, RPC_REQUIRED,
-		  "transport: RDMA; of a referral also TCP or FC"),
+		  "transport: RDMA or TCP; of a referral also FC"),
 	RPC_PARAM(struct rpc_nvmf_address, adrfam, RPC_STRING, RPC_OPTIONAL,
 		  "IPv4, IPv6, IB, FC or intra-host; by default what traddr looks like"),
 	RPC_PARAM(struct rpc_nvmf_address, traddr, RPC_STRING, RPC_REQUIRED, "address, e.g. 192.0.2.1"),

@@ -573,7 +573,7 @@ static const struct rpc_param keyed_host_params[] = {
 
 static const struct rpc_param add_host_params[] = {
 	KEYED_HOST_PARAMS,
-	RPC_NO_EFFECT(psk, RPC_STRING, "null", "TLS is NVMe/TCP's, RDMA is not encrypted"),
+	RPC_NO_EFFECT(psk, RPC_STRING, "null", "there is no TLS"),
 	RPC_PARAM_END,
 };
 

@@ -141,6 +141,27 @@ def test_reads_with_digests_while_the_same_blocks_are_written():
                     check(writer.finish(cid).status == 0, "write")
 
 
+def test_blocks_are_whole_however_slowly_they_are_read():
+    """Other commands write them while they are on their way: the RAM disk's own memory must not be sent."""
+    with TcpTarget(zcopy=True) as t:
+        t.add_malloc("M0")
+        t.add_ns("M0")
+        admin, writer = both(t)
+        with admin, writer, Queue(qid=2, cntlid=admin.cntlid, size=128) as reader:
+            reader.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            check(writer.write(0, bytes([1]) * 131072, in_capsule=False).status == 0, "write")
+            reads = [reader.start(reader.rw_sqe(2, 0, 256), length=131072) for _ in range(100)]
+            first = reader.finish(reads[0])     # so some are on their way
+            for turn in range(2, 12):
+                check(writer.write(0, bytes([turn]) * 131072, in_capsule=False).status == 0, "write")
+            reader.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+            for c in (first, *map(reader.finish, reads[1:])):
+                check(c.status == 0, "read")
+                for lba in range(256):
+                    block = c.data[lba * BS:(lba + 1) * BS]
+                    check(block == block[:1] * BS and block[0] != 0, f"block {lba} has {set(block)}")
+
+
 def test_listeners_of_all_kinds_and_their_removal():
     with TcpTarget(listen=False) as t:
         t.add_malloc("M0")

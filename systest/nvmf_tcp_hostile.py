@@ -5,12 +5,13 @@
 # sanitize
 """Hosts over TCP that break the rules, are slow, or go in the middle of something: each gets the answer that the specification requires, or
 its end, and nobody else notices."""
+import pathlib
 import socket
 import struct
 import sys
 
 from appliance_lib import check, main, wait_for
-from nvmf_lib import NQN
+from nvmf_lib import NQN, PORT
 from nvmf_tcp_lib import (CAPSULE_CMD, DISCOVERY, F_LAST, H2C_DATA, H2C_TERM, HEADER_DIGEST, ICREQ, INVALID_FIELD, LIMIT, OUT_OF_RANGE, R2T,
                           SEQUENCE, TRANSIENT, Closed, Connection, Queue, TcpTarget)
 
@@ -82,6 +83,7 @@ def test_first_pdu_must_be_a_good_icreq():
             check(term is not None and term.fes != 0, f"{what}: no C2HTermReq")
             check(fes is None or term.fes == fes, f"{what}: {term}")
             check(fei is None or term.fei == fei, f"{what}: {term}")
+            check(term.pdu == pdu[:len(term.pdu)] and len(term.pdu) >= 8, f"{what}: the PDU in error is {term.pdu.hex()}")
             c.close()
 
 
@@ -369,6 +371,94 @@ def test_connect_data_may_be_asked_for():
         check(c.status == 0, f"Connect: {c.status:#x}")
         check(q.read(0, 8).data == f.pattern, "read")
         q.close()
+
+
+def set_features(q, data, **how):
+    """Host Behavior Support, which discovery controllers do not have."""
+    return q.start(q.sqe(0x09, 0, struct.pack("<II", 0x16, 0)), data, **how)
+
+
+def test_strangers_who_are_asked_for_data_take_no_buffers():
+    with Fixture(num_shared_buffers=36, buf_cache_size=0, iobuf_small_cache_size=0, iobuf_large_cache_size=0) as f:
+        stranger = Queue(nqn=DISCOVERY, size=128).enable()
+        cids = [set_features(stranger, bytes(512), in_capsule=False) for _ in range(120)]
+        r2ts = [stranger.receive() for _ in cids]
+        check(all(pdu.type == R2T for pdu in r2ts), [pdu.type for pdu in r2ts])
+        for i in range(20):
+            data = bytes([i]) * 8192
+            check(f.good.write(1000, data, in_capsule=False).status == 0 and f.good.read(1000, 16).data == data, "I/O beside it")
+        with Queue(nqn=DISCOVERY) as other:
+            other.enable()
+            check(len(other.log_page(0x70, 1024)) == 1024, "the log beside it")
+        for pdu in r2ts:
+            stranger.answer_r2t(pdu)
+        for cid in cids:
+            check(stranger.finish(cid).code == 2, "Set Features: not Invalid Field")
+        stranger.close()
+
+
+def auth_send(q, length, **how):
+    return q.start(q.sqe(0x7F, 5, struct.pack("<BBBBI", 0, 1, 1, 0xE9, length)), bytes(length), **how)
+
+
+def test_discovery_takes_little_memory_and_long_data_one_by_one():
+    with Fixture() as f:
+        before = sum(x["connection_bytes"] for g in f.target.call("nvmf_get_stats")["poll_groups"] for x in g["transports"])
+        stranger = Queue(nqn=DISCOVERY, size=128).enable()
+        after = sum(x["connection_bytes"] for g in f.target.call("nvmf_get_stats")["poll_groups"] for x in g["transports"])
+        check(0 < after - before < 512 * 1024, f"a discovery connection takes {after - before} bytes")
+        for n in (4, 512, 516, 4096):
+            for in_capsule in (True, False):
+                c = stranger.finish(auth_send(stranger, n, in_capsule=in_capsule))
+                check(c.status != 0, "there is nobody to authenticate")
+        first = auth_send(stranger, 4096, in_capsule=False)     # keeps the room until its data are there
+        pdu = stranger.receive()
+        check(pdu.type == R2T, pdu.type)
+        check(stranger.finish(auth_send(stranger, 4096, in_capsule=False)).code == 0x0C, "a second one: not Command Sequence Error")
+        for _ in range(3):
+            check(stranger.finish(set_features(stranger, bytes(512))).code == 2, "Set Features")
+        stranger.answer_r2t(pdu)
+        check(stranger.finish(first).status != 0, "there is nobody to authenticate")
+        auth_send(stranger, 4096, in_capsule=False)
+        check(stranger.receive().type == R2T, "no R2T")
+        auth_send(stranger, 4096)
+        expect_term(stranger, "more in a capsule than there is room for", LIMIT)
+
+
+def test_strangers_who_stay_cost_known_hosts_no_answers():
+    with Fixture() as f:
+        strangers = []
+        for _ in range(300):
+            c = Connection(initialize=False)
+            c.sock.sendall(raw(0x42, 0, 8, 0, 8))
+            check(c.ends() is not None or len(strangers) >= 256, "a stranger got no C2HTermReq")
+            strangers.append(c)
+        q = f.queue(2)
+        q.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)   # so most of the data stay in the target's socket
+        cids = [q.start(q.rw_sqe(2, 0, 256), length=131072) for _ in range(4)]
+        wait_for(lambda: f.target.call("nvmf_get_inflight") == [], "the socket to take all answers")
+        q.sock.sendall(icreq() + bytes(100000))     # closing a socket with unread bytes would take the answers back
+        wait_for(lambda: f.target.num_qpairs() == 2, "the queue pair to be gone")
+        check(all(q.finish(cid).data[:4096] == f.pattern for cid in cids), "the answers")
+        expect_term(q, "a second ICReq", SEQUENCE)
+        for c in strangers:
+            c.close()
+
+
+def socket_timer(port):
+    """Of the target's end of a connection, as the kernel tells it."""
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        field = line.split()
+        if int(field[1].split(":")[1], 16) == PORT and int(field[2].split(":")[1], 16) == port:
+            return field[5].split(":")[0]
+    return None
+
+
+def test_vanished_hosts_are_looked_for():
+    with Fixture() as f:
+        for q in (f.admin, f.good):
+            port = q.sock.getsockname()[1]
+            wait_for(lambda p=port: socket_timer(p) == "02", "the keepalive timer of its socket")
 
 
 def test_limit_of_unknown_hosts():
