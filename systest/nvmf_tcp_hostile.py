@@ -469,7 +469,14 @@ def test_limit_of_unknown_hosts():
         for c in idle:
             c.close()
         wait_for(lambda: sum(x["connections"] for g in t.call("nvmf_get_stats")["poll_groups"] for x in g["transports"]) == 0, "the four to be gone")
-        with Queue(nqn=DISCOVERY) as q:
+
+        def taken():
+            """The four count until their memory is freed, which is a moment later."""
+            try:
+                return Queue(nqn=DISCOVERY)
+            except Closed:
+                return None
+        with wait_for(taken, "the next one to be taken") as q:
             q.enable()
         t.wait_empty()
 
