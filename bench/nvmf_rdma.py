@@ -56,8 +56,13 @@ def perf(nsid, depth):
 
 
 def fair_ratio():
-    hosts = [start_perf(nsid, 128, "--hostnqn", f"nqn.2026-11.io.varve:host{nsid}") for nsid in (1, 2)]
-    iops = [ended(h)["iops"] for h in hosts]
+    """Of two hosts on RAM disks of their own."""
+    hosts = [start_perf(nsid, 128, "--hostnqn", f"nqn.2026-11.io.varve:host{nsid}") for nsid in (1, 3)]
+    try:
+        iops = [ended(h)["iops"] for h in hosts]
+    finally:
+        for h in hosts:
+            h.kill()
     return min(iops) / max(iops)
 
 
@@ -102,9 +107,10 @@ def measured(daemon, nsid, depth):
 def set_up(call):
     call("bdev_malloc_create", name="Ram", block_size=4096, num_blocks=16384)
     call("bdev_null_create", name="Null", block_size=4096, num_blocks=1 << 20)
+    call("bdev_malloc_create", name="Ram2", block_size=4096, num_blocks=16384)
     call("nvmf_create_transport", trtype="RDMA", max_queue_depth=256)
     call("nvmf_create_subsystem", nqn=NQN, allow_any_host=True)
-    for name in ("Ram", "Null"):
+    for name in ("Ram", "Null", "Ram2"):
         call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": name})
     call("nvmf_subsystem_add_listener", nqn=NQN, listen_address={
         "trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS or "127.0.0.1", "trsvcid": PORT})
