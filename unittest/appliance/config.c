@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "rpc/rpc.h"
+#include "rpc/notify.h"
 #include "unittest/unit.h"
 #include "util/log.h"
 
@@ -279,6 +280,38 @@ static void test_what_is_wrong_can_be_left_out(void)
 	config_free(&c);
 }
 
+static unsigned count_refusals(void)
+{
+	const struct notify_event *e;
+	unsigned n = 0;
+
+	for (uint64_t id = notify_first(NOTIFY_ALL); (e = notify_get(NOTIFY_ALL, id)) != NULL; id++) {
+		n += strcmp(e->type, "config_refused") == 0;
+	}
+	return n;
+}
+
+/* A file may have thousands of wrong entries: they are left out and logged, but do not flush the list of events. */
+static void test_of_many_wrong_entries_some_are_notified(void)
+{
+	static char text[8192];
+	size_t at = (size_t)snprintf(text, sizeof(text), "{\"subsystems\":[{\"subsystem\":\"s\",\"config\":[");
+	struct config c;
+	unsigned before = count_refusals();
+
+	for (unsigned i = 0; i < 100; i++) {
+		at += (size_t)snprintf(text + at, sizeof(text) - at, ENTRY("nosuch", "") ",");
+	}
+	snprintf(text + at, sizeof(text) - at, ENTRY("test_runtime", "\"value\":3") "]}]}");
+	calls[0] = '\0';
+	CU_ASSERT_EQUAL(parse(text, &c), 0);
+	CU_ASSERT_EQUAL(config_check(&c, true, error), 0);
+	CU_ASSERT_EQUAL(config_run(&c, true, true, never, error), 0);
+	CU_ASSERT_STRING_EQUAL(calls, "runtime(3) ");
+	CU_ASSERT_TRUE(count_refusals() - before < 100);
+	config_free(&c);
+}
+
 static void test_a_stop_ends_the_loading(void)
 {
 	struct config c;
@@ -335,6 +368,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_entries_of_a_batch_are_named_by_both_places),
 	UNIT(test_a_failing_method_ends_the_loading_unless_errors_are_ignored),
 	UNIT(test_what_is_wrong_can_be_left_out),
+	UNIT(test_of_many_wrong_entries_some_are_notified),
 	UNIT(test_a_stop_ends_the_loading),
 	UNIT(test_a_missing_file_is_named),
 	UNIT(test_a_file_is_read_unless_it_is_too_long),
