@@ -115,7 +115,7 @@ static const struct rpc_param set_options_params[] = {
 	RPC_NO_EFFECT(rdma_srq_size, RPC_UINT32, "0", "each connection has a receive queue of its own"),
 	RPC_NO_EFFECT(rdma_max_cq_size, RPC_UINT32, "0",
 		      "a completion queue has room for all of its connection's requests"),
-	RPC_NO_EFFECT(tcp_connect_timeout_ms, RPC_UINT32, "0", "there is no NVMe/TCP"),
+	RPC_NO_EFFECT(tcp_connect_timeout_ms, RPC_UINT32, "0", "connecting has one time limit, whatever the transport"),
 	RPC_PARAM_END,
 };
 
