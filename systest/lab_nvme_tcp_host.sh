@@ -83,7 +83,7 @@ test_nobody_at_the_port_is_explained() {
 # The target's port is closed, which ends its connections, and opened again: the host reconnects and no I/O is lost.
 test_target_that_comes_back_loses_nothing() {
   local n perf
-  "${PERF[@]}" -r "$TARGET" -n 1 --ios 6000 -q 8 -w randrw --verify --region 2M --loss-timeout 60 > /tmp/r 2> /tmp/e &
+  "${PERF[@]}" -r "$TARGET" -n 1 -t 3600 -q 8 -w randrw --verify --region 2M --loss-timeout 60 > /tmp/r 2> /tmp/e &
   perf=$!
   for _ in 1 2; do
     n=$(bytes)
@@ -92,6 +92,9 @@ test_target_that_comes_back_loses_nothing() {
     await 60 no_connections
     ln -s $NVMET/subsystems/$NQN $NVMET/ports/4420/subsystems/
   done
+  n=$(bytes)
+  await 60 bytes_went "$n" 6000000
+  kill $perf
   wait $perf || { cat /tmp/e; fail "varve-perf failed"; }
   cat /tmp/r
   same miscompares "$(value /tmp/r miscompares)" 0
