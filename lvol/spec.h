@@ -22,6 +22,8 @@ enum {
 	LVOL_PAGE_BYTES = 4096,
 	LVOL_VERSION_MIN = 3,
 	LVOL_VERSION_MAX = 3,
+	LVOL_VERSION_CLOSED = 3,
+	LVOL_VERSION_OPEN = 4, /* ours: a program has it open for writing, and a journal counts */
 	LVOL_EXTENT_PAGE_CLUSTERS = 512,
 };
 
