@@ -19,6 +19,7 @@
 
 #include "nvmf/transport.h"
 #include "nvmf/transport_buffers.h"
+#include "nvmf_tcp/rules.h"
 #include "tcp/digest.h"
 #include "tcp/pdu.h"
 #include "tcp/receiver.h"
@@ -62,13 +63,15 @@ struct nvmf_tcp_request {
 	uint8_t state;   /* enum nvmf_tcp_request_state; set by set_tcp_request_state() only */
 	bool bad_digest; /* the digest of data from the host did not fit */
 	bool sends_data, sends_response;
-	uint8_t data_head, response_head;    /* bytes of the next two */
-	uint16_t buffers;                    /* that it has in req.iov */
-	uint16_t ttag;                       /* of its R2T */
-	uint32_t received;                   /* bytes of the host's data; H2CData */
-	uint32_t data_digest;                /* little-endian, behind the data */
-	uint64_t unsent;                     /* bytes that it has in `out`, or had */
-	uint64_t state_ticks;                /* thread_now() when the state was entered */
+	uint8_t data_head, response_head; /* bytes of the next two */
+	uint16_t buffers;                 /* that it has in req.iov */
+	uint16_t ttag;                    /* of its R2T: its index in its array, or that plus the array's count */
+	uint16_t late_ttag;               /* of `late` */
+	struct nvmf_tcp_awaited late;     /* data that were asked for, of a command that was aborted; length 0: none */
+	uint32_t received;                /* bytes of the host's data; H2CData */
+	uint32_t data_digest;             /* little-endian, behind the data */
+	uint64_t unsent;                  /* bytes that it has in `out`, or had */
+	uint64_t state_ticks;             /* thread_now() when the state was entered */
 	STAILQ_ENTRY(nvmf_tcp_request) link; /* of free or out */
 	struct nvme_sqe sqe;
 	uint8_t data_pdu[TCP_HEAD_MAX];     /* head of C2HData, or R2T */
@@ -130,6 +133,7 @@ struct nvmf_tcp_qpair {
 	struct nvmf_tcp_request_array requests;
 	struct tcp_receiver receiver;
 	struct nvmf_tcp_request *receiving; /* whose data arrive */
+	bool receives_late;                 /* they are its `late` ones, which go nowhere */
 	/* An I/O queue's requests have room for in_capsule_data_size bytes, but a fabrics command may have more; those
 	 * of an anonymous host's queue have little room. One at a time uses that of the request that Connect came in.
 	 */
@@ -340,6 +344,12 @@ void nvmf_tcp_request_received(struct nvmf_tcp_request *r, uint32_t icd_len, boo
 void nvmf_tcp_request_drop(struct nvmf_tcp_request *r);
 /* Part of its data has arrived with H2CData. */
 void nvmf_tcp_request_data_received(struct nvmf_tcp_request *r, const struct tcp_piece *piece);
+/* The request that has sent an R2T with this tag and waits for data, and what is awaited next. *late: the command has
+ * been aborted since, and the data go nowhere. NULL: there is none. */
+struct nvmf_tcp_request *nvmf_tcp_request_awaiting(const struct nvmf_tcp_qpair *qp, uint16_t ttag,
+						   struct nvmf_tcp_awaited *awaited, bool *late);
+/* Part of its `late` data has arrived. */
+void nvmf_tcp_request_late_data_received(struct nvmf_tcp_request *r, const struct tcp_piece *piece);
 /* Sending of what it has in `out` begins. */
 void nvmf_tcp_request_sending(struct nvmf_tcp_request *r);
 /* All of it was sent. */

@@ -114,21 +114,16 @@ static bool begin_data(struct nvmf_tcp_qpair *qp, struct tcp_fault *fault)
 	if (!tcp_h2c_data_decode(&qp->receiver.header.data, &qp->receiver.shape, piece, fault)) {
 		return false;
 	}
-	struct nvmf_tcp_request *r =
-		piece->ttag < qp->array->base.count ? nvmf_tcp_request_at(qp->array, piece->ttag) : NULL;
-	uint8_t flags = qp->receiver.header.common.flags;
+	struct nvmf_tcp_awaited awaited;
+	struct nvmf_tcp_request *r = nvmf_tcp_request_awaiting(qp, piece->ttag, &awaited, &qp->receives_late);
 
-	if (unlikely(r == NULL || r->state != TCP_REQ_TX_H_TO_C)) {
-		return nvmf_tcp_h2c_data_check(piece, flags, NULL, fault);
-	}
-	struct nvmf_tcp_awaited awaited = {
-		.cid = nvmf_request_cid(&r->req), .received = r->received, .length = r->req.length};
-
-	if (!nvmf_tcp_h2c_data_check(piece, flags, &awaited, fault)) {
+	if (!nvmf_tcp_h2c_data_check(piece, qp->receiver.header.common.flags, r != NULL ? &awaited : NULL, fault)) {
 		return false;
 	}
 	qp->receiving = r;
-	tcp_receiver_place(&qp->receiver, r->req.iov, r->req.iovcnt, piece->offset);
+	if (likely(!qp->receives_late)) { /* where nothing is named, the receiver drops them */
+		tcp_receiver_place(&qp->receiver, r->req.iov, r->req.iovcnt, piece->offset);
+	}
 	return true;
 }
 
@@ -137,6 +132,10 @@ static void end_data(struct nvmf_tcp_qpair *qp)
 	struct nvmf_tcp_request *r = qp->receiving;
 
 	qp->receiving = NULL;
+	if (unlikely(qp->receives_late)) {
+		nvmf_tcp_request_late_data_received(r, &qp->piece);
+		return;
+	}
 	if (unlikely(qp->receiver.data_is_bad)) {
 		r->bad_digest = true;
 		qp->tgroup->counters.digest_errors++;

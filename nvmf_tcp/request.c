@@ -9,6 +9,9 @@
 #include "nvmf_tcp/internal.h"
 #include "util/state_machine.h"
 
+#define SENDING_US                                                                                                     \
+	UINT64_C(50000) /* that a host has for data that it was asked for, while its queue pair is QUIESCING */
+
 #define TO(s) (UINT32_C(1) << TCP_REQ_##s)
 
 static const uint32_t next_states[TCP_REQ_STATES] = {
@@ -316,6 +319,33 @@ void nvmf_tcp_request_data_received(struct nvmf_tcp_request *r, const struct tcp
 	}
 }
 
+struct nvmf_tcp_request *nvmf_tcp_request_awaiting(const struct nvmf_tcp_qpair *qp, uint16_t ttag,
+						   struct nvmf_tcp_awaited *awaited, bool *late)
+{
+	uint32_t count = qp->array->base.count;
+	struct nvmf_tcp_request *r = ttag < 2 * count ? nvmf_tcp_request_at(qp->array, ttag % count) : NULL;
+
+	*late = false;
+	if (likely(r != NULL && r->ttag == ttag && r->state == TCP_REQ_TX_H_TO_C)) {
+		*awaited = (struct nvmf_tcp_awaited){
+			.cid = nvmf_request_cid(&r->req), .received = r->received, .length = r->req.length};
+		return r;
+	}
+	*late = r != NULL && r->late_ttag == ttag && r->late.length != 0;
+	if (*late) {
+		*awaited = r->late;
+	}
+	return *late ? r : NULL;
+}
+
+void nvmf_tcp_request_late_data_received(struct nvmf_tcp_request *r, const struct tcp_piece *piece)
+{
+	r->late.received += piece->length;
+	if (r->late.received == r->late.length) {
+		r->late.length = 0;
+	}
+}
+
 /* ---- Buffers ---- */
 
 static void use_tcp_buffer(struct nvmf_tcp_request *r)
@@ -510,15 +540,71 @@ void nvmf_tcp_request_sent(struct nvmf_tcp_request *r)
 
 /* ---- The end of a request by other hands ---- */
 
+/* Nobody has been asked for data yet. An R2T of which a part has been sent has to go on. */
+static bool take_back_r2t(struct nvmf_tcp_request *r)
+{
+	struct nvmf_tcp_qpair *qp = r->qp;
+
+	if (STAILQ_FIRST(&qp->out) == r && qp->sent_of_first != 0) {
+		return false;
+	}
+	STAILQ_REMOVE(&qp->out, r, nvmf_tcp_request, link);
+	qp->unsent -= r->unsent;
+	qp->transfers--;
+	return true;
+}
+
+/* The host may send what it was asked for nevertheless, perhaps it has begun to. What still comes goes nowhere: the
+ * request will have another command, with another tag, while this tag stays known until all has come. A request
+ * remembers one such command. */
+static bool stop_awaiting_data(struct nvmf_tcp_request *r)
+{
+	struct nvmf_tcp_qpair *qp = r->qp;
+	uint32_t count = qp->array->base.count;
+
+	if (r->late.length != 0 || 2 * count > UINT16_MAX + 1u) {
+		return false;
+	}
+	r->late = (struct nvmf_tcp_awaited){
+		.cid = nvmf_request_cid(&r->req), .received = r->received, .length = r->req.length};
+	r->late_ttag = r->ttag;
+	r->ttag = (uint16_t)(r->ttag < count ? r->ttag + count : r->ttag - count);
+	if (qp->receiving == r) {
+		tcp_receiver_skip(&qp->receiver);
+		qp->receives_late = true;
+	}
+	qp->transfers--;
+	return true;
+}
+
+/* Where a queue pair is being ended, hosts that are sending are let finish: their commands end a moment later, and
+ * some hosts do not take it well if a command ends before they have sent its data. */
+static bool may_be_sending(const struct nvmf_tcp_request *r)
+{
+	return r->qp->base.state == NVMF_QPAIR_QUIESCING && thread_now() - r->state_ticks < env_us_to_ticks(SENDING_US);
+}
+
 bool nvmf_tcp_op_request_abort(struct nvmf_request *req, uint16_t status)
 {
 	struct nvmf_tcp_request *r = nvmf_tcp_request_of(req);
 
-	/* a host that has been asked for data may have begun to send them */
-	if (r->state != TCP_REQ_NEED_BUFFER) {
+	switch ((enum nvmf_tcp_request_state)r->state) {
+	case TCP_REQ_NEED_BUFFER:
+		nvmf_buffers_stop_waiting(&group_of_tcp_request(r)->buffers, req);
+		break;
+	case TCP_REQ_AWAIT_R2T_ACK:
+		if (!take_back_r2t(r)) {
+			return false;
+		}
+		break;
+	case TCP_REQ_TX_H_TO_C:
+		if (may_be_sending(r) || !stop_awaiting_data(r)) {
+			return false;
+		}
+		break;
+	default:
 		return false;
 	}
-	nvmf_buffers_stop_waiting(&group_of_tcp_request(r)->buffers, req);
 	nvmf_request_fail(req, status);
 	return true;
 }
