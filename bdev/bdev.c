@@ -490,13 +490,16 @@ static void visit_fail_waiting(struct bdev_channel *ch, void *arg)
 {
 	struct bdev_io_queue *queues[] = {&ch->frozen,    &ch->qos_wait[QOS_READS], &ch->qos_wait[QOS_WRITES],
 					  &ch->lock_wait, &ch->locks_wait,          &ch->nomem};
+	struct bdev_io *io;
 
 	for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++) {
-		struct bdev_io *io;
 		while ((io = STAILQ_FIRST(queues[i])) != NULL) {
 			STAILQ_REMOVE_HEAD(queues[i], queue);
 			bdev_io_end_waiting(io, STATUS_REMOVED);
 		}
+	}
+	TAILQ_FOREACH (io, &ch->inflight, link) {
+		(void)bdev_lock_cancel(io, STATUS_REMOVED);
 	}
 }
 

@@ -128,6 +128,10 @@ struct bdev_lock {
 				     visits the channels */
 	struct thread_msg msg;    /* posted once at a time; io does not end before it has arrived */
 	TAILQ_ENTRY(bdev_lock) link;
+	/* The channel's thread. */
+	bool cancelled; /* io is not to be carried out any more, and ends with cancel_status */
+	uint16_t cancel_status;
+	struct thread_msg cancel_msg; /* posted once, before the lock is given back */
 };
 #define BDEV_LOCKS_ACTIVE      16 /* per bdev */
 #define BDEV_LOCKS_PER_CHANNEL 4
@@ -357,6 +361,9 @@ uint16_t bdev_dif_compare(const struct bdev_io *child, const struct iovec *iovs,
 /* --- lock.c --- */
 void bdev_lock_take(struct bdev_io *io);                     /* ends in bdev_caw_locked() */
 void bdev_lock_release(struct bdev_io *io, uint16_t status); /* ends in bdev_io_complete() */
+/* Ends an emulated COMPARE_AND_WRITE that waits for its lock, without it and without waiting for those that have the
+ * blocks: soon, with status, untouched. False: it has had its lock. */
+bool bdev_lock_cancel(struct bdev_io *io, uint16_t status);
 bool bdev_lock_blocks(const struct bdev_channel *ch, const struct bdev_io *io);
 void bdev_lock_check_acks(struct bdev_channel *ch); /* an I/O ended while SLOW_LOCKED */
 void bdev_lock_inherit(struct bdev_channel *ch);    /* a new channel, under the mutex */

@@ -11,6 +11,10 @@
  *     bdev_lock_release() --post-->	visit ------------------------>	forget the range, continue what waits
  *     (in the initiator's visit, the I/O completes)
  *
+ * Whoever holds the blocks may hold them for ever, on a device that does not answer. So an I/O that waits for its lock
+ * can be taken back (bdev_lock_cancel()): the control thread then waits for nobody any more, and grants a lock that the
+ * initiator gives back at once.
+ *
  * The I/O is rare (VMware's ATS, cluster locks), so its price is two trips through the control thread, and the price
  * for all others is one bit test. */
 #include <assert.h>
@@ -82,7 +86,11 @@ static void lock_granted_message(struct thread_msg *msg)
 	struct bdev_lock *lock = container_of(msg, struct bdev_lock, msg);
 
 	bdev_enter(lock->ch->thread);
-	bdev_caw_locked(lock->io);
+	if (lock->cancelled) {
+		bdev_lock_release(lock->io, lock->cancel_status);
+	} else {
+		bdev_caw_locked(lock->io);
+	}
 	bdev_leave(lock->ch->thread);
 }
 
@@ -211,6 +219,33 @@ static void lock_take_message(struct thread_msg *msg)
 	lock_run_queue(lock->bdev);
 }
 
+/* A write in flight is not waited for: the lock's owner does nothing with the blocks. */
+static void visit_lock_acknowledge(struct bdev_channel *ch, void *arg)
+{
+	struct bdev_lock *lock = arg;
+
+	for (unsigned i = 0; i < BDEV_LOCKS_ACTIVE; i++) {
+		struct bdev_locked *l = &ch->locked[i];
+		if (l->lock == lock && !l->acked) {
+			l->acked = true;
+			lock_acknowledge(lock);
+		}
+	}
+}
+
+/* Arrives behind the message that took the lock, and before the one that gives it back. */
+static void lock_cancel_message(struct thread_msg *msg)
+{
+	struct bdev_lock *lock = container_of(msg, struct bdev_lock, cancel_msg);
+
+	if (lock->state == LOCK_QUEUED) { /* no channel knows of it */
+		lock->state = LOCK_HELD;
+		thread_post(lock->ch->thread->thread, &lock->msg, lock_granted_message);
+	} else if (lock->state == LOCK_CLOSING) {
+		bdev_visit_channels(lock->bdev, visit_lock_acknowledge, lock);
+	}
+}
+
 static void lock_start_waiting(struct bdev_channel *ch);
 
 struct forget {
@@ -282,9 +317,27 @@ void bdev_lock_take(struct bdev_io *io)
 	lock->ch = ch;
 	lock->io = io;
 	lock->bdev = ch->bdev;
+	lock->cancelled = false;
 	lock->first = io->offset_blocks;
 	lock->last = io->offset_blocks + io->num_blocks - 1;
 	thread_post(thread_control(), &lock->msg, lock_take_message);
+}
+
+bool bdev_lock_cancel(struct bdev_io *io, uint16_t status)
+{
+	struct bdev_lock *lock = io->lock;
+
+	if (io->state != BDEV_IO_WAIT_LOCK || !takes_lock(io)) {
+		return false;
+	}
+	if (lock->cancelled || !bdev_io_is_untouched(io)) {
+		return lock->cancelled;
+	}
+	io->stage = STAGE_UNTOUCHED;
+	lock->cancelled = true;
+	lock->cancel_status = status;
+	thread_post(thread_control(), &lock->cancel_msg, lock_cancel_message);
+	return true;
 }
 
 static void lock_start_waiting(struct bdev_channel *ch)

@@ -21,6 +21,8 @@ static void reset_abort_split(struct bdev_channel *ch)
 	TAILQ_FOREACH (io, &ch->inflight, link) {
 		if (io->state == BDEV_IO_WAIT_CHILD || io->state == BDEV_IO_SPLIT) {
 			(void)bdev_split_abort(io);
+		} else {
+			(void)bdev_lock_cancel(io, STATUS_ABORTED);
 		}
 	}
 }
@@ -204,7 +206,7 @@ void bdev_reset_module_done(struct bdev_io *io)
 
 /* --- ABORT --- */
 
-/* True if target waited in the layer and was ended. */
+/* True if target waited in the layer and has ended, or will soon without being carried out. */
 static bool abort_if_waiting(struct bdev_channel *ch, struct bdev_io *target)
 {
 	if (bdev_io_queue_remove(&ch->frozen, target) || bdev_io_queue_remove(&ch->qos_wait[QOS_READS], target) ||
@@ -216,7 +218,7 @@ static bool abort_if_waiting(struct bdev_channel *ch, struct bdev_io *target)
 	if (target->state == BDEV_IO_WAIT_CHILD || target->state == BDEV_IO_SPLIT) {
 		return bdev_split_abort(target);
 	}
-	return false;
+	return bdev_lock_cancel(target, STATUS_ABORTED);
 }
 
 static bool is_in_flight(const struct bdev_channel *ch, const struct bdev_io *target)

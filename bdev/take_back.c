@@ -12,13 +12,11 @@ static bool take_out_of(struct bdev_io_queue *q, struct bdev_io *io)
 	return true;
 }
 
-/* An emulated COMPARE_AND_WRITE that the control thread has in its queue of locks ends when it gets the lock; one that
- * gives its lock back has been carried out. */
+/* An emulated COMPARE_AND_WRITE that gives its lock back has been carried out. */
 static void take_back_lock_waiter(struct bdev_channel *ch, struct bdev_io *io)
 {
-	if (!take_out_of(&ch->lock_wait, io) && !take_out_of(&ch->locks_wait, io) && bdev_io_is_untouched(io)) {
-		io->flags |= IO_ABORTED;
-		io->stage = STAGE_UNTOUCHED;
+	if (!take_out_of(&ch->lock_wait, io) && !take_out_of(&ch->locks_wait, io)) {
+		(void)bdev_lock_cancel(io, STATUS_ABORTED);
 	}
 }
 
