@@ -521,6 +521,16 @@ void bdev_io_complete_untouched(struct bdev_io *io, uint16_t status)
 	bdev_io_complete(io, status);
 }
 
+void bdev_io_complete_as(struct bdev_io *io, const struct bdev_io *other)
+{
+	io->cdw0 = other->cdw0;
+	if (unlikely(bdev_io_was_untouched(other))) {
+		bdev_io_complete_untouched(io, other->status);
+	} else {
+		bdev_io_complete(io, other->status);
+	}
+}
+
 void bdev_io_complete_cdw0(struct bdev_io *io, uint16_t status, uint32_t cdw0)
 {
 	io->cdw0 = cdw0;

@@ -217,6 +217,9 @@ void bdev_io_refuse(struct bdev_io *io);
 /* Ends an I/O of which the module has carried out nothing, and which others may therefore carry out:
  * bdev_io_was_untouched(). */
 void bdev_io_complete_untouched(struct bdev_io *io, uint16_t status);
+/* Ends io as an I/O on another bdev has ended that was all there was to carry out of it: with its status and dword 0,
+ * and untouched if that was. */
+void bdev_io_complete_as(struct bdev_io *io, const struct bdev_io *other);
 
 /* --- For modules that keep metadata --- */
 

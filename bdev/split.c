@@ -383,7 +383,7 @@ static void child_hand_over(struct bdev_io *io, struct bdev_split_child *child)
 	bdev_io_trace_dispatch(&child->io);
 	bdev_io_set_state(&child->io, BDEV_IO_MODULE);
 	child->io.stage = STAGE_HANDED;
-	io->stage = STAGE_HANDED;
+	io->stage = io->stage == STAGE_BEGUN ? STAGE_BEGUN : STAGE_HANDED;
 	ch->submit(ch->module, &child->io);
 }
 
@@ -445,7 +445,8 @@ static void split_end(struct bdev_io *io)
 		status = STATUS_ABORTED;
 	}
 	if (io->type != BDEV_IO_COMPARE_AND_WRITE) {
-		bdev_io_complete(io, status);
+		/* if no child has begun */
+		(status != 0 ? bdev_io_complete_untouched : bdev_io_complete)(io, status);
 	} else if (status == 0 && io->phase == PHASE_COMPARE) {
 		split_start_phase(io, PHASE_WRITE);
 	} else {
@@ -606,15 +607,20 @@ static bool child_write_copied(struct bdev_split_child *child, uint16_t status)
 	return true;
 }
 
+/* Whether the module may have carried out a part of the child. */
+static bool child_has_begun(const struct bdev_split_child *child)
+{
+	return child->io.stage != STAGE_MODULE && child->io.stage != STAGE_UNTOUCHED;
+}
+
 /* Whether a part of an emulated COMPARE_AND_WRITE may have been written when this child fails: it must not be repeated,
  * because it would find its own blocks. */
 static bool child_fails_in_part_written(const struct bdev_split_child *child)
 {
 	const struct bdev_io *parent = child->parent;
 	bool is_alone = child->io.num_blocks == parent->children_blocks;
-	bool has_begun = child->io.stage != STAGE_MODULE && child->io.stage != STAGE_UNTOUCHED;
 
-	return bdev_split_must_end(parent) && (has_begun || !is_alone);
+	return bdev_split_must_end(parent) && (child_has_begun(child) || !is_alone);
 }
 
 void bdev_split_child_done(struct bdev_io *io)
@@ -637,6 +643,9 @@ void bdev_split_child_done(struct bdev_io *io)
 	if (parent->child_status == 0) {
 		bool once = status != 0 && unlikely(child_fails_in_part_written(child));
 		parent->child_status = once ? (uint16_t)(status | NVME_SC_DNR) : status;
+	}
+	if (parent->stage == STAGE_HANDED && child_has_begun(child)) {
+		parent->stage = STAGE_BEGUN;
 	}
 	parent->children--;
 	if (child->buffer != NULL) {

@@ -48,6 +48,7 @@ struct bdev_child_pool {
 enum {
 	GROUP_SENDING = 1, /* bdev_children_sent() has yet to be called */
 	GROUP_WAITS = 2,   /* in the waiters of a base */
+	GROUP_TOUCHED = 4, /* a base may have carried out a child, or a part of it */
 };
 
 static void copy_child_done(struct bdev_io *io, void *arg);
@@ -208,7 +209,7 @@ static NOINLINE void base_serve_waiters(struct child_base *base)
 		} else if (base->desc != NULL) {
 			copy_submit(child_take(base), parent);
 		} else {
-			bdev_io_complete(parent, STATUS_REMOVED);
+			bdev_io_complete_untouched(parent, STATUS_REMOVED);
 		}
 	}
 }
@@ -271,7 +272,7 @@ void bdev_child_submit(struct bdev_child_pool *pool, struct bdev_io *parent)
 	if (likely(c != NULL)) {
 		copy_submit(c, parent);
 	} else if (base->desc == NULL) {
-		bdev_io_complete(parent, STATUS_REMOVED);
+		bdev_io_complete_untouched(parent, STATUS_REMOVED);
 	} else if ((c = reset_child_take(base, parent)) != NULL) {
 		copy_submit(c, parent);
 	} else {
@@ -295,6 +296,8 @@ static void group_put(struct bdev_io *parent)
 	parent->flags &= (uint8_t)~IO_CHILDREN;
 	if (group_ops(parent)->all_ended != NULL) {
 		group_ops(parent)->all_ended(parent, parent->child_status);
+	} else if (parent->child_status != 0 && !(parent->phase & GROUP_TOUCHED)) {
+		bdev_io_complete_untouched(parent, parent->child_status);
 	} else {
 		bdev_io_complete(parent, parent->child_status);
 	}
@@ -364,6 +367,9 @@ static void group_child_done(struct bdev_io *io, void *arg)
 	struct bdev_io *parent = c->parent;
 	const struct bdev_child_ops *ops = group_ops(parent);
 
+	if (!bdev_io_was_untouched(io)) {
+		parent->phase |= GROUP_TOUCHED;
+	}
 	bdev_children_fail(parent, ops->child_ended != NULL ? ops->child_ended(io, parent) : io->status);
 	io->cb = copy_child_done;
 	child_release(c);
@@ -408,7 +414,7 @@ static void waiter_end(struct bdev_io *parent, uint16_t status)
 		bdev_children_fail(parent, status);
 		group_wait_ends(parent, false);
 	} else {
-		bdev_io_complete(parent, status);
+		bdev_io_complete_untouched(parent, status);
 	}
 }
 

@@ -40,7 +40,7 @@
  *     static const struct bdev_ops stripe_ops = {.submit = stripe_submit, .child_ops = &stripe_child_ops, ...};
  *
  * The parent completes by itself when bdev_children_sent() has been called and all its children have ended: with 0, or
- * with the first error of a child. */
+ * with the first error of a child; as untouched (bdev_io_was_untouched()) if all of them ended so. */
 #ifndef BDEV_VBDEV_CHILD_H
 #define BDEV_VBDEV_CHILD_H
 
@@ -69,8 +69,8 @@ struct bdev_child_pool_opts {
 	uint32_t n_bases;
 	uint32_t count; /* children that the channel may have with each base at a time; at least 1 */
 	uint32_t iovs;  /* iovs that each child has of its own; 0: none */
-	/* For bdev_child_submit(): a child's end; completes parent (arg) from child->status and child->cdw0. NULL: the
-	 * module makes groups only. */
+	/* For bdev_child_submit(): a child's end; completes parent (arg), as by bdev_io_complete_as(). NULL: the module
+	 * makes groups only. */
 	bdev_io_cb done;
 };
 /* Makes the pool of a channel, and gets the thread's channels of the bases. From ops.channel_create. NULL and errno. */

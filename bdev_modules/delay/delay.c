@@ -28,6 +28,7 @@ struct delay_channel {
 struct delay_ctx {
 	struct thread_timer timer;
 	TAILQ_ENTRY(delay_ctx) link;
+	bool untouched; /* the child was */
 };
 
 /* One that is not there for want of its base. */
@@ -81,7 +82,7 @@ static void delay_complete(struct bdev_io *io, uint16_t status)
 
 	thread_timer_stop(&ctx->timer);
 	TAILQ_REMOVE(&c->held, ctx, link);
-	bdev_io_complete(io, status);
+	(ctx->untouched ? bdev_io_complete_untouched : bdev_io_complete)(io, status);
 }
 
 static void delay_timer_fired(void *arg)
@@ -99,9 +100,10 @@ static void delay_child_done(struct bdev_io *child, void *arg)
 	uint64_t us = delay_latency((struct delay_bdev *)bdev_channel_bdev(io->ch), c, io->type);
 
 	if (us == 0) {
-		bdev_io_complete_cdw0(io, child->status, child->cdw0);
+		bdev_io_complete_as(io, child);
 		return;
 	}
+	ctx->untouched = bdev_io_was_untouched(child);
 	io->status = child->status;
 	io->cdw0 = child->cdw0;
 	memset(&ctx->timer, 0, sizeof(ctx->timer));

@@ -100,7 +100,7 @@ static void error_child_done(struct bdev_io *child, void *arg)
 	} else if (ctx->corrupt_value != 0) {
 		error_change_back(bdev_channel_ctx(io->ch), ctx);
 	}
-	bdev_io_complete_cdw0(io, child->status, child->cdw0);
+	bdev_io_complete_as(io, child);
 }
 
 static void error_pass_on(struct error_channel *c, struct bdev_io *io)

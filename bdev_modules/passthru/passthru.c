@@ -19,7 +19,7 @@ BDEV_MODULE_REGISTER(bdev_passthru_module)
 
 static void passthru_child_done(struct bdev_io *child, void *arg)
 {
-	bdev_io_complete_cdw0(arg, child->status, child->cdw0);
+	bdev_io_complete_as(arg, child);
 }
 
 static void passthru_submit(void *channel, struct bdev_io *io)

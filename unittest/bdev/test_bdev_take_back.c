@@ -699,6 +699,229 @@ static void test_compare_and_write_that_does_not_write_yet_is_untouched(void)
 	unmake(t, &u, 1);
 }
 
+/* --- A range lock that is not to be had, because who has the blocks does not end --- */
+
+static bool lock_waits_for_writes(void *arg)
+{
+	const struct bdev_lock *lock = TAILQ_FIRST(&((struct testdev *)arg)->bdev.core->locks);
+
+	return lock != NULL && lock->state == LOCK_CLOSING;
+}
+
+static bool two_locks_are_queued(void *arg)
+{
+	const struct bdev_lock *lock = TAILQ_FIRST(&((struct testdev *)arg)->bdev.core->locks);
+
+	return lock != NULL && TAILQ_NEXT(lock, link) != NULL;
+}
+
+/* Two users; the first one has a write of block 4 in the device, for which a compare-and-write of the second one waits.
+ */
+static struct testdev *make_stuck_lock(struct user *u, struct request **write, struct request **caw, struct iovec *zero)
+{
+	struct testdev *t = make(u, 2, 0);
+
+	t->hold = true;
+	*write = submit_to(&u[0], BDEV_IO_WRITE, &one, 4);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	*caw = submit_caw(&u[1], zero);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(lock_waits_for_writes, t));
+	return t;
+}
+
+/* Ends the write, and finds that the blocks can be locked again. */
+static void unmake_stuck_lock(struct testdev *t, struct user *u, struct request *write)
+{
+	CU_ASSERT_FALSE(atomic_load(&write->done));
+	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 1);
+	t->hold = false;
+	testdev_release(t, &u[0], 0);
+	CU_ASSERT_EQUAL(request_finish(write), 0);
+	CU_ASSERT_EQUAL(request_finish(submit_caw(&u[0], &one)), 0);
+	CU_ASSERT_EQUAL(request_finish(submit_caw(&u[1], &one)), 0);
+	CU_ASSERT_TRUE(TAILQ_EMPTY(&t->bdev.core->locks));
+	unmake(t, u, 2);
+}
+
+static void test_compare_and_write_that_waits_for_writes_of_others_is_taken_back(void)
+{
+	uint8_t none[BLOCK] = {0};
+	struct iovec zero = {none, BLOCK};
+	struct request *write, *caw;
+	struct user u[2];
+	struct testdev *t = make_stuck_lock(u, &write, &caw, &zero);
+
+	take_back(caw);
+	expect_end(caw, NVME_SC_ABORT_REQ, true);
+	caw = submit_caw(&u[1], &zero);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(lock_waits_for_writes, t));
+	take_back_user(&u[1], false);
+	expect_end(caw, NVME_SC_ABORT_REQ, true);
+	unmake_stuck_lock(t, u, write);
+}
+
+static void test_compare_and_write_behind_another_is_taken_back(void)
+{
+	uint8_t none[BLOCK] = {0};
+	struct iovec zero = {none, BLOCK};
+	enum { MANY = 2 * BDEV_LOCKS_PER_CHANNEL }; /* some wait for a lock of the channel's */
+	struct request *write, *first, *second, *more[MANY];
+	struct user u[2];
+	struct testdev *t = make_stuck_lock(u, &write, &first, &zero);
+
+	for (unsigned i = 0; i < MANY; i++) {
+		more[i] = submit_caw(&u[1], &zero);
+	}
+	CU_ASSERT_TRUE_FATAL(fixture_poll(two_locks_are_queued, t));
+	take_back(more[0]);
+	expect_end(more[0], NVME_SC_ABORT_REQ, true);
+	second = submit_caw(&u[0], &zero);
+	while (state_of(second) != BDEV_IO_WAIT_LOCK) {
+	}
+	take_back(second);
+	expect_end(second, NVME_SC_ABORT_REQ, true);
+	CU_ASSERT_FALSE(atomic_load(&first->done));
+	take_back_user(&u[1], true);
+	expect_end(first, NVME_SC_ABORT_REQ, true);
+	for (unsigned i = 1; i < MANY; i++) {
+		expect_end(more[i], NVME_SC_ABORT_REQ, true);
+	}
+	unmake_stuck_lock(t, u, write);
+}
+
+static void test_compare_and_write_that_waits_for_its_lock_is_aborted(void)
+{
+	uint8_t none[BLOCK] = {0};
+	struct iovec zero = {none, BLOCK};
+	struct request *write, *caw;
+	struct user u[2];
+	struct testdev *t = make_stuck_lock(u, &write, &caw, &zero);
+	struct request *abort = request_new(&u[1]);
+
+	abort->io->type = BDEV_IO_ABORT;
+	abort->io->abort.target = caw->io;
+	CU_ASSERT_EQUAL(request_run(abort), 0);
+	CU_ASSERT_EQUAL(abort->io->cdw0, 0);
+	request_free(abort);
+	expect_end(caw, NVME_SC_ABORT_REQ, true);
+	unmake_stuck_lock(t, u, write);
+}
+
+static void test_compare_and_write_that_waits_for_its_lock_ends_with_a_reset(void)
+{
+	uint8_t none[BLOCK] = {0};
+	struct iovec zero = {none, BLOCK};
+	struct request *write, *caw;
+	struct user u[2];
+	struct testdev *t = make_stuck_lock(u, &write, &caw, &zero);
+	struct request *reset = request_new(&u[0]);
+
+	reset->io->type = BDEV_IO_RESET;
+	request_submit(reset);
+	expect_end(caw, NVME_SC_ABORT_REQ, true);
+	t->hold = false;
+	testdev_release(t, &u[0], 0);
+	CU_ASSERT_TRUE(request_wait(write));
+	request_finish(write);
+	CU_ASSERT_EQUAL(request_finish(reset), 0);
+	CU_ASSERT_EQUAL(request_finish(submit_caw(&u[1], &one)), 0);
+	unmake(t, u, 2);
+}
+
+static void test_compare_and_write_that_waits_for_its_lock_ends_with_its_bdev(void)
+{
+	uint8_t none[BLOCK] = {0};
+	struct iovec zero = {none, BLOCK};
+	struct request *write, *caw;
+	struct user u[2];
+	struct testdev *t = make_stuck_lock(u, &write, &caw, &zero);
+
+	bdev_unregister(&t->bdev, NULL, NULL);
+	expect_end(caw, NVME_SC_INVALID_NS | NVME_SC_DNR, true);
+	CU_ASSERT_FALSE(atomic_load(&write->done));
+	testdev_release(t, &u[0], 0);
+	CU_ASSERT_EQUAL(request_finish(write), 0);
+	unmake(t, u, 2);
+}
+
+/* --- Stacks --- */
+
+/* The I/O has come through three bdevs and, of many blocks, as many child I/Os. */
+static void test_io_below_a_stack_is_untouched_if_no_bdev_has_begun_it(void)
+{
+	const struct bdev_delay_opts slow = {.name = "d0",
+					     .base_bdev_name = "EE_t0",
+					     .latency_us = {[BDEV_DELAY_AVG_WRITE] = 1, [BDEV_DELAY_P99_WRITE] = 1}};
+	struct testdev *t = testdev_new("t0", BLOCK, BLOCKS);
+	struct user u, below;
+
+	t->bdev.max_rw_blocks = 1;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&below, "t0", false, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("t0", NULL, NULL, error), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&slow, error), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "d0", NULL, error), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "p0", true, fixture_thread(0)), 0);
+	for (unsigned blocks = 1; blocks <= 8; blocks += 7) {
+		struct iovec iov = {data, blocks * BLOCK};
+		t->nomem_type = BDEV_IO_WRITE;
+		struct request *r = submit_to(&u, BDEV_IO_WRITE, &iov, 0);
+		while (state_of(r) != BDEV_IO_MODULE && state_of(r) != BDEV_IO_SPLIT) {
+		}
+		take_back_user(&u, true);
+		expect_end(r, NVME_SC_ABORT_REQ, true);
+		t->nomem_type = 0;
+	}
+	t->hold = true;
+	t->slots = 1;
+	struct iovec two = {data, 2 * BLOCK};
+	struct request *r = submit_to(&u, BDEV_IO_WRITE, &two, 0);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1)); /* a half; there is no room for the other one */
+	take_back_user(&u, true);
+	testdev_release(t, &below, NVME_SC_ABORT_REQ);
+	expect_end(r, NVME_SC_ABORT_REQ, false);
+	t->hold = false;
+	t->slots = 0;
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_t0"), 0);
+	user_close(&below);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+/* More I/Os than a pool has children; and, of a base that goes, all those that waited for the device. */
+static void test_io_that_waits_for_a_child_is_untouched(void)
+{
+	enum { MANY = 130 };
+	struct user u, below;
+	struct testdev *t = testdev_new("t0", BLOCK, BLOCKS);
+	struct request *r[MANY];
+
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&below, "t0", false, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "t0", NULL, error), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "p0", true, fixture_thread(0)), 0);
+	t->hold = true;
+	for (unsigned i = 0; i < MANY; i++) {
+		r[i] = submit_to(&u, BDEV_IO_WRITE, &one, i % BLOCKS);
+	}
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 128));
+	while (state_of(r[MANY - 1]) != BDEV_IO_MODULE) {
+	}
+	take_back_user(&u, true);
+	expect_end(r[MANY - 2], NVME_SC_ABORT_REQ, true);
+	expect_end(r[MANY - 1], NVME_SC_ABORT_REQ, true);
+	testdev_release(t, &below, NVME_SC_ABORT_REQ);
+	for (unsigned i = 0; i < 128; i++) {
+		expect_end(r[i], NVME_SC_ABORT_REQ, false);
+	}
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	user_close(&below);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
 static void test_io_of_a_bdev_that_goes_is_untouched_if_it_waited(void)
 {
 	struct user u;
@@ -738,6 +961,13 @@ static const struct unit_test tests[] = {
 	UNIT(test_compare_and_write_of_a_block_is_taken_back_until_its_write_begins),
 	UNIT(test_compare_and_write_that_fails_when_it_has_written_is_not_repeated),
 	UNIT(test_compare_and_write_that_does_not_write_yet_is_untouched),
+	UNIT(test_compare_and_write_that_waits_for_writes_of_others_is_taken_back),
+	UNIT(test_compare_and_write_behind_another_is_taken_back),
+	UNIT(test_compare_and_write_that_waits_for_its_lock_is_aborted),
+	UNIT(test_compare_and_write_that_waits_for_its_lock_ends_with_a_reset),
+	UNIT(test_compare_and_write_that_waits_for_its_lock_ends_with_its_bdev),
+	UNIT(test_io_below_a_stack_is_untouched_if_no_bdev_has_begun_it),
+	UNIT(test_io_that_waits_for_a_child_is_untouched),
 	UNIT(test_io_of_a_bdev_that_goes_is_untouched_if_it_waited),
 	UNIT_END,
 };
