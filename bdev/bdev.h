@@ -339,6 +339,8 @@ struct bdev_md {
 	uint8_t dif_type;  /* protection information of type 1 to 3 with a 16-bit guard; 0: none */
 	uint8_t checks;    /* BDEV_DIF_GUARD, _APP, _REF: the layer makes these for I/O that does not name its own */
 	bool dif_is_first; /* it is the first 8 bytes of the metadata, not the last */
+	bool kept_apart;   /* the device at the bottom keeps metadata apart from the data; users see extended blocks, as
+			      always, and only bdev_get_bdevs shows it */
 	/* What the module does itself; the layer does the rest. */
 	bool by_device;       /* its device makes the checks: `checks`, or those that an I/O asks for */
 	bool plain_by_device; /* READ and WRITE with BDEV_DIF_PLAIN are for the module: its device makes metadata, and

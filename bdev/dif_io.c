@@ -265,13 +265,46 @@ void bdev_dif_put_zeroes(const struct bdev_io *io, void *blocks)
 	dif_generate(&f, &tags, &(struct iovec){blocks, bytes}, (uint32_t)io->num_blocks);
 }
 
+void bdev_dif_put_zeroes_apart(const struct bdev_io *io, void *data, void *md)
+{
+	const struct bdev *b = io->ch->bdev;
+	struct dif_format f = format_of(b);
+	struct dif_tags tags = tags_of(b, io);
+	struct iovec block[2] = {{data, f.data_size}, {md, f.md_size}};
+
+	memset(data, 0, io->num_blocks * f.data_size);
+	memset(md, 0, io->num_blocks * f.md_size);
+	for (uint64_t i = 0; f.type != 0 && i < io->num_blocks; i++) {
+		dif_generate(&f, &tags, block, 1);
+		tags.ref += f.type != 3;
+		block[0].iov_base = (uint8_t *)block[0].iov_base + f.data_size;
+		block[1].iov_base = (uint8_t *)block[1].iov_base + f.md_size;
+	}
+}
+
+/* first: where the protection information of the first block is; that of the next is `stride` bytes behind it. */
+static void tuples_put_unwritten(const struct dif_format *f, void *first, size_t stride, uint64_t num_blocks)
+{
+	uint8_t *tuple = first;
+
+	for (uint64_t i = 0; f->type != 0 && i < num_blocks; i++, tuple += stride) {
+		memset(tuple, 0xff, DIF_BYTES);
+	}
+}
+
 void bdev_dif_put_unwritten(const struct bdev *b, void *blocks, uint64_t num_blocks)
 {
 	struct dif_format f = format_of(b);
-	uint8_t *tuple = (uint8_t *)blocks + f.data_size + f.offset;
 
 	memset(blocks, 0, num_blocks * b->block_size);
-	for (uint64_t i = 0; f.type != 0 && i < num_blocks; i++, tuple += b->block_size) {
-		memset(tuple, 0xff, DIF_BYTES);
-	}
+	tuples_put_unwritten(&f, (uint8_t *)blocks + f.data_size + f.offset, b->block_size, num_blocks);
+}
+
+void bdev_dif_put_unwritten_apart(const struct bdev *b, void *data, void *md, uint64_t num_blocks)
+{
+	struct dif_format f = format_of(b);
+
+	memset(data, 0, num_blocks * f.data_size);
+	memset(md, 0, num_blocks * f.md_size);
+	tuples_put_unwritten(&f, (uint8_t *)md + f.offset, f.md_size, num_blocks);
 }

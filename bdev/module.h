@@ -228,6 +228,11 @@ void bdev_dif_put_zeroes(const struct bdev_io *io, void *blocks);
 /* Makes blocks in memory look as if they had never been written: zeroes, and protection information of ones, which says
  * that the block is not to be checked (NVM 5.2). */
 void bdev_dif_put_unwritten(const struct bdev *b, void *blocks, uint64_t num_blocks);
+/* As bdev_dif_put_zeroes(), for a module that keeps the data of its blocks in one place, and their metadata in another.
+ */
+void bdev_dif_put_zeroes_apart(const struct bdev_io *io, void *data, void *md);
+/* As bdev_dif_put_unwritten(), for such a module. */
+void bdev_dif_put_unwritten_apart(const struct bdev *b, void *data, void *md, uint64_t num_blocks);
 /* Makes protection information for the blocks in io's iovs: for a module that stores none. */
 void bdev_dif_make(const struct bdev_io *io);
 

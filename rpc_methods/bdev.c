@@ -140,13 +140,19 @@ static void add_md(json_t *o, const struct bdev *b)
 		return;
 	}
 	json_object_set_new(o, "md_size", rpc_uint(md->size));
-	json_object_set_new(o, "md_interleave", json_true());
+	json_object_set_new(o, "md_interleave", json_boolean(!md->kept_apart));
 	json_object_set_new(o, "dif_type", rpc_uint(md->dif_type));
 	if (md->dif_type != 0) {
 		json_object_set_new(o, "dif_is_head_of_md", json_boolean(md->dif_is_first));
 		json_object_set_new(o, "enabled_dif_check_types", checks_json(md->checks));
 		json_object_set_new(o, "dif_pi_format", rpc_uint(0));
 	}
+}
+
+/* Clients know metadata that is kept apart as no part of the block. */
+static uint32_t shown_block_size(const struct bdev *b)
+{
+	return bdev_get_md(b)->kept_apart ? bdev_data_block_size(b) : bdev_block_size(b);
 }
 
 static json_t *rpc_bdev_json(const struct bdev *b)
@@ -158,7 +164,7 @@ static json_t *rpc_bdev_json(const struct bdev *b)
 	json_object_set_new(o, "name", rpc_string(bdev_name(b)));
 	json_object_set_new(o, "aliases", aliases_json(b));
 	json_object_set_new(o, "product_name", rpc_string(bdev_product_name(b)));
-	json_object_set_new(o, "block_size", rpc_uint(bdev_block_size(b)));
+	json_object_set_new(o, "block_size", rpc_uint(shown_block_size(b)));
 	json_object_set_new(o, "physical_block_size", rpc_uint(bdev_physical_block_size(b)));
 	json_object_set_new(o, "num_blocks", rpc_uint(bdev_num_blocks(b)));
 	json_object_set_new(o, "uuid", json_string(uuid));

@@ -70,11 +70,32 @@ def test_metadata_is_shown_and_saved():
         check(saved["n"].items() >= {"block_size": 512, "md_size": 8, "dif_type": 0}.items() and "md_interleave" not in saved["n"], saved)
 
 
+def test_metadata_apart_from_the_data_is_shown_and_saved():
+    wanted = [("block_size", 4096), ("physical_block_size", 4096), ("md_size", 16), ("md_interleave", False), ("dif_type", 2),
+              ("dif_is_head_of_md", True), ("dif_pi_format", 0), ("enabled_dif_check_types", {"reftag": True, "apptag": False, "guard": True})]
+    with Daemon() as d:
+        d.call("bdev_malloc_create", name="m", num_blocks=16, block_size=4096, md_size=16, dif_type=2, dif_is_head_of_md=True)
+        d.call("bdev_malloc_create", name="in the size", num_blocks=16, block_size=4112, md_size=16)
+        d.call("bdev_error_create", base_name="m")
+        bdevs = {b["name"]: b for b in d.call("bdev_get_bdevs")}
+        for name in "m", "EE_m":    # what stands on it shows it too
+            for key, value in wanted:
+                check(bdevs[name][key] == value, f"{name}: {key}: {bdevs[name][key]}")
+        check((bdevs["in the size"]["block_size"], bdevs["in the size"]["md_interleave"]) == (4112, True), bdevs)
+        saved = {c["params"]["name"]: c["params"] for c in d.call("framework_get_config", name="bdev") if "name" in c.get("params", {})}
+        check(saved["m"].items() >= {"block_size": 4096, "md_size": 16, "dif_type": 2, "dif_is_head_of_md": True}.items()
+              and "md_interleave" not in saved["m"], saved)
+        check(saved["in the size"].items() >= {"block_size": 4096, "md_interleave": True}.items(), saved)
+
+
 def test_errors_name_the_field_and_the_value():
     with Daemon() as d:
         fails(d, ["block_size 1000", "512"], "bdev_malloc_create", num_blocks=1, block_size=1000)
         fails(d, ["num_blocks 0"], "bdev_null_create", name="n", num_blocks=0, block_size=512)
-        fails(d, ["md_interleave false", "md_size 8"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=8)
+        fails(d, ["md_size 12"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=12)
+        fails(d, ["dif_pi_format 1"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=16, dif_type=1, dif_pi_format=1)
+        fails(d, ["dif_type 4"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=16, dif_type=4)
+        fails(d, ["dif_type 1", "md_size is 0"], "bdev_malloc_create", num_blocks=1, block_size=512, dif_type=1)
         fails(d, ["md_size 12"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=12, md_interleave=True)
         fails(d, ["md_size 70000"], "bdev_null_create", name="n", num_blocks=1, block_size=512, md_size=70000)
         fails(d, ["dif_type -1"], "bdev_null_create", name="n", num_blocks=1, block_size=512, md_size=8, dif_type=-1)

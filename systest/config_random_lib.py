@@ -141,7 +141,7 @@ class Bdevs(Session):
         self.of_kind = {}           # made by bdev_KIND_create, and not claimed by what bdev_*_delete would take along
 
     def metadata(self):
-        return {"md_size": 8, "md_interleave": True, "dif_type": self.rng.randint(0, 3)} if self.chance(0.2) else {}
+        return {"md_size": 8, "md_interleave": self.chance(0.5), "dif_type": self.rng.randint(0, 3)} if self.chance(0.2) else {}
 
     def take(self):
         if not self.free:

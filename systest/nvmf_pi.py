@@ -13,7 +13,7 @@ from nvmf_lib import ADDRESS, NQN, PORT, Host, Target, verifying, wait_io
 
 BACK_PORT, FRONT_PORT = PORT, PORT + 20000
 PRACT, GUARD, APP, REF = 1 << 29, 1 << 28, 1 << 27, 1 << 26
-WRITE, READ, VERIFY = 1, 2, 0xc
+WRITE, READ, COMPARE, WRITE_ZEROES, VERIFY = 1, 2, 5, 8, 0xc
 
 
 def back(**transport):
@@ -29,9 +29,9 @@ def attach(f, **params):
                   subnqn=NQN, **params)
 
 
-def malloc(d, name, block_size, md_size, dif_type=1, **params):
+def malloc(d, name, block_size, md_size, dif_type=1, md_interleave=True, **params):
     return d.call("bdev_malloc_create", name=name, block_size=block_size, num_blocks=(16 << 20) // block_size, md_size=md_size,
-                  md_interleave=True, dif_type=dif_type, **params)
+                  md_interleave=md_interleave, dif_type=dif_type, **params)
 
 
 def crc(data):
@@ -64,17 +64,20 @@ class Raw:
         return status, base64.urlsafe_b64decode(r["data"]) if length else None
 
 
-def test_protection_information_is_passed_made_and_checked():
+def check_passed_made_and_checked(interleave):
     """The target's namespace has extended blocks; the host's raw commands bring and want protection information, and its
     bdev has it made and stripped by the target."""
     blocks = [bytes(i * 31 + j * 7 & 255 for j in range(512)) for i in range(4)]
     with back() as b, front() as f:
-        b.add_ns(malloc(b, "M0", 512, 8))
+        b.add_ns(malloc(b, "M0", 512, 8, md_interleave=interleave))
+        check(b.call("bdev_get_bdevs", name="M0")[0]["md_interleave"] is interleave, "shown by the target")
         bdev, = attach(f, prchk_guard=True, prchk_reftag=True)
         shown = f.call("bdev_get_bdevs", name=bdev)[0]
         check([shown[k] for k in ("block_size", "md_size", "md_interleave", "dif_type", "dif_is_head_of_md")] == [520, 8, True, 1, False], shown)
         check(shown["enabled_dif_check_types"] == {"guard": True, "reftag": True, "apptag": False}, shown)
         raw = Raw(f)
+        never = b"".join(bytes(512) + b"\xff" * 8 for _ in range(4))
+        check(raw.run(READ, 40, 4, GUARD | REF, 40, length=4 * 520) == (0, never), "never written, not to be checked")
         good = protected(blocks, 40, 0x1234)
         check(raw.run(WRITE, 40, 4, GUARD | APP | REF, 40, 0xffff1234, good)[0] == 0, "written")
         check(raw.run(READ, 40, 4, GUARD | APP | REF, 40, 0xffff1234, length=4 * 520) == (0, good), "read as it was")
@@ -91,6 +94,10 @@ def test_protection_information_is_passed_made_and_checked():
         check(raw.run(VERIFY, 40, 4, GUARD)[0] == 0x282 and raw.run(VERIFY, 40, 2, GUARD)[0] == 0, "and by Verify")
         check("bdev M0: read of block 42: the guard is" in b.log(), b.log())
         check(raw.run(WRITE, 40, 4, 0, data=good)[0] == 0, "mended")
+        check(raw.run(COMPARE, 40, 4, GUARD | REF, 40, data=good)[0] == 0, "the same")
+        check(raw.run(COMPARE, 40, 4, 0, data=bytes(bad))[0] == 0x285, "not the same")
+        check(raw.run(WRITE_ZEROES, 44, 2, PRACT, 44, 0x66)[0] == 0, "zeroes")
+        check(raw.run(READ, 44, 2, GUARD | REF, 44, length=2 * 520) == (0, protected([bytes(512)] * 2, 44, 0x66)), "protected zeroes")
         check(raw.run(WRITE, 7, 1, PRACT, 7, 0x55, blocks[0])[0] == 0, "made by the target")
         check(raw.run(READ, 7, 1, 0, length=520) == (0, protected(blocks[:1], 7, 0x55)), "as it should be")
         f.add_ns(bdev)
@@ -100,6 +107,15 @@ def test_protection_information_is_passed_made_and_checked():
         f.call("bdev_nvme_detach_controller", name="Nvme0")
         b.wait_empty()
         b.stop_clean("the guard is", "the reference tag is", "the application tag is")
+
+
+def test_protection_information_is_passed_made_and_checked():
+    check_passed_made_and_checked(True)
+
+
+def test_a_namespace_has_extended_blocks_also_where_metadata_is_kept_apart():
+    """Fabrics have no other way (Base 3.3.1.2)."""
+    check_passed_made_and_checked(False)
 
 
 def test_protection_information_passes_a_target_that_has_it_from_another():
@@ -140,10 +156,10 @@ def test_protection_information_passes_a_target_that_has_it_from_another():
 
 
 def test_hosts_without_protection_information_have_it_inserted_and_stripped():
-    sizes = [("512", 512, 8, 1, 4096), ("4k", 4096, 64, 2, 16384), ("64k", 65536, 8, 1, 65536)]
+    sizes = [("512", 512, 8, 1, 4096), ("4k", 4096, 64, 2, 16384), ("64k", 65536, 8, 1, 65536), ("apart", 4096, 16, 1, 16384)]
     with back(dif_insert_or_strip=True) as b:
         for nsid, (name, block, md, dif, _) in enumerate(sizes, 1):
-            b.add_ns(malloc(b, name, block, md, dif, dif_is_head_of_md=nsid == 2), nsid=nsid)
+            b.add_ns(malloc(b, name, block, md, dif, dif_is_head_of_md=nsid == 2, md_interleave=name != "apart"), nsid=nsid)
         for nsid, (*_, io_size) in enumerate(sizes, 1):
             with verifying(b, nsid, "-q", "8", "-o", str(io_size), "-t", str(DEADLINE)) as h:
                 wait_io(b, [h], 500 + (4 << 20) // io_size)

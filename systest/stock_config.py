@@ -13,7 +13,7 @@ from nvmf_lib import PORT, preload
 from stock_lib import check_stock_takes
 
 NO_EFFECT = {"sock_set_default_impl", "sock_impl_set_options", "accel_set_options", "bdev_raid_set_options"}
-REFUSED = {"M2": "metadata apart from the data is not supported", "M3": "dif_pi_format 1"}
+REFUSED = {"M3": "dif_pi_format 1"}
 NQN = "nqn.2016-06.io.spdk:cnode1"
 
 
@@ -83,6 +83,8 @@ def check_bdevs(d, entries):
             check(key not in params or made[name][key] == params[key], f"{name}: {key} is {made[name][key]}")
         for key in ("md_size", "dif_type"):
             check(made[name].get(key, 0) == params.get(key, 0), f"{name}: {key} is {made[name].get(key)}")
+        if params.get("md_size", 0):    # SPDK does not save md_interleave: the size tells it
+            check(made[name]["md_interleave"] is (params["block_size"] % 512 != 0), f"{name}: {made[name]}")
 
 
 def check_target(d, entries):

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bdev_modules/malloc/apart.h"
 #include "bdev_modules/malloc/bad_blocks.h"
 
 #include "bdev/module_util.h"
@@ -16,7 +17,8 @@
 
 struct malloc_bdev {
 	struct bdev bdev;
-	uint8_t *memory;
+	uint8_t *memory;   /* of its blocks; with metadata that is kept apart, of their data */
+	uint8_t *metadata; /* that is kept apart, in the same allocation; NULL: none, or behind the data of its block */
 	struct bad_blocks bad;
 	char name[256];
 };
@@ -48,9 +50,26 @@ static inline uint8_t *malloc_address(const struct bdev *b, uint64_t offset_bloc
 	return ((const struct malloc_bdev *)b)->memory + offset_blocks * b->block_size;
 }
 
-/* The iovs of a zero-copy I/O are the disk's memory itself: then there is nothing to copy. */
-static inline void malloc_copy_out(const struct bdev_io *io, const uint8_t *disk)
+static struct apart_blocks malloc_apart_at(const struct malloc_bdev *m, uint64_t offset_blocks)
 {
+	uint32_t data_size = bdev_data_block_size(&m->bdev), md_size = m->bdev.md.size;
+
+	return (struct apart_blocks){.data = m->memory + offset_blocks * data_size,
+				     .md = m->metadata + offset_blocks * md_size,
+				     .data_size = data_size,
+				     .md_size = md_size};
+}
+
+/* The iovs of a zero-copy I/O are the disk's memory itself: then there is nothing to copy. */
+static inline void malloc_copy_out(const struct malloc_bdev *m, const struct bdev_io *io)
+{
+	const uint8_t *disk = malloc_address(&m->bdev, io->offset_blocks);
+
+	if (unlikely(m->metadata != NULL)) {
+		struct apart_blocks at = malloc_apart_at(m, io->offset_blocks);
+		apart_read(&at, io->iovs, io->num_blocks);
+		return;
+	}
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		if (io->iovs[i].iov_base != disk) {
 			memcpy(io->iovs[i].iov_base, disk, io->iovs[i].iov_len);
@@ -59,8 +78,15 @@ static inline void malloc_copy_out(const struct bdev_io *io, const uint8_t *disk
 	}
 }
 
-static inline void malloc_copy_in(const struct bdev_io *io, uint8_t *disk)
+static inline void malloc_copy_in(const struct malloc_bdev *m, const struct bdev_io *io)
 {
+	uint8_t *disk = malloc_address(&m->bdev, io->offset_blocks);
+
+	if (unlikely(m->metadata != NULL)) {
+		struct apart_blocks at = malloc_apart_at(m, io->offset_blocks);
+		apart_write(&at, io->iovs, io->num_blocks);
+		return;
+	}
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		if (io->iovs[i].iov_base != disk) {
 			memcpy(disk, io->iovs[i].iov_base, io->iovs[i].iov_len);
@@ -69,15 +95,40 @@ static inline void malloc_copy_in(const struct bdev_io *io, uint8_t *disk)
 	}
 }
 
-static uint16_t malloc_compare(const struct bdev_io *io, const uint8_t *disk)
+static bool malloc_equals(const struct malloc_bdev *m, const struct bdev_io *io)
 {
-	for (uint32_t i = 0; i < io->iovcnt; i++) {
-		if (memcmp(io->iovs[i].iov_base, disk, io->iovs[i].iov_len) != 0) {
-			return BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED) | NVME_SC_DNR;
-		}
-		disk += io->iovs[i].iov_len;
+	struct iov_cursor c = iov_cursor_at(io->iovs, 0);
+
+	if (unlikely(m->metadata != NULL)) {
+		struct apart_blocks at = malloc_apart_at(m, io->offset_blocks);
+		return apart_equals(&at, io->iovs, io->num_blocks);
 	}
-	return 0;
+	return iov_equals_buffer(&c, malloc_address(&m->bdev, io->offset_blocks), io->num_blocks * m->bdev.block_size);
+}
+
+static uint16_t malloc_compare(const struct malloc_bdev *m, const struct bdev_io *io)
+{
+	return malloc_equals(m, io) ? 0 : BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED) | NVME_SC_DNR;
+}
+
+static void malloc_unmap(const struct malloc_bdev *m, const struct bdev_io *io)
+{
+	if (unlikely(m->metadata != NULL)) {
+		struct apart_blocks at = malloc_apart_at(m, io->offset_blocks);
+		bdev_dif_put_unwritten_apart(&m->bdev, at.data, at.md, io->num_blocks);
+	} else {
+		bdev_dif_put_unwritten(&m->bdev, malloc_address(&m->bdev, io->offset_blocks), io->num_blocks);
+	}
+}
+
+static void malloc_write_zeroes(const struct malloc_bdev *m, const struct bdev_io *io)
+{
+	if (unlikely(m->metadata != NULL)) {
+		struct apart_blocks at = malloc_apart_at(m, io->offset_blocks);
+		bdev_dif_put_zeroes_apart(io, at.data, at.md);
+	} else {
+		bdev_dif_put_zeroes(io, malloc_address(&m->bdev, io->offset_blocks));
+	}
 }
 
 /* The status of an I/O that reads these blocks. */
@@ -101,52 +152,57 @@ static uint16_t malloc_mark_bad(struct malloc_bdev *m, const struct bdev_io *io)
 	return bdev_status_from_errno(bad_blocks_mark(&m->bad, m->bdev.num_blocks, io->offset_blocks, io->num_blocks));
 }
 
-static uint16_t malloc_copy_blocks(struct malloc_bdev *m, const struct bdev_io *io, uint8_t *disk)
+static void malloc_copy_blocks(const struct malloc_bdev *m, const struct bdev_io *io)
 {
-	uint16_t status = malloc_check_bad(m, io->copy.src_offset_blocks, io->num_blocks);
+	const struct bdev *b = &m->bdev;
 
-	if (status == 0) {
-		memcpy(disk, malloc_address(&m->bdev, io->copy.src_offset_blocks), io->num_blocks * m->bdev.block_size);
-		malloc_clear_bad(m, io);
+	if (unlikely(m->metadata != NULL)) {
+		struct apart_blocks to = malloc_apart_at(m, io->offset_blocks);
+		struct apart_blocks from = malloc_apart_at(m, io->copy.src_offset_blocks);
+		apart_copy(&to, &from, io->num_blocks);
+	} else {
+		memcpy(malloc_address(b, io->offset_blocks), malloc_address(b, io->copy.src_offset_blocks),
+		       io->num_blocks * b->block_size);
 	}
-	return status;
 }
 
 static uint16_t malloc_carry_out(struct bdev_io *io)
 {
-	struct bdev *b = bdev_channel_bdev(io->ch);
-	struct malloc_bdev *m = (struct malloc_bdev *)b;
-	uint8_t *disk = malloc_address(b, io->offset_blocks);
+	struct malloc_bdev *m = (struct malloc_bdev *)bdev_channel_bdev(io->ch);
 	uint16_t status = 0;
 
 	switch (io->type) {
 	case BDEV_IO_READ:
 		status = malloc_check_bad(m, io->offset_blocks, io->num_blocks);
 		if (status == 0) {
-			malloc_copy_out(io, disk);
+			malloc_copy_out(m, io);
 		}
 		break;
 	case BDEV_IO_WRITE:
-		malloc_copy_in(io, disk);
+		malloc_copy_in(m, io);
 		malloc_clear_bad(m, io);
 		break;
 	case BDEV_IO_UNMAP: /* the blocks read as zeroes afterwards, which the specification allows */
-		bdev_dif_put_unwritten(b, disk, io->num_blocks);
+		malloc_unmap(m, io);
 		malloc_clear_bad(m, io);
 		break;
 	case BDEV_IO_WRITE_ZEROES:
-		bdev_dif_put_zeroes(io, disk);
+		malloc_write_zeroes(m, io);
 		malloc_clear_bad(m, io);
 		break;
 	case BDEV_IO_COMPARE:
 		status = malloc_check_bad(m, io->offset_blocks, io->num_blocks);
-		status = status != 0 ? status : malloc_compare(io, disk);
+		status = status != 0 ? status : malloc_compare(m, io);
 		break;
 	case BDEV_IO_VERIFY:
 		status = malloc_check_bad(m, io->offset_blocks, io->num_blocks);
 		break;
 	case BDEV_IO_COPY:
-		status = malloc_copy_blocks(m, io, disk);
+		status = malloc_check_bad(m, io->copy.src_offset_blocks, io->num_blocks);
+		if (status == 0) {
+			malloc_copy_blocks(m, io);
+			malloc_clear_bad(m, io);
+		}
 		break;
 	case BDEV_IO_WRITE_UNCORRECTABLE:
 		status = malloc_mark_bad(m, io);
@@ -402,7 +458,10 @@ static struct malloc_bdev *malloc_allocate(const struct bdev_malloc_opts *opts)
 	}
 	m->bdev.block_size = opts->block_size + opts->md.size;
 	m->bdev.md = opts->md;
-	if (opts->md.size != 0) {
+	if (opts->md.kept_apart) {
+		m->metadata = m->memory + opts->num_blocks * opts->block_size;
+		bdev_dif_put_unwritten_apart(&m->bdev, m->memory, m->metadata, opts->num_blocks);
+	} else if (opts->md.size != 0) {
 		bdev_dif_put_unwritten(&m->bdev, m->memory, opts->num_blocks);
 	}
 	env_dma_nodump(m->memory, malloc_bytes(opts));

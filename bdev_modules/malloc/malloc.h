@@ -12,8 +12,9 @@ struct bdev_malloc_opts {
 	uint32_t physical_block_size; /* bytes; 0: block_size */
 	uint32_t optimal_io_boundary; /* blocks, a power of two; 0: none */
 	uint64_t num_blocks;
-	int numa_id;       /* node of its memory; -1: any */
-	struct bdev_md md; /* size, dif_type and dif_is_first count; bdev_check_md() chooses the checks */
+	int numa_id; /* node of its memory; -1: any */
+	/* size, dif_type, dif_is_first and kept_apart count; bdev_check_md() chooses the checks. */
+	struct bdev_md md;
 };
 
 /* Makes and registers one; the caller waits while its memory is allocated and zeroed. 0, and name (256 bytes, or NULL)

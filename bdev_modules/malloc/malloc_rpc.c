@@ -21,11 +21,10 @@ static const struct rpc_param malloc_create_params[] = {
 	MALLOC_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),
 	MALLOC_PARAM(physical_block_size, RPC_UINT32, RPC_OPTIONAL, "bytes; default: block_size"),
 	MALLOC_PARAM(optimal_io_boundary, RPC_UINT32, RPC_OPTIONAL, "blocks, a power of two; default: none"),
-	MALLOC_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL,
-		     "bytes of metadata behind a block's data: 8, 16, 32, 64, 128; default: 0"),
+	MALLOC_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL, "bytes of metadata of a block: 8, 16, 32, 64, 128; default: 0"),
 	MALLOC_PARAM(md_interleave, RPC_BOOL, RPC_OPTIONAL,
-		     "metadata follows each block's data: must be true with md_size, unless block_size has md_size in "
-		     "it, as in files that SPDK saved"),
+		     "metadata follows each block's data; false, the default: it is kept apart from the data, unless "
+		     "block_size has md_size in it, as in files that SPDK saved"),
 	MALLOC_PARAM(dif_type, RPC_INT32, RPC_OPTIONAL,
 		     "protection information in the metadata: 1 to 3; default: 0, none"),
 	MALLOC_PARAM(dif_is_head_of_md, RPC_BOOL, RPC_OPTIONAL,
@@ -64,12 +63,7 @@ static void rpc_bdev_malloc_create(struct rpc_request *req, void *params)
 		return;
 	}
 	uint32_t block_size = malloc_block_size(p);
-	if (p->md_size != 0 && !p->md_interleave && block_size == p->block_size) {
-		rpc_error(req, -ENOTSUP,
-			  "md_interleave false: metadata apart from the data is not supported, md_size %u needs true",
-			  p->md_size);
-		return;
-	}
+	md.kept_apart = p->md_size != 0 && !p->md_interleave && block_size == p->block_size;
 	const struct bdev_malloc_opts opts = {
 		.md = md,
 		.name = p->name,
@@ -98,7 +92,7 @@ static void bdev_malloc_write_config(json_t *methods, const struct bdev *b)
 	rpc_bdev_add_uint(params, "physical_block_size", o.physical_block_size);
 	rpc_bdev_add_uuid(params, o.uuid);
 	rpc_bdev_add_uint(params, "optimal_io_boundary", o.optimal_io_boundary);
-	rpc_bdev_add_md(params, &o.md, true);
+	rpc_bdev_add_md(params, &o.md, !o.md.kept_apart);
 	if (o.numa_id >= 0) {
 		json_object_set_new(params, "numa_id", json_integer(o.numa_id));
 	}

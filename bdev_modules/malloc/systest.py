@@ -29,6 +29,7 @@ def stock(folder):
         ("bdev_malloc_create", {"num_blocks": 8192, "block_size": 4096, "physical_block_size": 4096, "name": "M2", "optimal_io_boundary": 8,
                                 "md_size": 8, "md_interleave": True, "dif_type": 1, "dif_is_head_of_md": False, "dif_pi_format": 0,
                                 "numa_id": -1}, "M2"),
+        ("bdev_malloc_create", {"num_blocks": 8192, "block_size": 4096, "name": "M3", "md_size": 8, "dif_type": 1, **switches}, "M3"),
         ("bdev_malloc_create", {"num_blocks": 8192, "block_size": 512, "name": "M1", **switches}, Error(EXISTS, "M1")),
         ("bdev_malloc_delete", {"name": "Malloc0"}, True),
         ("bdev_malloc_delete", {"name": "Malloc0"}, Error(NO_DEVICE, "Malloc0")),

@@ -99,10 +99,13 @@ static void test_long_commands_do_all_of_their_range(void)
 }
 
 /* Its reference tags go on from step to step, where they are the submitter's too. */
-static void test_zeroes_written_in_steps_have_good_protection(void)
+static void check_zeroes_in_steps(bool apart)
 {
-	const struct bdev_malloc_opts opts = {
-		.name = "m0", .block_size = 512, .num_blocks = BLOCKS, .numa_id = -1, .md = {.size = 8, .dif_type = 1}};
+	const struct bdev_malloc_opts opts = {.name = "m0",
+					      .block_size = 512,
+					      .num_blocks = BLOCKS,
+					      .numa_id = -1,
+					      .md = {.size = 8, .dif_type = 1, .kept_apart = apart}};
 	char error[BDEV_ERROR_MAX];
 	struct iovec iov = {data, BLOCKS * 520u};
 	struct request *r;
@@ -122,6 +125,106 @@ static void test_zeroes_written_in_steps_have_good_protection(void)
 	CU_ASSERT_EQUAL(request_run(r), 0);
 	request_free(r);
 	close_and_delete(&u);
+}
+
+static void test_zeroes_written_in_steps_have_good_protection(void)
+{
+	check_zeroes_in_steps(false);
+	check_zeroes_in_steps(true);
+}
+
+/* ---- Blocks with metadata against a model of them ---- */
+
+#define MD      16u
+#define EXT     (512u + MD)
+#define EXTENTS 3000u /* more than a step */
+
+static uint8_t expected[EXTENTS * EXT], buffer[EXTENTS * EXT];
+
+static uint16_t run_cut(struct user *u, enum bdev_io_type type, uint64_t offset, uint64_t blocks, size_t cut)
+{
+	size_t bytes = blocks * EXT;
+	struct iovec iovs[3] = {
+		{buffer, cut % bytes}, {buffer + cut % bytes, 0}, {buffer + cut % bytes, bytes - cut % bytes}};
+	struct request *r = request_new(u);
+
+	bdev_io_set_rw(r->io, type, iovs, 3, offset, blocks);
+	uint16_t status = request_run(r);
+	request_free(r);
+	return status;
+}
+
+static uint16_t copy(struct user *u, uint64_t from, uint64_t to, uint64_t blocks)
+{
+	struct request *r = request_new(u);
+
+	bdev_io_set_copy(r->io, from, to, blocks);
+	uint16_t status = request_run(r);
+	request_free(r);
+	return status;
+}
+
+/* One command on a random range of up to a third, and what it does to the model. */
+static void change_at_random(struct user *u, uint64_t *seed)
+{
+	uint64_t blocks = 1 + fixture_random(seed) % (EXTENTS / 3), at = fixture_random(seed) % (EXTENTS - blocks),
+		 from = at >= blocks ? 0 : at + blocks;
+	uint8_t *range = expected + at * EXT;
+
+	switch (fixture_random(seed) % 4) {
+	case 0:
+		for (size_t i = 0; i < blocks * EXT; i++) {
+			buffer[i] = (uint8_t)fixture_random(seed);
+		}
+		memcpy(range, buffer, blocks * EXT);
+		CU_ASSERT_EQUAL(run_cut(u, BDEV_IO_WRITE, at, blocks, fixture_random(seed)), 0);
+		break;
+	case 1:
+		memset(range, 0, blocks * EXT);
+		CU_ASSERT_EQUAL(user_io(u, BDEV_IO_UNMAP, NULL, at, blocks), 0);
+		break;
+	case 2:
+		memset(range, 0, blocks * EXT);
+		CU_ASSERT_EQUAL(user_io(u, BDEV_IO_WRITE_ZEROES, NULL, at, blocks), 0);
+		break;
+	default:
+		memmove(range, expected + from * EXT, blocks * EXT);
+		CU_ASSERT_EQUAL(copy(u, from, at, blocks), 0);
+		break;
+	}
+}
+
+static void check_against_model(bool apart)
+{
+	const struct bdev_malloc_opts opts = {.name = "m0",
+					      .block_size = 512,
+					      .num_blocks = EXTENTS,
+					      .numa_id = -1,
+					      .md = {.size = MD, .kept_apart = apart}};
+	char error[BDEV_ERROR_MAX];
+	uint64_t seed = apart;
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(bdev_malloc_create(&opts, NULL, error), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "m0", true, fixture_thread(0)), 0);
+	memset(expected, 0, sizeof(expected));
+	for (unsigned i = 0; i < 60; i++) {
+		change_at_random(&u, &seed);
+		memcpy(buffer, expected, sizeof(buffer));
+		CU_ASSERT_EQUAL(run_cut(&u, BDEV_IO_COMPARE, 0, EXTENTS, fixture_random(&seed)), 0);
+		buffer[fixture_random(&seed) % sizeof(buffer)] ^= 1;
+		CU_ASSERT_EQUAL(run_cut(&u, BDEV_IO_COMPARE, 0, EXTENTS, fixture_random(&seed)),
+				BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED) | NVME_SC_DNR);
+		CU_ASSERT_EQUAL(run_cut(&u, BDEV_IO_READ, 0, EXTENTS, fixture_random(&seed)), 0);
+		CU_ASSERT_EQUAL(memcmp(buffer, expected, sizeof(buffer)), 0);
+	}
+	close_and_delete(&u);
+}
+
+static void test_blocks_with_metadata_are_as_in_a_model(void)
+{
+	check_against_model(false);
+	check_against_model(true);
 }
 
 static void test_long_commands_can_be_aborted(void)
@@ -230,6 +333,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_long_commands_do_not_keep_others_waiting),
 	UNIT(test_long_commands_do_all_of_their_range),
 	UNIT(test_zeroes_written_in_steps_have_good_protection),
+	UNIT(test_blocks_with_metadata_are_as_in_a_model),
 	UNIT(test_long_commands_can_be_aborted),
 	UNIT(test_a_reset_ends_long_commands),
 	UNIT(test_the_end_of_creations_can_be_waited_for),

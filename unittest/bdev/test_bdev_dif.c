@@ -19,9 +19,11 @@
 
 static uint8_t a[MANY * EXT], b[MANY * EXT], c[MANY * EXT];
 static char error[BDEV_ERROR_MAX];
+static bool apart; /* malloc bdevs keep metadata apart from the data: to their users it makes no difference */
 
 static void make(const char *name, uint32_t block_size, struct bdev_md md)
 {
+	md.kept_apart = apart;
 	const struct bdev_malloc_opts opts = {
 		.name = name, .block_size = block_size, .num_blocks = 1000, .numa_id = -1, .md = md};
 
@@ -361,6 +363,73 @@ static void test_blocks_of_64_kib_with_metadata(void)
 	close_and_delete(&u);
 }
 
+/* Of T10, bit by bit: not the one under test. */
+static uint16_t crc_by_bits(uint16_t crc, const uint8_t *data, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++) {
+		crc ^= (uint16_t)(data[i] << 8);
+		for (unsigned bit = 0; bit < 8; bit++) {
+			crc = (uint16_t)(crc << 1 ^ (crc & 0x8000 ? 0x8bb7 : 0));
+		}
+	}
+	return crc;
+}
+
+/* Every layout of metadata: what plain writes leave is computed here again, byte by byte. */
+static void check_made(uint16_t md_size, uint8_t type, bool first)
+{
+	const unsigned ext = DATA + md_size, offset = first ? 0 : md_size - 8u;
+	struct user u;
+
+	make("m0", DATA, (struct bdev_md){.size = md_size, .dif_type = type, .dif_is_first = first});
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "m0", true, fixture_thread(0)), 0);
+	fill(a, 7 * DATA, md_size + type);
+	CU_ASSERT_EQUAL(run(&u, BDEV_IO_WRITE, a, 40, 7, BDEV_DIF_PLAIN, 0, 0, 0), 0);
+	CU_ASSERT_EQUAL(run(&u, BDEV_IO_READ, b, 39, 9, 0, 0, 0, 0), 0);
+	for (unsigned i = 0; i < 7; i++) {
+		const uint8_t *block = b + (i + 1) * ext;
+		uint16_t guard = crc_by_bits(0, block, DATA + offset);
+		uint8_t md[128] = {0}, *pi = md + offset;
+		pi[0] = (uint8_t)(guard >> 8);
+		pi[1] = (uint8_t)guard;
+		pi[7] = type == 3 ? 0 : (uint8_t)(40 + i);
+		CU_ASSERT_EQUAL(memcmp(block, a + i * DATA, DATA), 0);
+		CU_ASSERT_EQUAL(memcmp(block + DATA, md, md_size), 0);
+	}
+	for (unsigned i = 0; i < 9; i += 8) { /* those beside it were never written */
+		static const uint8_t escaped[8] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+		CU_ASSERT_EQUAL(memcmp(b + i * ext + DATA + offset, escaped, 8), 0);
+	}
+	close_and_delete(&u);
+}
+
+static void test_protection_is_what_the_specification_says(void)
+{
+	for (uint8_t type = 1; type <= 3; type++) {
+		for (uint16_t md_size = 8; md_size <= 128; md_size = (uint16_t)(md_size * 2)) {
+			check_made(md_size, type, false);
+			check_made(md_size, type, true);
+		}
+	}
+}
+
+static void test_a_stack_shows_that_metadata_is_kept_apart(void)
+{
+	char name[256];
+
+	for (unsigned i = 0; i < 2; i++) {
+		apart = i == 1;
+		make("m0", DATA, (struct bdev_md){.size = 8, .dif_type = 1});
+		CU_ASSERT_EQUAL_FATAL(bdev_error_create("m0", NULL, name, error), 0);
+		CU_ASSERT_EQUAL(bdev_get_md(bdev_find("m0"))->kept_apart, i == 1);
+		CU_ASSERT_EQUAL(bdev_get_md(bdev_find(name))->kept_apart, i == 1);
+		CU_ASSERT_EQUAL(bdev_block_size(bdev_find(name)), EXT);
+		CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, name), 0);
+		CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+	}
+	apart = false;
+}
+
 static void refused(uint32_t block_size, struct bdev_md md, const char *why)
 {
 	const struct bdev_malloc_opts opts = {
@@ -382,6 +451,29 @@ static void test_formats_that_make_no_sense_are_refused(void)
 	refused(512, (struct bdev_md){.dif_type = 1}, "md_size is 0");
 }
 
+#define APART(test_)                                                                                                   \
+	static void test_##_apart(void)                                                                                \
+	{                                                                                                              \
+		apart = true;                                                                                          \
+		test_();                                                                                               \
+		apart = false;                                                                                         \
+	}
+APART(test_what_is_written_with_good_protection_is_read_as_it_was)
+APART(test_what_is_written_is_checked_before_it_changes_anything)
+APART(test_what_was_stored_bad_is_found_when_it_is_read)
+APART(test_plain_blocks_get_metadata_and_lose_it)
+APART(test_tags_of_plain_blocks_go_on_from_piece_to_piece)
+APART(test_compare_and_write_of_plain_blocks_is_one)
+APART(test_zeroed_and_unmapped_blocks_pass_the_checks)
+APART(test_verify_looks_at_the_protection)
+APART(test_what_is_copied_belongs_to_where_it_is_then)
+APART(test_make_replaces_what_the_submitter_has)
+APART(test_lengths_are_those_of_the_kind_of_block)
+APART(test_blocks_with_metadata_have_no_zero_copy)
+APART(test_corruption_in_a_stack_is_found_above_and_below)
+APART(test_blocks_of_64_kib_with_metadata)
+APART(test_protection_is_what_the_specification_says)
+
 static const struct unit_test tests[] = {
 	UNIT(test_what_is_written_with_good_protection_is_read_as_it_was),
 	UNIT(test_what_is_written_is_checked_before_it_changes_anything),
@@ -398,7 +490,24 @@ static const struct unit_test tests[] = {
 	UNIT(test_null_reads_what_passes),
 	UNIT(test_corruption_in_a_stack_is_found_above_and_below),
 	UNIT(test_blocks_of_64_kib_with_metadata),
+	UNIT(test_protection_is_what_the_specification_says),
+	UNIT(test_a_stack_shows_that_metadata_is_kept_apart),
 	UNIT(test_formats_that_make_no_sense_are_refused),
+	UNIT(test_what_is_written_with_good_protection_is_read_as_it_was_apart),
+	UNIT(test_what_is_written_is_checked_before_it_changes_anything_apart),
+	UNIT(test_what_was_stored_bad_is_found_when_it_is_read_apart),
+	UNIT(test_plain_blocks_get_metadata_and_lose_it_apart),
+	UNIT(test_tags_of_plain_blocks_go_on_from_piece_to_piece_apart),
+	UNIT(test_compare_and_write_of_plain_blocks_is_one_apart),
+	UNIT(test_zeroed_and_unmapped_blocks_pass_the_checks_apart),
+	UNIT(test_verify_looks_at_the_protection_apart),
+	UNIT(test_what_is_copied_belongs_to_where_it_is_then_apart),
+	UNIT(test_make_replaces_what_the_submitter_has_apart),
+	UNIT(test_lengths_are_those_of_the_kind_of_block_apart),
+	UNIT(test_blocks_with_metadata_have_no_zero_copy_apart),
+	UNIT(test_corruption_in_a_stack_is_found_above_and_below_apart),
+	UNIT(test_blocks_of_64_kib_with_metadata_apart),
+	UNIT(test_protection_is_what_the_specification_says_apart),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_dif", tests, fixture_start, fixture_stop)
