@@ -70,6 +70,10 @@ struct dhchap_secret {
 /* Parses "DHHC-1:XX:BASE64:", with or without white space around it. 0; or -EINVAL, and why says which part is wrong
  * and what is allowed, without any byte of the secret. */
 int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secret, char why[DHCHAP_ERROR_MAX]);
+/* Decodes the last part of such a text, or of a TLS key in the interchange format (tls/psk.h): base64 of a key of 32,
+ * 48 or 64 bytes and its CRC-32. 0; or -EINVAL, and why says what is wrong. */
+int dhchap_key_decode(const char *text, size_t len, uint8_t key[DHCHAP_HASH_MAX], uint8_t *key_len,
+		      char why[DHCHAP_ERROR_MAX]);
 /* Overwrites a secret with zeroes, also where the compiler sees that nobody reads them. */
 void dhchap_cleanse(void *secret, size_t len);
 /* Whether two secrets, or values made from secrets, are equal. Takes a time that does not depend on where they

@@ -71,7 +71,8 @@ static size_t decoded_length(const char *text, size_t len)
 	return 0;
 }
 
-static int secret_decode(const char *text, size_t len, struct dhchap_secret *secret, char why[DHCHAP_ERROR_MAX])
+int dhchap_key_decode(const char *text, size_t len, uint8_t key[DHCHAP_HASH_MAX], uint8_t *key_len,
+		      char why[DHCHAP_ERROR_MAX])
 {
 	uint8_t bytes[TEXT_MAX / 4 * 3];
 	size_t bytes_len = decoded_length(text, len);
@@ -87,8 +88,8 @@ static int secret_decode(const char *text, size_t len, struct dhchap_secret *sec
 	if (le32toh(crc) != crc32_of(bytes, bytes_len - CRC_LEN)) {
 		rc = secret_refuse(why, "its checksum is wrong: it was copied badly");
 	} else {
-		secret->len = (uint8_t)(bytes_len - CRC_LEN);
-		memcpy(secret->bytes, bytes, secret->len);
+		*key_len = (uint8_t)(bytes_len - CRC_LEN);
+		memcpy(key, bytes, *key_len);
 	}
 	dhchap_cleanse(bytes, sizeof(bytes));
 	return rc;
@@ -114,5 +115,5 @@ int dhchap_secret_parse(const char *text, size_t len, struct dhchap_secret *secr
 		return secret_refuse(why, "its second part is not 00, 01, 02 or 03");
 	}
 	secret->hash = (uint8_t)(text[prefix + 1] - '0');
-	return secret_decode(text + prefix + 3, len - prefix - 4, secret, why);
+	return dhchap_key_decode(text + prefix + 3, len - prefix - 4, secret->bytes, &secret->len, why);
 }

@@ -11,13 +11,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_SIZE_MAX 512 /* a secret has at most 103 characters */
+#define FILE_SIZE_MAX 512 /* a secret has at most 103 characters, a TLS key 89 */
 
 struct keyring_key {
 	TAILQ_ENTRY(keyring_key) link;
 	unsigned refs;
 	bool removed;
-	struct dhchap_secret secret;
+	uint8_t kind; /* enum keyring_kind */
+	union {
+		struct dhchap_secret secret;
+		struct tls_psk psk;
+	};
 	char name[KEYRING_NAME_MAX];
 	char path[KEYRING_PATH_MAX];
 };
@@ -78,21 +82,44 @@ static int secret_file_check(int fd, const char *path, char error[KEYRING_ERROR_
 	return 0;
 }
 
-static int secret_read(int fd, const char *path, struct dhchap_secret *secret, char error[KEYRING_ERROR_MAX])
+/* The first letters say which kind it is. */
+static int key_parse(struct keyring_key *key, const char *text, size_t len, const char *path,
+		     char error[KEYRING_ERROR_MAX])
 {
-	char text[FILE_SIZE_MAX], why[DHCHAP_ERROR_MAX];
-	ssize_t len = read(fd, text, sizeof(text));
+	static const char psk_prefix[] = "NVMeTLSkey-";
+	char why[DHCHAP_ERROR_MAX];
+	size_t at = 0;
 	int rc;
+
+	while (at < len && isspace((unsigned char)text[at])) {
+		at++;
+	}
+	if (len - at >= strlen(psk_prefix) && memcmp(text + at, psk_prefix, strlen(psk_prefix)) == 0) {
+		key->kind = KEYRING_PSK;
+		rc = tls_psk_parse(text, len, &key->psk, why);
+		return rc == 0 ? 0 : keyring_error(error, rc, "what is in %s is not a TLS key: %s", path, why);
+	}
+	key->kind = KEYRING_DHCHAP;
+	rc = dhchap_secret_parse(text, len, &key->secret, why);
+	return rc == 0 ? 0
+		       : keyring_error(error, rc, "what is in %s is neither a DH-HMAC-CHAP secret nor a TLS key: %s",
+				       path, why);
+}
+
+static int key_read(struct keyring_key *key, int fd, const char *path, char error[KEYRING_ERROR_MAX])
+{
+	char text[FILE_SIZE_MAX];
+	ssize_t len = read(fd, text, sizeof(text));
 
 	if (len < 0) {
 		return keyring_error(error, -errno, "%s: %s", path, strerror(errno));
 	}
-	rc = dhchap_secret_parse(text, (size_t)len, secret, why);
+	int rc = key_parse(key, text, (size_t)len, path, error);
 	dhchap_cleanse(text, sizeof(text));
-	return rc == 0 ? 0 : keyring_error(error, rc, "what is in %s is not a DH-HMAC-CHAP secret: %s", path, why);
+	return rc;
 }
 
-static int secret_load(const char *path, struct dhchap_secret *secret, char error[KEYRING_ERROR_MAX])
+static int key_load(struct keyring_key *key, const char *path, char error[KEYRING_ERROR_MAX])
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* whatever it is: it is not waited for */
 
@@ -101,7 +128,7 @@ static int secret_load(const char *path, struct dhchap_secret *secret, char erro
 	}
 	int rc = secret_file_check(fd, path, error);
 	if (rc == 0) {
-		rc = secret_read(fd, path, secret, error);
+		rc = key_read(key, fd, path, error);
 	}
 	close(fd);
 	return rc;
@@ -150,9 +177,9 @@ int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERRO
 	if (key == NULL) {
 		return keyring_error(error, -ENOMEM, "out of memory");
 	}
-	rc = secret_load(path, &key->secret, error);
+	rc = key_load(key, path, error);
 	if (rc != 0) {
-		free(key);
+		free(key); /* what cannot be parsed leaves no bytes of a key there */
 		return rc;
 	}
 	strcpy(key->name, name);
@@ -179,6 +206,22 @@ struct keyring_key *keyring_get(const char *name)
 	return keyring_hold(key_find(name));
 }
 
+struct keyring_key *keyring_get_kind(const char *name, enum keyring_kind kind, const char **why)
+{
+	struct keyring_key *key = key_find(name);
+
+	if (key == NULL) {
+		*why = "the keyring has no such key";
+		return NULL;
+	}
+	if (key->kind != kind) {
+		*why = kind == KEYRING_PSK ? "that key is for DH-HMAC-CHAP (DHHC-1), not for TLS (NVMeTLSkey-1)"
+					   : "that key is for TLS (NVMeTLSkey-1), not for DH-HMAC-CHAP (DHHC-1)";
+		return NULL;
+	}
+	return keyring_hold(key);
+}
+
 struct keyring_key *keyring_hold(struct keyring_key *key)
 {
 	if (key != NULL) {
@@ -193,7 +236,7 @@ void keyring_put(struct keyring_key *key)
 		return;
 	}
 	TAILQ_REMOVE(&keys, key, link);
-	dhchap_cleanse(&key->secret, sizeof(key->secret));
+	dhchap_cleanse(key, sizeof(*key));
 	free(key);
 }
 
@@ -205,6 +248,16 @@ const char *keyring_key_name(const struct keyring_key *key)
 const char *keyring_key_path(const struct keyring_key *key)
 {
 	return key->path;
+}
+
+enum keyring_kind keyring_key_kind(const struct keyring_key *key)
+{
+	return (enum keyring_kind)key->kind;
+}
+
+const struct tls_psk *keyring_key_psk(const struct keyring_key *key)
+{
+	return &key->psk;
 }
 
 const struct dhchap_secret *keyring_key_secret(const struct keyring_key *key)

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Secrets for DH-HMAC-CHAP by name. A key is read from a file that only its owner can read. Its secret stays in memory
- * until the key has been removed and its last reference given back, and is overwritten then. Logs, traces, RPC answers
- * and saved configurations contain the name and the path of a key, never the secret. All functions: control thread. */
+/* Secrets for DH-HMAC-CHAP and pre-shared keys for TLS, by name. A key is read from a file that only its owner can
+ * read. Its secret stays in memory until the key has been removed and its last reference given back, and is overwritten
+ * then. Logs, traces, RPC answers and saved configurations contain the name and the path of a key, never the secret.
+ * All functions: control thread. */
 #ifndef KEYRING_KEYRING_H
 #define KEYRING_KEYRING_H
 
 #include <stdbool.h>
 
 #include "dhchap/dhchap.h"
+#include "tls/psk.h"
 
 #define KEYRING_NAME_MAX  64 /* with the NUL, as all of these */
 #define KEYRING_PATH_MAX  1024
@@ -17,14 +19,20 @@ struct keyring_key;
 
 /* Reads a key from a file and adds it to the keyring. path is absolute, and names a regular file that belongs to the
  * process's user or root, that neither group nor others may read or write, and that holds one secret
- * (dhchap_secret_parse()). 0; or a negative errno, and error says what is wrong: -EINVAL, -EEXIST (the name is taken),
- * -EPERM (mode or owner of the file), -ENOMEM, or an errno of open(). */
+ * (dhchap_secret_parse()) or one TLS key (tls_psk_parse()). 0; or a negative errno, and error says what is wrong:
+ * -EINVAL, -EEXIST (the name is taken), -EPERM (mode or owner of the file), -ENOMEM, or an errno of open(). */
 int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERROR_MAX]);
 /* Removes a key from the keyring, so that its name is free. Whoever has a reference keeps the key. 0 or -ENOENT. */
 int keyring_file_remove(const char *name);
 
-/* A reference to the key of that name, to be given back by keyring_put(); NULL: no such key. */
+/* What a key is for. */
+enum keyring_kind { KEYRING_DHCHAP, KEYRING_PSK };
+/* A reference to the key of that name, to be given back by keyring_put(); NULL: no such key. Whoever uses what is in it
+ * looks at its kind first. */
 struct keyring_key *keyring_get(const char *name);
+/* The same, and NULL if the key is of another kind. Whenever it returns NULL, *why says what is wrong, to be put behind
+ * the name: "the keyring has no such key". */
+struct keyring_key *keyring_get_kind(const char *name, enum keyring_kind kind, const char **why);
 /* One more reference to a key, to be given back by keyring_put(). NULL in, NULL out. */
 struct keyring_key *keyring_hold(struct keyring_key *key);
 /* Gives a reference back; the last one of a removed key overwrites and frees its secret. NULL is ignored. */
@@ -34,8 +42,12 @@ void keyring_put(struct keyring_key *key);
 const char *keyring_key_name(const struct keyring_key *key);
 /* The path of the file that it was read from; valid as long as the reference is held. */
 const char *keyring_key_path(const struct keyring_key *key);
-/* The secret; valid as long as the reference is held. */
+/* What it is for. */
+enum keyring_kind keyring_key_kind(const struct keyring_key *key);
+/* The secret, of a key for DH-HMAC-CHAP; valid as long as the reference is held. */
 const struct dhchap_secret *keyring_key_secret(const struct keyring_key *key);
+/* The pre-shared key, of a key for TLS; valid as long as the reference is held. */
+const struct tls_psk *keyring_key_psk(const struct keyring_key *key);
 /* How many references there are, the keyring's own included. */
 unsigned keyring_key_refs(const struct keyring_key *key);
 /* Whether the key has been removed from the keyring, and exists only because somebody has a reference. */

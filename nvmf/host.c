@@ -120,9 +120,11 @@ int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow)
 /* Takes a reference to a key of the keyring. */
 static int host_get_key(const char *what, const char *name, struct keyring_key **key, char why[NVMF_ERROR_MAX])
 {
-	*key = name != NULL ? keyring_get(name) : NULL;
+	const char *reason;
+
+	*key = name != NULL ? keyring_get_kind(name, KEYRING_DHCHAP, &reason) : NULL;
 	if (name != NULL && *key == NULL) {
-		snprintf(why, NVMF_ERROR_MAX, "parameter \"%s\" is \"%.80s\": the keyring has no such key", what, name);
+		snprintf(why, NVMF_ERROR_MAX, "parameter \"%s\" is \"%.80s\": %s", what, name, reason);
 		return -ENOKEY;
 	}
 	return 0;

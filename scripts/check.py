@@ -29,20 +29,21 @@ ROOMS = {
     "thread": "env_dpdk",
     "rpc": "env_dpdk thread",
     "dhchap": "thread",
-    "keyring": "dhchap",
+    "tls": "thread dhchap",
+    "keyring": "dhchap tls",
     "verbs": "env_dpdk thread",
     "tcp": "",
-    "nvme": "env_dpdk thread dhchap keyring verbs tcp",
+    "nvme": "env_dpdk thread dhchap tls keyring verbs tcp",
     "bdev": "env_dpdk thread nvme/spec.h",
     "lvol": "",
-    "nvmf": "env_dpdk thread dhchap keyring nvme/spec.h bdev",
+    "nvmf": "env_dpdk thread dhchap tls keyring nvme/spec.h bdev",
     "nvmf_rdma": "env_dpdk thread verbs nvmf nvme/spec.h bdev",
-    "nvmf_tcp": "env_dpdk thread tcp nvmf nvme/spec.h bdev",
+    "nvmf_tcp": "env_dpdk thread tls tcp nvmf nvme/spec.h bdev",
     "rpc_methods": "env_dpdk thread rpc dhchap keyring bdev nvmf",
     "bdev_modules": "env_dpdk thread rpc dhchap keyring nvme bdev lvol rpc_methods",
-    "appliance": "env_dpdk thread rpc rpc_methods dhchap verbs bdev nvmf",
+    "appliance": "env_dpdk thread rpc rpc_methods dhchap tls verbs bdev nvmf",
     "softverbs": "util/compiler.h",     # knows nothing of varve: a header without code is all it takes
-    "tools": "env_dpdk thread rpc dhchap keyring nvme bdev bdev_modules lvol",
+    "tools": "env_dpdk thread rpc dhchap tls keyring nvme bdev bdev_modules lvol",
     "usdt/bt": "nvme bdev nvmf appliance",  # names of states for the scripts
 }
 # Rooms whose folders do not know each other, and which headers of the room they may use.
@@ -105,7 +106,7 @@ def functions():
 # Prefixes of doc/glossary.md, and the folders whose functions may begin with them. An RPC method is rpc_METHOD wherever it is.
 PREFIXES = {
     "rdma_": "softverbs/", "ibv_": "softverbs/", "sv_": "softverbs/", "verbs_": "verbs/", "env_": "env_dpdk/", "thread_": "thread/", "log_": "util/",
-    "nvme_": "nvme/", "nvme_pcie_": "nvme/pcie/", "nvme_rdma_": "nvme/rdma/", "nvme_tcp_": "nvme/tcp/", "nvmf_": "nvmf/ nvmf_rdma/ nvmf_tcp/", "nvmf_rdma_": "nvmf_rdma/", "nvmf_tcp_": "nvmf_tcp/", "tcp_": "tcp/",
+    "nvme_": "nvme/", "nvme_pcie_": "nvme/pcie/", "nvme_rdma_": "nvme/rdma/", "nvme_tcp_": "nvme/tcp/", "nvmf_": "nvmf/ nvmf_rdma/ nvmf_tcp/", "nvmf_rdma_": "nvmf_rdma/", "nvmf_tcp_": "nvmf_tcp/", "tcp_": "tcp/", "tls_": "tls/ tools/gateway/",
     "bdev_": "bdev/ bdev_modules/", "bdev_nvme_": "bdev_modules/nvme/", "trace_": "trace/ tools/varve-trace", "rpc_": "rpc/ rpc_methods/ bdev_modules/ appliance/ tools/",
 }
 

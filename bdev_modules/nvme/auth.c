@@ -10,12 +10,13 @@
 #include "bdev_modules/nvme/internal.h"
 #include "keyring/keyring.h"
 
-static int auth_key_get(const char *what, const char *name, struct keyring_key **key, char *error)
+static int auth_key_get(const char *what, const char *name, enum keyring_kind kind, struct keyring_key **key,
+			char *error)
 {
-	*key = name[0] != '\0' ? keyring_get(name) : NULL;
-	return name[0] != '\0' && *key == NULL
-		       ? bdev_error(error, -ENOKEY, "%s '%s': the keyring has no such key", what, name)
-		       : 0;
+	const char *why;
+
+	*key = name[0] != '\0' ? keyring_get_kind(name, kind, &why) : NULL;
+	return name[0] != '\0' && *key == NULL ? bdev_error(error, -ENOKEY, "%s '%s': %s", what, name, why) : 0;
 }
 
 static int auth_keys_get(const char *name, const char *ctrlr_name, struct keyring_key **key,
@@ -27,9 +28,9 @@ static int auth_keys_get(const char *name, const char *ctrlr_name, struct keyrin
 				  "together with the host",
 				  ctrlr_name);
 	}
-	int rc = auth_key_get("dhchap_key", name, key, error);
+	int rc = auth_key_get("dhchap_key", name, KEYRING_DHCHAP, key, error);
 	if (rc == 0) {
-		rc = auth_key_get("dhchap_ctrlr_key", ctrlr_name, ctrlr_key, error);
+		rc = auth_key_get("dhchap_ctrlr_key", ctrlr_name, KEYRING_DHCHAP, ctrlr_key, error);
 		if (rc != 0) {
 			keyring_put(*key);
 		}

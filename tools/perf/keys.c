@@ -8,8 +8,9 @@
 #include "keyring/keyring.h"
 #include "tools/perf/perf.h"
 
-static struct keyring_key *perf_key_read(const char *option, const char *file)
+static struct keyring_key *perf_key_read(const char *option, const char *file, enum keyring_kind kind)
 {
+	const char *why;
 	char error[KEYRING_ERROR_MAX];
 	char *path = realpath(file, NULL); /* the key ring takes absolute paths only */
 
@@ -23,7 +24,10 @@ static struct keyring_key *perf_key_read(const char *option, const char *file)
 		fprintf(stderr, "varve-perf: %s: %s\n", option, error);
 		return NULL;
 	}
-	struct keyring_key *key = keyring_get(option);
+	struct keyring_key *key = keyring_get_kind(option, kind, &why);
+	if (key == NULL) {
+		fprintf(stderr, "varve-perf: %s '%s': %s\n", option, file, why);
+	}
 	keyring_file_remove(option); /* the references that are held keep it alive */
 	return key;
 }
@@ -31,10 +35,10 @@ static struct keyring_key *perf_key_read(const char *option, const char *file)
 bool perf_keys_get(struct nvme_ctrlr_opts *c, const struct perf_options *o)
 {
 	if (o->dhchap_key != NULL) {
-		c->dhchap_key = perf_key_read("--dhchap-key", o->dhchap_key);
+		c->dhchap_key = perf_key_read("--dhchap-key", o->dhchap_key, KEYRING_DHCHAP);
 	}
 	if (o->dhchap_ctrlr_key != NULL) {
-		c->dhchap_ctrlr_key = perf_key_read("--dhchap-ctrlr-key", o->dhchap_ctrlr_key);
+		c->dhchap_ctrlr_key = perf_key_read("--dhchap-ctrlr-key", o->dhchap_ctrlr_key, KEYRING_DHCHAP);
 	}
 	return (o->dhchap_key == NULL || c->dhchap_key != NULL) &&
 	       (o->dhchap_ctrlr_key == NULL || c->dhchap_ctrlr_key != NULL);

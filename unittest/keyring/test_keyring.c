@@ -131,12 +131,54 @@ static void test_names(void)
 	CU_ASSERT_EQUAL(keyring_file_remove(name), 0);
 }
 
+#define PSK "NVMeTLSkey-1:01:Aw4ZJC86RVBbZnF8h5KdqLO+ydTf6vUACxYhLDdCTVhhy7Ks:\n"
+
+static void test_a_key_for_tls_is_of_another_kind(void)
+{
+	const char *reason = NULL;
+
+	write_file(PSK, 0600);
+	CU_ASSERT_EQUAL(keyring_file_add("p", path, error), 0);
+	write_file(SECRET, 0600);
+	CU_ASSERT_EQUAL(keyring_file_add("s", path, error), 0);
+	struct keyring_key *p = keyring_get_kind("p", KEYRING_PSK, &reason);
+	struct keyring_key *s = keyring_get_kind("s", KEYRING_DHCHAP, &reason);
+	CU_ASSERT_FATAL(p != NULL && s != NULL);
+	CU_ASSERT_EQUAL(keyring_key_kind(p), KEYRING_PSK);
+	CU_ASSERT_EQUAL(keyring_key_kind(s), KEYRING_DHCHAP);
+	CU_ASSERT_EQUAL(keyring_key_psk(p)->len, 32);
+	CU_ASSERT_EQUAL(keyring_key_psk(p)->bytes[1], 14);
+	CU_ASSERT_PTR_NULL(keyring_get_kind("p", KEYRING_DHCHAP, &reason));
+	CU_ASSERT_PTR_NOT_NULL(strstr(reason, "for TLS (NVMeTLSkey-1), not"));
+	CU_ASSERT_PTR_NULL(keyring_get_kind("s", KEYRING_PSK, &reason));
+	CU_ASSERT_PTR_NOT_NULL(strstr(reason, "for DH-HMAC-CHAP (DHHC-1), not"));
+	CU_ASSERT_PTR_NULL(keyring_get_kind("q", KEYRING_PSK, &reason));
+	CU_ASSERT_STRING_EQUAL(reason, "the keyring has no such key");
+	keyring_put(p);
+	keyring_put(s);
+	CU_ASSERT_EQUAL(keyring_file_remove("p"), 0);
+	CU_ASSERT_EQUAL(keyring_file_remove("s"), 0);
+}
+
+static void test_a_bad_key_for_tls_is_refused(void)
+{
+	write_file("NVMeTLSkey-1:01:BBBZJC86RVBbZnF8h5KdqLO+ydTf6vUACxYhLDdCTVhGNCJd:", 0600);
+	CU_ASSERT_EQUAL(keyring_file_add("p", path, error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "not a TLS key: its checksum"));
+	CU_ASSERT_PTR_NULL(strstr(error, "BBBZ"));
+	write_file(PSK, 0640);
+	CU_ASSERT_EQUAL(keyring_file_add("p", path, error), -EPERM);
+	CU_ASSERT_PTR_NULL(keyring_next(NULL));
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_key_is_read_and_forgotten),
 	UNIT(test_a_removed_key_stays_with_who_uses_it_and_its_name_is_free),
 	UNIT(test_files_that_others_can_reach_are_refused),
 	UNIT(test_files_of_other_users_are_refused),
 	UNIT(test_what_is_no_key_file_is_refused),
+	UNIT(test_a_key_for_tls_is_of_another_kind),
+	UNIT(test_a_bad_key_for_tls_is_refused),
 	UNIT(test_names),
 	UNIT_END,
 };

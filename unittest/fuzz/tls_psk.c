@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Keys and identities of any form: nothing is read beyond them, and what is accepted keeps its promises. The first byte
+ * says what the rest is: a key (even) or an identity. */
+#include <stdlib.h>
+#include <string.h>
+#include "tls/psk.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void fuzz_key(const char *text, size_t len)
+{
+	char why[DHCHAP_ERROR_MAX];
+	struct tls_psk psk;
+
+	if (tls_psk_parse(text, len, &psk, why) == 0 && psk.len != dhchap_hash_bytes(tls_psk_hash(&psk))) {
+		abort();
+	}
+}
+
+/* What is made from the parts of an identity of version 0 is that identity. */
+static void fuzz_identity(const char *text, size_t len)
+{
+	struct tls_psk psk = {.len = 32};
+	struct tls_credential c;
+	struct tls_identity id;
+
+	if (!tls_identity_parse(text, len, &id)) {
+		return;
+	}
+	psk.hash = id.hash;
+	psk.len = (uint8_t)dhchap_hash_bytes(id.hash);
+	int rc = tls_credential_make(&psk, id.hostnqn, id.subnqn, id.version, false, &c);
+	if (id.version == 0 &&
+	    (rc == 0 ? strlen(c.identity) != len || memcmp(c.identity, text, len) != 0 : len <= 255)) {
+		abort();
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (size < 1) {
+		return 0;
+	}
+	char *exact = malloc(size > 1 ? size - 1 : 1); /* of its own, so that a byte too many is noticed */
+	memcpy(exact, data + 1, size - 1);
+	if (data[0] % 2 == 0) {
+		fuzz_key(exact, size - 1);
+	} else {
+		fuzz_identity(exact, size - 1);
+	}
+	free(exact);
+	return 0;
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Prints what tls/psk.c should compute, computed here by other means: Python's hmac, hashlib and zlib."""
+import base64
+import hashlib
+import hmac
+import struct
+import zlib
+
+HOSTNQN = "nqn.2014-08.org.nvmexpress:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
+SUBNQN = "nqn.2026-11.io.varve:tls"
+NAMES = {1: "sha256", 2: "sha384"}
+
+
+def text(key, how):
+    return f"NVMeTLSkey-1:{how:02}:{base64.b64encode(key + struct.pack('<I', zlib.crc32(key))).decode()}:"
+
+
+def hkdf(name, key, info, length):
+    """RFC 5869 with any number of blocks."""
+    prk = hmac.new(bytes(hashlib.new(name).digest_size), key, name).digest()
+    out = block = b""
+    while len(out) < length:
+        block = hmac.new(prk, block + info + bytes([len(out) // len(prk) + 1]), name).digest()
+        out += block
+    return out[:length]
+
+
+def label(length, name, context, legacy):
+    name, context = b"tls13 " + name, context.encode()
+    if legacy:
+        return struct.pack("<H", length) + name + context
+    return struct.pack(">HB", length, len(name)) + name + bytes([len(context)]) + context
+
+
+def credential(key, how, version, legacy):
+    use = how or {32: 1, 48: 2}[len(key)]
+    name, length = NAMES[use], len(key)
+    retained = key if how == 0 else hkdf(name, key, label(length, b"HostNQN", HOSTNQN, legacy), length)
+    digest = base64.b64encode(hmac.new(retained, f"{HOSTNQN} {SUBNQN} NVMe-over-Fabrics".encode(), name).digest()).decode()
+    identity = f"NVMe{version}R{use:02} {HOSTNQN} {SUBNQN}" + (f" {digest}" if version == 1 else "")
+    context = f"{use:02} {digest}" if version == 1 else identity
+    return identity, hkdf(name, retained, label(length, b"nvme-tls-psk", context, legacy), length)
+
+
+def main():
+    print(f'#define HOSTNQN "{HOSTNQN}"\n#define SUBNQN "{SUBNQN}"')
+    print("static const struct vector { const char *text; unsigned hash, len, version; int legacy; const char *identity; unsigned char key[48]; }"
+          " vectors[] = {")
+    for how, length in ((0, 32), (0, 48), (1, 32), (2, 48)):
+        key = bytes((3 + 11 * i) & 0xff for i in range(length))
+        for version in (0, 1):
+            for legacy in (0, 1):
+                identity, psk = credential(key, how, version, legacy)
+                print(f'{{"{text(key, how)}", {how}, {length}, {version}, {legacy}, "{identity}", {{{", ".join(map(hex, psk))}}}}},')
+    print("};")
+
+
+main()
