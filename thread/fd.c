@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Descriptors: those of threads (fd_source) and those that wake pollers, in their reactor's epoll set. */
+/* Descriptors: those of threads (fd_source) and those that wake pollers, in their reactor's epoll set.
+ *
+ * One that epoll refuses when its thread moves, or when its events change (out of memory; the kernel's limit of
+ * watches) is not lost. Its owner learns of its events from poll(), every millisecond, for which the reactor stays
+ * awake, until epoll takes it. A poller is called all the time then. */
 #include "thread/thread_internal.h"
 
 #include "util/log.h"
@@ -8,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,11 +20,49 @@
 #define NS_IN_S  1000000000ULL
 #define NS_IN_MS 1000000ULL
 
-static void epoll_change(struct reactor *r, int op, struct fd_source *s)
+_Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI && EPOLLERR == POLLERR &&
+		       EPOLLHUP == POLLHUP,
+	       "epoll's events are those of poll()");
+
+static int epoll_change(struct reactor *r, int op, struct fd_source *s)
 {
 	struct epoll_event e = {.events = s->events, .data.ptr = s};
 
-	if (epoll_ctl(r->epoll_fd, op, s->fd, &e) != 0) {
+	return epoll_ctl(r->epoll_fd, op, s->fd, &e);
+}
+
+static void fd_source_set_refused(struct fd_source *s, struct reactor *r, bool refused)
+{
+	s->refused = refused;
+	if (refused) {
+		r->fd_refused++;
+		r->fd_count++; /* also that of a poller: the reactor tries it again when it looks at descriptors */
+		s->thread->sleepless++;
+	} else {
+		r->fd_refused--;
+		r->fd_count--;
+		s->thread->sleepless--;
+	}
+}
+
+static void fd_source_watch(struct fd_source *s, struct reactor *r, int op)
+{
+	if (epoll_change(r, op, s) == 0) {
+		return;
+	}
+	log_limited(LOG_LEVEL_WARNING, "descriptor %d (%s) of thread %s: epoll: %s: it is polled for without sleeping",
+		    s->fd, s->name, s->thread->name, strerror(errno));
+	if (op == EPOLL_CTL_MOD) {
+		(void)epoll_change(r, EPOLL_CTL_DEL, s); /* its old events are not wanted */
+	}
+	fd_source_set_refused(s, r, true);
+}
+
+static void fd_source_unwatch(struct fd_source *s, struct reactor *r)
+{
+	if (s->refused) {
+		fd_source_set_refused(s, r, false);
+	} else if (epoll_change(r, EPOLL_CTL_DEL, s) != 0) {
 		log_error("descriptor %d (%s): epoll: %s", s->fd, s->name, strerror(errno));
 	}
 }
@@ -65,7 +108,9 @@ void fd_source_modify(struct fd_source *s, uint32_t events)
 	assert(s->thread == thread_self);
 	if (s->events != events) {
 		s->events = events;
-		epoll_change(reactor_self, EPOLL_CTL_MOD, s);
+		if (!s->refused) {
+			fd_source_watch(s, reactor_self, EPOLL_CTL_MOD);
+		}
 	}
 }
 
@@ -79,7 +124,7 @@ void fd_source_remove(struct fd_source **sp)
 	}
 	assert(s->thread == thread_self);
 	*sp = NULL;
-	epoll_change(r, EPOLL_CTL_DEL, s);
+	fd_source_unwatch(s, r);
 	r->fd_count -= s->counted;
 	TAILQ_REMOVE(&s->thread->sources, s, link);
 	s->fn = NULL;
@@ -104,7 +149,7 @@ void fd_sources_attach(struct thread *t, struct reactor *r)
 	struct fd_source *s;
 
 	TAILQ_FOREACH (s, &t->sources, link) {
-		epoll_change(r, EPOLL_CTL_ADD, s);
+		fd_source_watch(s, r, EPOLL_CTL_ADD);
 		r->fd_count += s->counted;
 	}
 }
@@ -114,7 +159,7 @@ void fd_sources_detach(struct thread *t, struct reactor *r)
 	struct fd_source *s;
 
 	TAILQ_FOREACH (s, &t->sources, link) {
-		epoll_change(r, EPOLL_CTL_DEL, s);
+		fd_source_unwatch(s, r);
 		r->fd_count -= s->counted;
 	}
 }
@@ -169,4 +214,62 @@ unsigned fd_sources_serve(struct reactor *r, const struct epoll_event *events, i
 	thread_self = before;
 	fd_sources_free_dead(r);
 	return served;
+}
+
+/* One that epoll has refused, which this look has not tried yet. */
+static struct fd_source *fd_source_next_refused(const struct reactor *r)
+{
+	const struct thread *t;
+	struct fd_source *s;
+
+	TAILQ_FOREACH (t, &r->threads, reactor_link) {
+		TAILQ_FOREACH (s, &t->sources, link) {
+			if (s->refused && s->look != r->fd_look) {
+				return s;
+			}
+		}
+	}
+	return NULL;
+}
+
+static unsigned fd_source_look(struct fd_source *s, struct reactor *r)
+{
+	struct pollfd p = {.fd = s->fd, .events = (short)s->events};
+
+	s->look = r->fd_look;
+	if (epoll_change(r, EPOLL_CTL_ADD, s) == 0) {
+		fd_source_set_refused(s, r, false);
+		return 0; /* its events come from epoll */
+	}
+	if (poll(&p, 1, 0) <= 0) {
+		return 0;
+	}
+	uint32_t events = p.revents & POLLNVAL ? EPOLLERR : (uint32_t)(uint16_t)p.revents;
+	return fd_source_serve(s, events);
+}
+
+/* Starts anew after each, because what is served may remove any of them. */
+static unsigned fd_sources_look_at_refused(struct reactor *r)
+{
+	struct thread *before = thread_self;
+	struct fd_source *s;
+	unsigned served = 0;
+
+	r->serving = true;
+	r->fd_look++;
+	while (r->fd_refused > 0 && (s = fd_source_next_refused(r)) != NULL) {
+		served += fd_source_look(s, r);
+	}
+	r->serving = false;
+	thread_self = before;
+	fd_sources_free_dead(r);
+	return served;
+}
+
+unsigned fd_sources_look(struct reactor *r)
+{
+	struct epoll_event events[FD_BATCH];
+	unsigned served = fd_sources_serve(r, events, fd_sources_wait(r, events, 0));
+
+	return unlikely(r->fd_refused > 0) ? served + fd_sources_look_at_refused(r) : served;
 }

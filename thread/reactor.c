@@ -148,8 +148,7 @@ static unsigned reactor_round(struct reactor *r, unsigned work)
 	}
 	if (unlikely(r->fd_count > 0 && r->now >= r->next_fd_poll)) {
 		r->next_fd_poll = r->now + fd_poll_ticks;
-		struct epoll_event events[FD_BATCH];
-		if (fd_sources_serve(r, events, fd_sources_wait(r, events, 0)) > 0) {
+		if (fd_sources_look(r) > 0) {
 			all |= WORK_BUSY | WORK_AWAKE;
 		}
 	}

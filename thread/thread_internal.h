@@ -38,7 +38,9 @@ struct fd_source {
 	uint32_t events;
 	fd_source_fn fn; /* NULL: removed; freed after the batch */
 	void *arg;
-	bool counted; /* also looked at while the reactor polls; not so with the descriptor of a poller */
+	bool counted;  /* also looked at while the reactor polls; not so with the descriptor of a poller */
+	bool refused;  /* epoll has not taken it: the reactor stays awake, looks at it by poll(), and tries again */
+	uint32_t look; /* the number of the look that has served it last, while it is refused */
 	struct thread *thread;
 	char name[THREAD_NAME_MAX];
 	TAILQ_ENTRY(fd_source) link;
@@ -78,7 +80,7 @@ struct thread {
 	uint64_t busy_ticks, idle_ticks;
 	bool iterating;      /* inside the loop over `active`: no poller may leave the list */
 	bool poller_changes; /* some poller must leave the list after the loop */
-	uint32_t sleepless;  /* active pollers that no descriptor can wake */
+	uint32_t sleepless;  /* active pollers that no descriptor can wake, and descriptors that epoll has refused */
 	TAILQ_ENTRY(thread) reactor_link;
 
 	/* Written by senders. */
@@ -119,7 +121,9 @@ struct reactor {
 	struct thread_list threads;
 	uint64_t awake_since; /* TSC of the last sign of work */
 	uint64_t next_fd_poll;
-	uint32_t fd_count;
+	uint32_t fd_count;   /* descriptors to look at while polling */
+	uint32_t fd_refused; /* of them: by epoll */
+	uint32_t fd_look;
 	uint64_t busy_ticks, idle_ticks, sleeps;
 
 	/* Written by others. */
@@ -239,6 +243,8 @@ struct fd_source *fd_source_add_for(struct thread *t, int fd, uint32_t events, f
 #define FD_BATCH 32
 /* Fills events (FD_BATCH of them); returns their number, or negative. UINT64_MAX: waits for ever. */
 int fd_sources_wait(struct reactor *r, struct epoll_event *events, uint64_t timeout_ticks);
+/* Looks at the descriptors without waiting. Returns how many sources were served. */
+unsigned fd_sources_look(struct reactor *r);
 /* Returns how many sources were served. */
 unsigned fd_sources_serve(struct reactor *r, const struct epoll_event *events, int n);
 void fd_sources_free_dead(struct reactor *r);
