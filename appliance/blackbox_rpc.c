@@ -152,7 +152,7 @@ static const struct rpc_param set_blackbox_params[] = {
 	RPC_PARAM(struct set_blackbox, max_files, RPC_UINT32, RPC_OPTIONAL,
 		  "how many there may be: the oldest is removed for a new one; default: 8", .min = 1, .max = 1000),
 	RPC_PARAM(struct set_blackbox, max_bytes, RPC_UINT64, RPC_OPTIONAL,
-		  "how many bytes they may have together; default: 256 MiB"),
+		  "how many bytes they may have together; default: 256 MiB", .bytes = true),
 	RPC_PARAM_END,
 };
 

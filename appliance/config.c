@@ -8,8 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "appliance/config_place.h"
+#include "rpc/comments.h"
 #include "rpc/own.h"
 #include "rpc/rpc.h"
+#include "rpc/subsystems.h"
 #include "thread/thread.h"
 #include "util/log.h"
 
@@ -31,16 +34,31 @@ static int __attribute__((format(printf, 3, 4))) config_error(char *error, int r
 static int __attribute__((format(printf, 4, 5)))
 config_entry_error(char *error, const struct config *c, const struct config_entry *e, const char *fmt, ...)
 {
-	char what[1536], in_batch[24] = "";
+	char what[1536], in_batch[24] = "", place[48] = "";
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(what, sizeof(what), fmt, ap);
 	va_end(ap);
 	snprintf(in_batch, sizeof(in_batch), e->in_batch >= 0 ? "[%ld]" : "", e->in_batch);
-	return config_error(error, -EINVAL, "%s: subsystem \"%s\", config[%zu]%s%s%s%s: %s", c->file, e->subsystem,
-			    e->index, in_batch, e->method != NULL ? " (" : "", e->method != NULL ? e->method : "",
-			    e->method != NULL ? ")" : "", what);
+	if (e->line != 0) {
+		snprintf(place, sizeof(place), "line %u, column %u: ", e->line, e->column);
+	}
+	return config_error(error, -EINVAL, "%s: %ssubsystem \"%s\", config[%zu]%s%s%s%s: %s", c->file, place,
+			    e->subsystem, e->index, in_batch, e->method != NULL ? " (" : "",
+			    e->method != NULL ? e->method : "", e->method != NULL ? ")" : "", what);
+}
+
+/* After a part of the file was found wrong (rc is not 0): reports it, with its place, and lets the rest be parsed, if
+ * all that is wrong is wanted. */
+static int config_go_on(struct config *c, const json_t *part, int rc, const char *error)
+{
+	if (rc != -EINVAL || c->report == NULL) {
+		return rc;
+	}
+	config_place_find(c->places, part, &c->line, &c->column);
+	c->report(c, error);
+	return 0;
 }
 
 /* e: where the entry stands. */
@@ -65,6 +83,8 @@ static int config_parse_entry(struct config *c, struct config_entry e, const jso
 		return config_error(error, -ENOMEM, "%s: no memory", c->file);
 	}
 	c->entries = more;
+	e.entry = o;
+	config_place_find(c->places, o, &e.line, &e.column);
 	c->entries[c->n_entries++] = e;
 	return 0;
 }
@@ -80,15 +100,32 @@ static int config_parse_list(struct config *c, const char *subsystem, const json
 	json_array_foreach (list, i, o) {
 		struct config_entry e = {.subsystem = subsystem, .index = i, .in_batch = -1};
 		if (!json_is_array(o)) {
-			rc = config_parse_entry(c, e, o, error);
+			rc = config_go_on(c, o, config_parse_entry(c, e, o, error), error);
 		}
 		json_array_foreach (o, k, inner) {
 			e.in_batch = (long)k;
-			rc = rc != 0 ? rc : config_parse_entry(c, e, inner, error);
+			rc = rc != 0 ? rc : config_go_on(c, inner, config_parse_entry(c, e, inner, error), error);
 		}
 		if (rc != 0) {
 			return rc;
 		}
+	}
+	return 0;
+}
+
+/* A name that is like a known one is likely to be a mistake, which would otherwise show only when the configuration is
+ * saved. Any other may be a newer program's: its entries say whether they can be used. */
+static int config_doubt_name(struct config *c, const json_t *o, const char *name, char *error)
+{
+	const char *near = rpc_subsystem_nearest(name);
+
+	if (near != NULL) {
+		config_error(error, -EINVAL, "%s: there is no subsystem \"%s\"; did you mean \"%s\"?", c->file, name,
+			     near);
+		return config_go_on(c, json_object_get(o, "subsystem"), -EINVAL, error);
+	}
+	if (c->report == NULL) {
+		log_warning("%s: subsystem \"%s\" is not known; its entries are loaded", c->file, name);
 	}
 	return 0;
 }
@@ -102,6 +139,12 @@ static int config_parse_subsystem(struct config *c, size_t index, const json_t *
 		return config_error(error, -EINVAL, "%s: subsystems[%zu]: \"subsystem\" is missing or not a string",
 				    c->file, index);
 	}
+	if (!rpc_subsystem_is_known(name)) {
+		int rc = config_doubt_name(c, o, name, error);
+		if (rc != 0) {
+			return rc;
+		}
+	}
 	if (list == NULL || json_is_null(list)) { /* a stock subsystem that has nothing to save */
 		return 0;
 	}
@@ -111,91 +154,72 @@ static int config_parse_subsystem(struct config *c, size_t index, const json_t *
 	return config_parse_list(c, name, list, error);
 }
 
-/* The index behind the comment that begins at text[i]; i: there is no comment, or it has no end. */
-static size_t config_comment_end(const char *text, size_t i, size_t len)
+/* Keeps the text without its comments, to tell places in it, and parses it. */
+static int config_load_json(struct config *c, const char *text, size_t len, char *error)
 {
-	const char *end = NULL;
+	json_error_t wrong = {.text = "no memory"};
 
-	if (len - i < 2 || text[i] != '/') {
-		return i;
+	c->text = malloc(len + 1);
+	if (c->text != NULL) {
+		memcpy(c->text, text, len);
+		rpc_comments_blank(c->text, len);
+		c->tree = rpc_json_load(c->text, len, &wrong);
 	}
-	if (text[i + 1] == '/') {
-		end = memchr(text + i, '\n', len - i);
-		return end != NULL ? (size_t)(end - text) : len;
-	}
-	if (text[i + 1] == '*') {
-		end = memmem(text + i + 2, len - i - 2, "*/", 2);
-	}
-	return end != NULL ? (size_t)(end - text) + 2 : i;
-}
-
-/* Replaces comments by blanks, so that the lines and columns in error messages stay right. */
-static void config_blank_comments(char *text, size_t len)
-{
-	bool in_string = false;
-
-	for (size_t i = 0, end; i < len; i = end) {
-		end = in_string ? i : config_comment_end(text, i, len);
-		for (size_t k = i; k < end; k++) {
-			text[k] = text[k] == '\n' ? '\n' : ' ';
-		}
-		if (end == i && !in_string && text[i] == '/') {
-			return; /* not JSON: the parser will report the place */
-		}
-		if (end == i) {
-			end = i + 1 + (in_string && text[i] == '\\');
-			in_string ^= text[i] == '"';
-		}
-	}
-}
-
-static json_t *config_load_json(const char *text, size_t len, json_error_t *error)
-{
-	char *copy = malloc(len + 1);
-
-	if (copy == NULL) {
-		*error = (json_error_t){.text = "no memory"};
-		return NULL;
-	}
-	memcpy(copy, text, len);
-	config_blank_comments(copy, len);
-	json_t *tree = rpc_json_load(copy, len, error);
-	free(copy);
-	return tree;
-}
-
-int config_parse(const char *file, const char *text, size_t len, struct config *c, char *error)
-{
-	json_error_t parse_error;
-	const json_t *o;
-	size_t i;
-
-	*c = (struct config){.file = file, .tree = config_load_json(text, len, &parse_error)};
 	if (c->tree == NULL) {
-		return config_error(error, -EINVAL, "%s: line %d, column %d: %s", file, parse_error.line,
-				    parse_error.column, parse_error.text);
+		c->line = wrong.line > 0 ? (unsigned)wrong.line : 0;
+		c->column = wrong.column > 0 ? (unsigned)wrong.column : 0;
+		return config_error(error, -EINVAL, "%s: line %d, column %d: %s", c->file, wrong.line, wrong.column,
+				    wrong.text);
 	}
-	const json_t *subsystems = json_object_get(c->tree, "subsystems");
+	c->places = config_places_create(c->text, len, c->tree);
+	return c->places != NULL ? 0 : config_error(error, -ENOMEM, "%s: no memory", c->file);
+}
+
+static int config_parse_tree(struct config *c, char *error)
+{
+	const json_t *subsystems = json_object_get(c->tree, "subsystems"), *o;
+	size_t i;
 	int rc = 0;
+
 	if (!json_is_array(subsystems)) {
-		rc = config_error(error, -EINVAL, "%s: expected {\"subsystems\": [...]}", file);
+		return config_go_on(c, c->tree,
+				    config_error(error, -EINVAL, "%s: expected {\"subsystems\": [...]}", c->file),
+				    error);
 	}
-	const char *wrong = rc == 0 ? rpc_own_merge(c->tree) : NULL;
+	const char *wrong = rpc_own_merge(c->tree);
 	if (wrong != NULL) {
-		rc = config_error(error, -EINVAL, "%s: %s", file, wrong);
+		rc = config_go_on(c, c->tree, config_error(error, -EINVAL, "%s: %s", c->file, wrong), error);
 	}
 	json_array_foreach (subsystems, i, o) {
 		if (rc == 0) {
-			rc = config_parse_subsystem(c, i, o, error);
+			rc = config_go_on(c, o, config_parse_subsystem(c, i, o, error), error);
 		}
 	}
+	return rc;
+}
+
+int config_parse_all(const char *file, const char *text, size_t len, struct config *c,
+		     void (*report)(const struct config *c, const char *wrong), void *report_arg, char *error)
+{
+	*c = (struct config){.file = file, .report = report, .report_arg = report_arg};
+	int rc = config_load_json(c, text, len, error);
+
+	if (rc != 0 && report != NULL) {
+		report(c, error);
+	}
+	rc = rc == 0 ? config_parse_tree(c, error) : rc;
 	if (rc != 0) {
 		config_free(c);
 	}
 	return rc;
 }
 
-static int config_read_file(const char *file, char **text, size_t *len, char *error)
+int config_parse(const char *file, const char *text, size_t len, struct config *c, char *error)
+{
+	return config_parse_all(file, text, len, c, NULL, NULL, error);
+}
+
+int config_read_text(const char *file, char **text, size_t *len, char *error)
 {
 	FILE *f = fopen(file, "re");
 	struct stat st;
@@ -225,7 +249,7 @@ int config_read(const char *file, struct config *c, char *error)
 	size_t len = 0;
 
 	*c = (struct config){0};
-	int rc = config_read_file(file, &text, &len, error);
+	int rc = config_read_text(file, &text, &len, error);
 	if (rc != 0) {
 		return rc;
 	}
@@ -236,6 +260,8 @@ int config_read(const char *file, struct config *c, char *error)
 
 void config_free(struct config *c)
 {
+	config_places_free(c->places);
+	free(c->text);
 	json_decref(c->tree);
 	free(c->entries);
 	*c = (struct config){0};

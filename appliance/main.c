@@ -2,7 +2,9 @@
 #include <stdlib.h>
 
 #include "appliance/app.h"
+#include "appliance/config.h"
 #include "bdev/module.h"
+#include "rpc/registry.h"
 #include "util/build_id.h"
 #include "util/log_flags.h"
 #include "util/output.h"
@@ -29,6 +31,31 @@ static void main_print_help(void)
 	printf("\n");
 }
 
+static void main_describe_rpc(void)
+{
+	json_t *list = json_array();
+
+	for (const struct rpc_method *m = NULL; (m = rpc_method_next(m)) != NULL;) {
+		json_array_append_new(list, rpc_method_describe(m));
+	}
+	json_dumpf(list, stdout, JSON_INDENT(1));
+	putchar('\n');
+	json_decref(list);
+}
+
+/* --check: all that is wrong is on stderr. */
+static int main_check_config(const char *file)
+{
+	unsigned n = config_examine(file, stderr);
+
+	if (n != 0) {
+		fprintf(stderr, "varve: %s: %u error%s\n", file, n, n == 1 ? "" : "s");
+		return EXIT_FAILURE;
+	}
+	printf("%s: no errors\n", file);
+	return EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
 	static struct appliance_options options;
@@ -49,6 +76,11 @@ int main(int argc, char **argv)
 	case APPLIANCE_TRACE_HELP:
 		trace_print_help(stdout);
 		return EXIT_SUCCESS;
+	case APPLIANCE_DESCRIBE:
+		main_describe_rpc();
+		return EXIT_SUCCESS;
+	case APPLIANCE_CHECK:
+		return main_check_config(options.config_file);
 	default:
 		main_set_up_log(&options);
 		return app_run(&options);

@@ -11,6 +11,7 @@
 #include "appliance/metrics_address.h"
 #include "rpc/rpc.h"
 #include "util/log_flags.h"
+#include "util/nearest.h"
 #include "util/parse.h"
 
 struct parser {
@@ -438,6 +439,19 @@ static int option_set_help(struct parser *p, const char *arg)
 	return 0;
 }
 
+static int option_set_check(struct parser *p, const char *arg)
+{
+	p->o->command = APPLIANCE_CHECK;
+	p->o->config_file = arg;
+	return 0;
+}
+
+static int option_set_describe(struct parser *p, const char *arg)
+{
+	p->o->command = APPLIANCE_DESCRIBE;
+	return 0;
+}
+
 static int option_set_version(struct parser *p, const char *arg)
 {
 	p->o->command = APPLIANCE_VERSION;
@@ -454,6 +468,8 @@ static const struct option_spec {
 } specs[] = {
 	{'c', "config", "FILE", option_set_config, "load this JSON configuration (as varve-rpc save_config writes it)"},
 	{0, "json", "FILE", option_set_config, NULL},
+	{0, "check", "FILE", option_set_check,
+	 "check this configuration, print all that is wrong in it with line and column, and exit; start nothing"},
 	{0, "json-ignore-init-errors", NULL, option_set_ignore_errors,
 	 "continue when a method in the configuration is unknown or fails"},
 	{'r', "rpc-socket", "PATH", option_set_rpc_path, "listen for JSON-RPC here (default " RPC_DEFAULT_PATH ")"},
@@ -503,6 +519,7 @@ static const struct option_spec {
 	 "print messages down to ERROR, WARNING, NOTICE (default), INFO or DEBUG"},
 	{'d', "limit-coredump", NULL, option_set_limit_coredump, "leave the size limit of core dumps as it is"},
 	{'f', "pidfile", "FILE", option_set_pid_file, "write the process id here, while it runs"},
+	{0, "describe-rpc", NULL, option_set_describe, "print all RPC methods with their parameters as JSON and exit"},
 	{'h', "help", NULL, option_set_help, "print this and exit"},
 	{'v', "version", NULL, option_set_version, "print the version and exit"},
 };
@@ -540,14 +557,30 @@ static const struct option_spec *option_spec_of(int value)
 	return NULL;
 }
 
+static int option_reject_unknown(struct parser *p, const char *given)
+{
+	char word[72], hint[NEAREST_TEXT_MAX];
+	struct nearest near;
+
+	snprintf(word, sizeof(word), "%.*s", (int)strcspn(given + 2, "="), given + 2);
+	nearest_begin(&near, word);
+	for (size_t i = 0; i < N_SPECS; i++) {
+		nearest_try(&near, specs[i].name);
+	}
+	if (near.name != NULL && near.distance == 0) {
+		return option_reject(p, "%s: it is ambiguous or takes no argument; see --help", given);
+	}
+	return option_reject(p, "%s: there is no such option%s (see --help)", given,
+			     nearest_format(&near, hint, sizeof(hint)));
+}
+
 static int option_parse(struct parser *p, int value, char **argv)
 {
 	if (value == '?') {
 		if (optopt != 0 && optopt < LONG_BASE) {
 			return option_reject(p, "-%c: there is no such option; see --help", optopt);
 		}
-		return option_reject(p, "%s: there is no such option, or it takes no argument; see --help",
-				     argv[optind - 1]);
+		return option_reject_unknown(p, argv[optind - 1]);
 	}
 	if (value == ':') {
 		return option_reject(p, "%s: an argument is missing; see --help", argv[optind - 1]);
@@ -603,7 +636,7 @@ int appliance_options_parse(int argc, char **argv, struct appliance_options *o, 
 	opterr = 0;
 	while ((value = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
 		rc = option_parse(&p, value, argv);
-		if (rc != 0 || o->command != APPLIANCE_RUN) {
+		if (rc != 0 || (o->command != APPLIANCE_RUN && o->command != APPLIANCE_CHECK)) {
 			return rc;
 		}
 	}

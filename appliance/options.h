@@ -23,6 +23,8 @@ enum appliance_command {
 	APPLIANCE_HELP,
 	APPLIANCE_VERSION,
 	APPLIANCE_TRACE_HELP, /* -e help */
+	APPLIANCE_CHECK,      /* config_file only */
+	APPLIANCE_DESCRIBE,   /* the methods of RPC */
 };
 
 /* All strings are those of argv. */

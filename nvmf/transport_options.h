@@ -49,7 +49,8 @@ struct nvmf_transport_option {
 	int64_t initial;  /* its value where none is given; of common options the transport says it (opts_init) */
 	int64_t min, max; /* the range that is allowed; both 0: whatever the type holds */
 	bool power_of_two;
-	bool own; /* SPDK has no such option: rpc/own.h */
+	bool own;   /* SPDK has no such option: rpc/own.h */
+	bool bytes; /* a number of bytes */
 };
 
 /* A line of a transport's table. type_: its own struct; further fields of the option may follow help_. */

@@ -201,6 +201,9 @@ static json_t *describe_param(const struct rpc_param *p)
 	if (p->own) {
 		json_object_set_new(o, "own", json_true());
 	}
+	if (p->bytes) {
+		json_object_set_new(o, "unit", json_string("bytes"));
+	}
 	if (p->max != 0) {
 		json_object_set_new(o, "min", json_integer((json_int_t)p->min));
 		json_object_set_new(o, "max", rpc_uint(p->max));

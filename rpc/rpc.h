@@ -63,6 +63,7 @@ struct rpc_param {
 	const char *only;    /* as JSON. RPC_ONLY: the one value that may be given; RPC_NO_EFFECT: the usual one */
 	bool no_effect;      /* RPC_NO_EFFECT */
 	bool own;            /* SPDK's method of that name lacks it: saved apart (rpc/own.h) */
+	bool bytes;          /* integers: a number of bytes, for which people may write 64K or 1G to varve-rpc */
 };
 #define RPC_PARAM(type_, field_, rpc_type_, required_, help_, ...)                                                     \
 	{                                                                                                              \

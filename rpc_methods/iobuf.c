@@ -18,9 +18,11 @@ static const struct rpc_param options_params[] = {
 	RPC_PARAM(struct iobuf_opts, large_pool_count, RPC_UINT64, RPC_OPTIONAL, "most large buffers",
 		  .min = IOBUF_LARGE_COUNT_MIN, .max = IOBUF_COUNT_MAX),
 	RPC_PARAM(struct iobuf_opts, small_bufsize, RPC_UINT32, RPC_OPTIONAL,
-		  "bytes of a small buffer, rounded up to 4096", .min = IOBUF_SMALL_SIZE_MIN, .max = IOBUF_SIZE_MAX),
+		  "bytes of a small buffer, rounded up to 4096", .bytes = true, .min = IOBUF_SMALL_SIZE_MIN,
+		  .max = IOBUF_SIZE_MAX),
 	RPC_PARAM(struct iobuf_opts, large_bufsize, RPC_UINT32, RPC_OPTIONAL,
-		  "bytes of a large buffer, rounded up to 4096", .min = IOBUF_LARGE_SIZE_MIN, .max = IOBUF_SIZE_MAX),
+		  "bytes of a large buffer, rounded up to 4096", .bytes = true, .min = IOBUF_LARGE_SIZE_MIN,
+		  .max = IOBUF_SIZE_MAX),
 	RPC_PARAM(struct iobuf_opts, enable_numa, RPC_BOOL, RPC_OPTIONAL,
 		  "buffers of their own for each NUMA node; the counts are of each"),
 	RPC_PARAM_END};

@@ -124,6 +124,7 @@ static void add_transport_option(const struct nvmf_transport_option *o, const ch
 		known->help = asprintf(&help, "%s; %s: %s", known->help, trtype, o->help) < 0 ? known->help : help;
 	}
 	known->own |= o->own;
+	known->bytes |= o->bytes;
 }
 
 /* After all transports have registered (NVMF_TRANSPORT() has an earlier priority). */

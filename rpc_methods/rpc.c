@@ -71,12 +71,14 @@ static void rpc_describe_methods(struct rpc_request *req, void *params)
 	}
 	rpc_reply(req, list);
 }
-RPC_METHOD("rpc_describe_methods", rpc_describe_methods, struct describe_methods, describe_methods_params,
-	   RPC_STARTUP | RPC_RUNTIME, "Describe methods: parameters with types, allowed values and help",
-	   .result = "[{name: string, help: string, alias?: string, module?: string, states: [string], params: [{name: "
-		     "string, "
-		     "type: string, required: bool, help?: string, values?: [string], only?: any, min?: int, "
-		     "max?: int, fields?: [{name: string, ...}]}], result: string, ...}]")
+RPC_METHOD(
+	"rpc_describe_methods", rpc_describe_methods, struct describe_methods, describe_methods_params,
+	RPC_STARTUP | RPC_RUNTIME, "Describe methods: parameters with types, allowed values and help",
+	.result =
+		"[{name: string, help: string, alias?: string, module?: string, states: [string], params: [{name: "
+		"string, "
+		"type: string, required: bool, help?: string, values?: [string], only?: any, unit?: string, min?: int, "
+		"max?: int, fields?: [{name: string, ...}]}], result: string, ...}]")
 
 struct listed_calls {
 	json_t *list;

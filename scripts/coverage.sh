@@ -33,6 +33,7 @@ rpc/frame.c,rpc/lexer.c,rpc/message.c rpc_parser rpc_frame,rpc_message 17
 rpc/params.c rpc_params rpc_params 5
 softverbs/wire.c softverbs_wire - 18
 appliance/config.c rpc_config appliance_config 16
+appliance/config_examine.c,appliance/config_place.c,rpc/comments.c rpc_config appliance_config 10
 appliance/metrics_http.c metrics_http appliance_metrics 1
 trace/trace_spec.c trace_spec trace_spec 8
 trace/reader_source.c,trace/reader_tables.c,trace/reader_ring.c trace_reader trace_reader_file,trace_reader_events 123

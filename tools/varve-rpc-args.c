@@ -8,6 +8,7 @@
 #include "tools/safe-text.h"
 #include "tools/varve-rpc.h"
 #include "util/nearest.h"
+#include "util/parse.h"
 
 #define KEY_MAX 128
 
@@ -65,6 +66,18 @@ static json_t *rpc_args_wide_integer(const char *text)
 	return json_string(hex);
 }
 
+/* A size such as 64K, where the method takes a number of bytes; NULL: it takes none, or the text is no size. */
+static json_t *rpc_args_size(const char *text, const json_t *description)
+{
+	const char *unit = json_string_value(json_object_get(description, "unit"));
+	uint64_t bytes;
+
+	if (unit == NULL || strcmp(unit, "bytes") != 0 || parse_size(text, 0, INT64_MAX, &bytes) != 0) {
+		return NULL;
+	}
+	return json_integer((json_int_t)bytes);
+}
+
 /* Parses a value as JSON; if it is not JSON, or if the method expects a string, the value is a string. */
 static json_t *rpc_args_value_parse(const char *text, const json_t *description)
 {
@@ -74,6 +87,9 @@ static json_t *rpc_args_value_parse(const char *text, const json_t *description)
 		return json_string(text);
 	}
 	value = json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+	if (value == NULL) {
+		value = rpc_args_size(text, description);
+	}
 	if (value == NULL) {
 		value = rpc_args_wide_integer(text);
 	}
@@ -148,6 +164,38 @@ static int rpc_args_add(json_t *params, const char *arg, const json_t *list, str
 	return 0;
 }
 
+bool rpc_args_takes_size(const json_t *description)
+{
+	return rpc_args_describe(description, "num_blocks") != NULL &&
+	       rpc_args_describe(description, "block_size") != NULL && rpc_args_describe(description, "size") == NULL;
+}
+
+/* Makes num_blocks of size, where a method takes blocks. The value of size is an integer or a text, as it was given. */
+static int rpc_args_blocks_of_size(json_t *params, struct complaint *c)
+{
+	const json_t *size = json_object_get(params, "size");
+	json_int_t block_size = json_integer_value(json_object_get(params, "block_size"));
+	uint64_t bytes = (uint64_t)json_integer_value(size);
+
+	if (json_object_get(params, "num_blocks") != NULL) {
+		return rpc_args_complain(c, "give either size or num_blocks");
+	}
+	if ((json_is_string(size) && parse_size(json_string_value(size), 1, INT64_MAX, &bytes) != 0) ||
+	    (!json_is_string(size) && json_integer_value(size) <= 0)) {
+		return rpc_args_complain(c, "size is not a number of bytes such as 64M or 1G");
+	}
+	if (block_size <= 0) {
+		return rpc_args_complain(c, "size needs block_size, such as block_size=4096");
+	}
+	if (bytes % (uint64_t)block_size != 0) {
+		return rpc_args_complain(c, "size, %llu bytes, is not a multiple of block_size, %lld",
+					 (unsigned long long)bytes, (long long)block_size);
+	}
+	json_object_set_new(params, "num_blocks", json_integer((json_int_t)(bytes / (uint64_t)block_size)));
+	json_object_del(params, "size");
+	return 0;
+}
+
 json_t *rpc_args_parse(int argc, char **argv, const json_t *description, char *error, size_t error_size)
 {
 	struct complaint c = {error, error_size};
@@ -158,6 +206,11 @@ json_t *rpc_args_parse(int argc, char **argv, const json_t *description, char *e
 			json_decref(params);
 			return NULL;
 		}
+	}
+	if (json_object_get(params, "size") != NULL && rpc_args_takes_size(description) &&
+	    rpc_args_blocks_of_size(params, &c) != 0) {
+		json_decref(params);
+		return NULL;
 	}
 	return params;
 }

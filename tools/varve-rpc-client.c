@@ -17,7 +17,7 @@ struct rpc_client {
 	unsigned timeout_s;
 };
 
-struct rpc_client *rpc_client_open(const char *path, unsigned timeout_s)
+struct rpc_client *rpc_client_open(const char *path, unsigned timeout_s, bool quiet)
 {
 	char why[512];
 	struct rpc_client *c = calloc(1, sizeof(*c));
@@ -30,7 +30,10 @@ struct rpc_client *rpc_client_open(const char *path, unsigned timeout_s)
 	c->timeout_s = timeout_s;
 	c->stream = rpc_stream_open(path, 1000 * (uint64_t)timeout_s, why, sizeof(why));
 	if (c->stream == NULL) {
-		fprintf(stderr, "varve-rpc: cannot connect to %s (is varve running? -s chooses another socket)\n", why);
+		if (!quiet) {
+			fprintf(stderr,
+				"varve-rpc: cannot connect to %s (is varve running? -s chooses another socket)\n", why);
+		}
 		rpc_client_close(c);
 		return NULL;
 	}

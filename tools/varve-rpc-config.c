@@ -9,7 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rpc/comments.h"
 #include "rpc/own.h"
+#include "rpc/subsystems.h"
+#include "tools/safe-text.h"
 #include "tools/varve-rpc.h"
 
 static int rpc_save_collect(struct rpc_client *c, json_t *subsystems, json_t *list)
@@ -344,11 +347,72 @@ static void rpc_load_complain_of(const char *file, const json_error_t *error)
 	}
 }
 
+/* Reads all of a file, of which *len bytes are at *text, the caller's. 0 or a negative errno. */
+static int rpc_load_read(FILE *f, char **text, size_t *len)
+{
+	char block[4096];
+	size_t n;
+	FILE *memory = open_memstream(text, len);
+
+	if (memory == NULL) {
+		return -ENOMEM;
+	}
+	errno = 0;
+	while ((n = fread(block, 1, sizeof(block), f)) > 0) {
+		fwrite(block, 1, n, memory);
+	}
+	int rc = ferror(f) ? -(errno != 0 ? errno : EIO) : 0;
+	return fclose(memory) != 0 && rc == 0 ? -ENOMEM : rc;
+}
+
+/* A configuration, in which there may be comments. NULL: error says why. */
+static json_t *rpc_load_parse(const char *file, json_error_t *error)
+{
+	FILE *f = file != NULL ? fopen(file, "re") : stdin;
+	char *text = NULL;
+	size_t len = 0;
+	int rc = f != NULL ? rpc_load_read(f, &text, &len) : -errno;
+	json_t *config = NULL;
+
+	*error = (json_error_t){.line = -1};
+	if (rc != 0) {
+		snprintf(error->text, sizeof(error->text), "unable to %s %.100s: %s", f == NULL ? "open" : "read",
+			 file != NULL ? file : "stdin", strerror(-rc));
+	} else {
+		rpc_comments_blank(text, len);
+		config = json_loadb(text, len, JSON_REJECT_DUPLICATES, error);
+	}
+	if (file != NULL && f != NULL) {
+		fclose(f);
+	}
+	free(text);
+	return config;
+}
+
+/* Whether a name is like that of a known subsystem, and therefore wrong. */
+static bool rpc_load_doubts(const char *file, const json_t *subsystems)
+{
+	const json_t *o;
+	size_t i;
+	bool wrong = false;
+
+	json_array_foreach (subsystems, i, o) {
+		const char *name = json_string_value(json_object_get(o, "subsystem"));
+		const char *near = name != NULL && !rpc_subsystem_is_known(name) ? rpc_subsystem_nearest(name) : NULL;
+		if (near != NULL) {
+			fprintf(stderr, "varve-rpc: %s: there is no subsystem \"", file);
+			safe_text_print(stderr, name, strlen(name));
+			fprintf(stderr, "\"; did you mean \"%s\"?\n", near);
+			wrong = true;
+		}
+	}
+	return wrong;
+}
+
 int rpc_load_config(struct rpc_client *c, const char *file)
 {
 	json_error_t error;
-	json_t *config = file != NULL ? json_load_file(file, JSON_REJECT_DUPLICATES, &error)
-				      : json_loadf(stdin, JSON_REJECT_DUPLICATES, &error);
+	json_t *config = rpc_load_parse(file, &error);
 	const json_t *subsystems = json_object_get(config, "subsystems");
 
 	if (!json_is_array(subsystems)) {
@@ -364,6 +428,10 @@ int rpc_load_config(struct rpc_client *c, const char *file)
 	const char *wrong = rpc_own_merge(config);
 	if (wrong != NULL) {
 		fprintf(stderr, "varve-rpc: %s: %s\n", file != NULL ? file : "stdin", wrong);
+		json_decref(config);
+		return RPC_TOOL_USAGE;
+	}
+	if (rpc_load_doubts(file != NULL ? file : "stdin", subsystems)) {
 		json_decref(config);
 		return RPC_TOOL_USAGE;
 	}

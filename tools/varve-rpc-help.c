@@ -61,6 +61,9 @@ static void rpc_help_print_params(const json_t *params, const char *prefix, FILE
 	json_array_foreach (params, i, p) {
 		snprintf(name, sizeof(name), "%s%s", prefix, rpc_help_text_of(p, "name"));
 		rpc_help_type_text(p, "|", type);
+		if (strcmp(rpc_help_text_of(p, "unit"), "bytes") == 0) { /* understood here, not by the daemon */
+			rpc_help_append(type, strlen(type), ", or 64K, 1M");
+		}
 		fprintf(out, "  %-28s %-10s %s\n", name,
 			json_is_true(json_object_get(p, "required")) ? "(required)" : "", type);
 		if (rpc_help_text_of(p, "help")[0] != '\0') {
@@ -71,6 +74,17 @@ static void rpc_help_print_params(const json_t *params, const char *prefix, FILE
 			strcat(name, ".");
 			rpc_help_print_params(fields, name, out);
 		}
+	}
+}
+
+void rpc_print_names(const json_t *descriptions, FILE *out)
+{
+	const json_t *m;
+	size_t i;
+
+	json_array_foreach (descriptions, i, m) {
+		safe_text_print(out, rpc_help_text_of(m, "name"), strlen(rpc_help_text_of(m, "name")));
+		fputc('\n', out);
 	}
 }
 
@@ -97,6 +111,9 @@ static void rpc_help_method_text(const json_t *description, FILE *out)
 		fprintf(out, "  It takes no parameters.\n");
 	}
 	rpc_help_print_params(params, "", out);
+	if (rpc_args_takes_size(params)) {
+		fprintf(out, "  size=1G, with block_size, is understood in place of num_blocks.\n");
+	}
 	if (rpc_help_text_of(description, "result")[0] != '\0') {
 		fprintf(out, "  It answers: %s\n", rpc_help_text_of(description, "result"));
 	}

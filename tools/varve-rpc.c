@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* varve-rpc: calls the daemon's methods from the shell. */
+#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rpc/rpc.h"
+#include "tools/known/known.h"
+#include "tools/print/print.h"
+#include "tools/rpc-socket.h"
 #include "tools/safe-text.h"
 #include "tools/varve-rpc.h"
 #include "util/nearest.h"
@@ -16,36 +20,60 @@
 struct command_line {
 	const char *socket;
 	unsigned timeout_s;
-	bool json; /* print strings as JSON too */
+	bool socket_given; /* by -s or -p */
+	bool json;         /* print strings as JSON too */
+	int format;        /* enum print_format; -1: a table for a terminal, otherwise JSON */
 	bool list, markdown, help;
 	const char *module; /* of --markdown */
 };
 
 static void rpc_cli_print_usage(FILE *out)
 {
-	fprintf(out, "Usage: varve-rpc [OPTION...] METHOD [KEY=VALUE...]\n"
-		     "       varve-rpc [OPTION...] METHOD --help      what a method does and takes\n"
-		     "       varve-rpc [OPTION...] --list             the methods there are, one a line\n"
-		     "       varve-rpc [OPTION...] save_config [FILE]\n"
-		     "       varve-rpc [OPTION...] load_config [FILE]\n"
-		     "       varve-rpc [OPTION...] -                  raw JSON-RPC from stdin, answers to stdout\n"
-		     "\n"
-		     "A VALUE is JSON if it can be read as such, otherwise a string; where the method takes a "
-		     "string it is one in\n"
-		     "any case. A dot in a KEY names a member of an object: listen_address.traddr=192.0.2.1\n"
-		     "\n"
-		     "  -s, --socket PATH      where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
-		     "                         " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"
-		     "  -t, --timeout SECONDS  how long to wait for an answer (default 60)\n"
-		     "  -j, --json             print a result that is a string as JSON, in quotes\n"
-		     "      --markdown         print the reference in doc/rpc.md: the methods that are not a module's\n"
-		     "      --module NAME      with --markdown: the methods of a module of block devices\n"
-		     "  -h, --help             print this, or help for a method\n"
-		     "  -v, --version          print the version\n"
-		     "\n"
-		     "Exit status: 0 done, 1 the daemon answered with an error, 2 wrong usage, 3 no answer, 4 done, "
-		     "but the output could not\n"
-		     "be written.\n");
+	fprintf(out,
+		"Usage: varve-rpc [OPTION...] METHOD [KEY=VALUE...]\n"
+		"       varve-rpc [OPTION...] METHOD --help      what a method does and takes\n"
+		"       varve-rpc [OPTION...] --list             the methods there are, one a line\n"
+		"       varve-rpc [OPTION...] save_config [FILE]\n"
+		"       varve-rpc [OPTION...] load_config [FILE]\n"
+		"       varve-rpc [OPTION...] -                  raw JSON-RPC from stdin, answers to stdout\n"
+		"\n"
+		"Without a daemon, --list and --help tell of the varve that was built with this program.\n"
+		"\n"
+		"A VALUE is JSON if it can be read as such, otherwise a string; where the method takes a "
+		"string it is one in\n"
+		"any case. A dot in a KEY names a member of an object: listen_address.traddr=192.0.2.1\n"
+		"Bytes may be given as 64K, 512M or 1G, and size=1G in place of num_blocks.\n"
+		"\n"
+		"  -s, --socket PATH      where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
+		"                         " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"
+		"  -p, --pid PID          the varve of this process id, whatever its socket\n"
+		"  -o, --output FORMAT    json, table, wide (all columns) or yaml (default: table on a terminal, json "
+		"elsewhere)\n"
+		"  -t, --timeout SECONDS  how long to wait for an answer (default 60)\n"
+		"  -j, --json             print JSON, in quotes a result that is a string too\n"
+		"      --markdown         print the reference in doc/rpc.md: the methods that are not a module's\n"
+		"      --module NAME      with --markdown: the methods of a module of block devices\n"
+		"  -h, --help             print this, or help for a method\n"
+		"  -v, --version          print the version\n"
+		"\n"
+		"Exit status: 0 done, 1 the daemon answered with an error, 2 wrong usage, 3 no answer, 4 done, "
+		"but the output could not\n"
+		"be written.\n");
+}
+
+static int rpc_cli_find_process(struct command_line *cl, const char *pid)
+{
+	static char path[RPC_SOCKET_PATH_MAX];
+	char why[512];
+	int rc = rpc_socket_of_process(pid, path, why, sizeof(why));
+
+	if (rc != 0) {
+		fprintf(stderr, "varve-rpc: -p: %s\n", why);
+		return rc == -EINVAL ? RPC_TOOL_USAGE : RPC_TOOL_NO_ANSWER;
+	}
+	cl->socket = path;
+	cl->socket_given = true;
+	return RPC_TOOL_OK;
 }
 
 static int rpc_cli_parse_options(int argc, char **argv, struct command_line *cl)
@@ -53,15 +81,29 @@ static int rpc_cli_parse_options(int argc, char **argv, struct command_line *cl)
 	static const struct option longs[] = {
 		{"socket", 1, NULL, 's'},  {"timeout", 1, NULL, 't'},  {"json", 0, NULL, 'j'},
 		{"list", 0, NULL, 'l'},    {"markdown", 0, NULL, 'm'}, {"help", 0, NULL, 'h'},
-		{"version", 0, NULL, 'v'}, {"module", 1, NULL, 'M'},   {NULL, 0, NULL, 0},
+		{"version", 0, NULL, 'v'}, {"module", 1, NULL, 'M'},   {"pid", 1, NULL, 'p'},
+		{"output", 1, NULL, 'o'},  {NULL, 0, NULL, 0},
 	};
 	uint64_t seconds;
-	int o;
+	int o, rc;
 
-	while ((o = getopt_long(argc, argv, "s:t:jhv", longs, NULL)) != -1) {
+	while ((o = getopt_long(argc, argv, "s:p:o:t:jhv", longs, NULL)) != -1) {
 		switch (o) {
 		case 's':
 			cl->socket = optarg;
+			cl->socket_given = true;
+			break;
+		case 'p':
+			if ((rc = rpc_cli_find_process(cl, optarg)) != RPC_TOOL_OK) {
+				return rc;
+			}
+			break;
+		case 'o':
+			if ((cl->format = print_format_find(optarg)) < 0) {
+				fprintf(stderr, "varve-rpc: -o: \"%s\" is none of json, table, wide, yaml\n", optarg);
+				return RPC_TOOL_USAGE;
+			}
+			cl->json = cl->format == PRINT_JSON;
 			break;
 		case 't':
 			if (parse_uint64(optarg, 1, 1000000, &seconds) != 0) {
@@ -75,6 +117,7 @@ static int rpc_cli_parse_options(int argc, char **argv, struct command_line *cl)
 			break;
 		case 'j':
 			cl->json = true;
+			cl->format = PRINT_JSON;
 			break;
 		case 'l':
 			cl->list = true;
@@ -100,14 +143,17 @@ static int rpc_cli_parse_options(int argc, char **argv, struct command_line *cl)
 	return RPC_TOOL_OK;
 }
 
-static void rpc_cli_print_result(const json_t *result, bool as_json)
+static void rpc_cli_print_result(const struct command_line *cl, const json_t *result)
 {
-	if (json_is_string(result) && !as_json) {
+	unsigned width = print_terminal_width();
+	int format = cl->format >= 0 ? cl->format : width != 0 ? PRINT_TABLE : PRINT_JSON;
+
+	if (json_is_string(result) && !cl->json && format != PRINT_YAML) {
 		safe_text_print(stdout, json_string_value(result), json_string_length(result));
 		putchar('\n');
 		return;
 	}
-	rpc_print_json(result, stdout);
+	print_value(result, (enum print_format)format, width, stdout);
 }
 
 static int rpc_cli_list_methods(struct rpc_client *c)
@@ -119,7 +165,9 @@ static int rpc_cli_list_methods(struct rpc_client *c)
 
 	if (rc == RPC_TOOL_OK) {
 		json_array_foreach (methods, i, name) {
-			rpc_cli_print_result(name, false);
+			const char *text = json_is_string(name) ? json_string_value(name) : "?";
+			safe_text_print(stdout, text, strlen(text));
+			putchar('\n');
 		}
 		json_decref(methods);
 	}
@@ -136,19 +184,16 @@ static json_t *rpc_cli_describe(struct rpc_client *c, const char *method, bool q
 	return list;
 }
 
-/* After a call was refused: the method that was probably meant, if the daemon has none of that name. */
-static void rpc_cli_print_method_hint(struct rpc_client *c, const char *method)
+/* methods: an array of names, or of descriptions. */
+static void rpc_cli_print_nearest(const json_t *methods, const char *method)
 {
-	json_t *methods = NULL;
-	const json_t *name;
+	const json_t *o;
 	struct nearest near;
 	size_t i;
 
-	if (rpc_client_call(c, "rpc_get_methods", NULL, true, &methods) != RPC_TOOL_OK) {
-		return;
-	}
 	nearest_begin(&near, method);
-	json_array_foreach (methods, i, name) {
+	json_array_foreach (methods, i, o) {
+		const json_t *name = json_is_object(o) ? json_object_get(o, "name") : o;
 		if (json_is_string(name)) {
 			nearest_try(&near, json_string_value(name));
 		}
@@ -158,7 +203,17 @@ static void rpc_cli_print_method_hint(struct rpc_client *c, const char *method)
 		safe_text_print(stderr, near.name, strlen(near.name));
 		fprintf(stderr, "?\n");
 	}
-	json_decref(methods);
+}
+
+/* After a call was refused: the method that was probably meant, if the daemon has none of that name. */
+static void rpc_cli_print_method_hint(struct rpc_client *c, const char *method)
+{
+	json_t *methods = NULL;
+
+	if (rpc_client_call(c, "rpc_get_methods", NULL, true, &methods) == RPC_TOOL_OK) {
+		rpc_cli_print_nearest(methods, method);
+		json_decref(methods);
+	}
 }
 
 static int rpc_cli_help_method(struct rpc_client *c, const char *method)
@@ -208,7 +263,7 @@ static int rpc_cli_call_method(struct rpc_client *c, const struct command_line *
 	}
 	rc = rpc_client_call(c, argv[0], params, false, &result);
 	if (rc == RPC_TOOL_OK) {
-		rpc_cli_print_result(result, cl->json);
+		rpc_cli_print_result(cl, result);
 		json_decref(result);
 	} else if (rc == RPC_TOOL_REFUSED && description != NULL) {
 		rpc_args_print_hints(argc - 1, argv + 1, description, stderr);
@@ -263,9 +318,32 @@ static int rpc_cli_run(struct rpc_client *c, const struct command_line *cl, int 
 	return rpc_cli_call_method(c, cl, argc, argv);
 }
 
+/* --list and --help METHOD without a daemon. */
+static int rpc_cli_tell_what_is_known(const struct command_line *cl, const char *method)
+{
+	json_t *list = cl->list ? rpc_known_methods() : rpc_known_method(method);
+	int rc = RPC_TOOL_OK;
+
+	fprintf(stderr,
+		"varve-rpc: no varve answers at %s; this is of the varve that was built with this program, %s\n",
+		cl->socket, VARVE_VERSION);
+	if (cl->list) {
+		rpc_print_names(list, stdout);
+	} else if (list != NULL) {
+		rpc_print_method(json_array_get(list, 0), stdout);
+	} else {
+		fprintf(stderr, "varve-rpc: it has no method \"%s\"\n", method);
+		list = rpc_known_methods();
+		rpc_cli_print_nearest(list, method);
+		rc = RPC_TOOL_REFUSED;
+	}
+	json_decref(list);
+	return rc;
+}
+
 int main(int argc, char **argv)
 {
-	struct command_line cl = {.socket = rpc_client_path(), .timeout_s = DEFAULT_TIMEOUT_S};
+	struct command_line cl = {.socket = rpc_client_path(), .timeout_s = DEFAULT_TIMEOUT_S, .format = -1};
 	output_guard("varve-rpc", RPC_TOOL_LOST);
 	int rc = rpc_cli_parse_options(argc, argv, &cl);
 
@@ -285,9 +363,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "varve-rpc: \"%s\" is one argument too many; see --help\n", word);
 		return RPC_TOOL_USAGE;
 	}
-	struct rpc_client *c = rpc_client_open(cl.socket, cl.timeout_s);
+	const bool can_do_without = (cl.list || cl.help) && !cl.socket_given;
+	struct rpc_client *c = rpc_client_open(cl.socket, cl.timeout_s, can_do_without);
 	if (c == NULL) {
-		return RPC_TOOL_NO_ANSWER;
+		return can_do_without ? rpc_cli_tell_what_is_known(&cl, argv[optind]) : RPC_TOOL_NO_ANSWER;
 	}
 	rc = rpc_cli_run(c, &cl, argc - optind, argv + optind);
 	rpc_client_close(c);

@@ -13,13 +13,15 @@ struct malloc_create {
 	uint64_t num_blocks;
 };
 
-#define MALLOC_PARAM(field_, type_, required_, help_) RPC_PARAM(struct malloc_create, field_, type_, required_, help_)
+#define MALLOC_PARAM(field_, type_, required_, help_, ...)                                                             \
+	RPC_PARAM(struct malloc_create, field_, type_, required_, help_, ##__VA_ARGS__)
 static const struct rpc_param malloc_create_params[] = {
 	MALLOC_PARAM(name, RPC_STRING, RPC_OPTIONAL, "of the new bdev; default: Malloc0, Malloc1 ..."),
-	MALLOC_PARAM(block_size, RPC_UINT32, RPC_REQUIRED, "bytes of data: a multiple of 512, up to 65536"),
+	MALLOC_PARAM(block_size, RPC_UINT32, RPC_REQUIRED, "bytes of data: a multiple of 512, up to 65536",
+		     .bytes = true),
 	MALLOC_PARAM(num_blocks, RPC_UINT64, RPC_REQUIRED, "blocks"),
 	MALLOC_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),
-	MALLOC_PARAM(physical_block_size, RPC_UINT32, RPC_OPTIONAL, "bytes; default: block_size"),
+	MALLOC_PARAM(physical_block_size, RPC_UINT32, RPC_OPTIONAL, "bytes; default: block_size", .bytes = true),
 	MALLOC_PARAM(optimal_io_boundary, RPC_UINT32, RPC_OPTIONAL, "blocks, a power of two; default: none"),
 	MALLOC_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL, "bytes of metadata of a block: 8, 16, 32, 64, 128; default: 0"),
 	MALLOC_PARAM(md_interleave, RPC_BOOL, RPC_OPTIONAL,

@@ -15,13 +15,15 @@ struct null_create {
 	uint32_t preferred_unmap_granularity, preferred_unmap_alignment;
 };
 
-#define NULL_PARAM(field_, type_, required_, help_) RPC_PARAM(struct null_create, field_, type_, required_, help_)
+#define NULL_PARAM(field_, type_, required_, help_, ...)                                                               \
+	RPC_PARAM(struct null_create, field_, type_, required_, help_, ##__VA_ARGS__)
 static const struct rpc_param null_create_params[] = {
 	NULL_PARAM(name, RPC_STRING, RPC_REQUIRED, "of the new bdev"),
-	NULL_PARAM(block_size, RPC_UINT32, RPC_REQUIRED, "bytes of data: a multiple of 512, up to 65536"),
+	NULL_PARAM(block_size, RPC_UINT32, RPC_REQUIRED, "bytes of data: a multiple of 512, up to 65536",
+		   .bytes = true),
 	NULL_PARAM(num_blocks, RPC_UINT64, RPC_REQUIRED, "blocks"),
 	NULL_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),
-	NULL_PARAM(physical_block_size, RPC_UINT32, RPC_OPTIONAL, "bytes; default: block_size"),
+	NULL_PARAM(physical_block_size, RPC_UINT32, RPC_OPTIONAL, "bytes; default: block_size", .bytes = true),
 	NULL_PARAM(md_size, RPC_UINT32, RPC_OPTIONAL,
 		   "bytes of metadata behind a block's data: 8, 16, 32, 64, 128; default: 0"),
 	NULL_PARAM(dif_type, RPC_INT32, RPC_OPTIONAL,

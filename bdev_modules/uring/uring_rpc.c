@@ -16,7 +16,7 @@ struct file_create {
 	FILE_PARAM(name, RPC_STRING, RPC_REQUIRED, "of the new bdev"),                                                 \
 		FILE_PARAM(filename, RPC_STRING, RPC_REQUIRED, "a regular file or block device"),                      \
 		FILE_PARAM(block_size, RPC_UINT32, RPC_OPTIONAL,                                                       \
-			   "bytes, a power of two; default: the device's, or what direct I/O needs"),                  \
+			   "bytes, a power of two; default: the device's, or what direct I/O needs", .bytes = true),   \
 		FILE_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one"),                                     \
 		FILE_PARAM(readonly, RPC_BOOL, RPC_OPTIONAL,                                                           \
 			   "refuse what changes data; others may use the file too, read-only or shared", .own = own_), \

@@ -60,6 +60,22 @@ static void rpc_options(struct rpc_request *req, void *params)
 RPC_METHOD("test_set_options", rpc_options, struct set, set_params, RPC_STARTUP | RPC_RUNTIME, "Any time",
 	   .result = "any")
 
+struct nested {
+	struct set inner;
+};
+
+static const struct rpc_param nested_params[] = {
+	RPC_PARAM(struct nested, inner, RPC_OBJECT, RPC_REQUIRED, "an object", .object = set_params),
+	RPC_PARAM_END,
+};
+
+static void rpc_nested(struct rpc_request *req, void *params)
+{
+	note("nested", ((struct nested *)params)->inner.value);
+	rpc_reply_true(req);
+}
+RPC_METHOD("test_nested", rpc_nested, struct nested, nested_params, RPC_RUNTIME, "Any time", .result = "any")
+
 static char error[CONFIG_ERROR_MAX];
 
 static int parse(const char *text, struct config *c)
@@ -161,6 +177,10 @@ static void test_comments_are_passed_over(void)
 	check_malformed("{\"subsystems\":[]} /", "line 1");
 	check_malformed("{\"subsystems\":[]} /x", "line 1");
 	check_malformed("//", "line ");
+	CU_ASSERT_EQUAL_FATAL(parse("#a\n{\"subsystems\"#\"\n:[]#\n}#", &c), 0);
+	config_free(&c);
+	CU_ASSERT_EQUAL_FATAL(parse("{\"subsystems\":[{\"subsystem\":\"#\"}]}", &c), 0);
+	config_free(&c);
 }
 
 #define ENTRY(method_, params_) "{\"method\":\"" method_ "\",\"params\":{" params_ "}}"
@@ -351,6 +371,138 @@ static void test_a_file_is_read_unless_it_is_too_long(void)
 	unlink(path);
 }
 
+/* What is wrong with a text, as --check prints it. */
+static void check_examined(const char *text, unsigned n, const char *expected)
+{
+	char *found = NULL;
+	size_t len;
+	FILE *out = open_memstream(&found, &len);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(out);
+	CU_ASSERT_EQUAL(config_examine_text("x.json", text, strlen(text), out), n);
+	fclose(out);
+	if (strcmp(found, expected) != 0) {
+		printf("%s", found);
+		CU_FAIL("not what was expected");
+	}
+	free(found);
+}
+
+static void test_all_that_is_wrong_is_found_with_its_place(void)
+{
+	calls[0] = '\0';
+	check_examined(FILE_OF(ENTRY("test_runtime", "\"value\":1")), 0, "");
+	check_examined(
+		"# a comment\n{\"subsystems\": [\n  {\"subsystem\": \"bdevv\", /* x */ \"config\": [\n"
+		"    {\"method\": \"test_runtime\", \"params\": {\"valeu\": 1, \"value\": 101}},\n"
+		"    {\"method\": \"test_runtme\"}, 5, [{\"method\": \"test_always\", \"params\": {}}],\n"
+		"    {\"method\": \"test_startup\", \"params\": 7}, {\"params\": {}}]},\n"
+		"  {\"subsystem\": \"s\", \"config\": {}}, true, {}]}\n",
+		11,
+		"x.json:3:17: there is no subsystem \"bdevv\"; did you mean \"bdev\"?\n"
+		"x.json:5:32: subsystem \"bdevv\", config[2]: expected an object with \"method\" and \"params\"\n"
+		"x.json:6:5: subsystem \"bdevv\", config[4] (test_startup): \"params\" must be an object\n"
+		"x.json:6:46: subsystem \"bdevv\", config[5]: \"method\" is missing or not a string\n"
+		"x.json:7:3: subsystem \"s\": \"config\" must be an array\n"
+		"x.json:0:0: subsystems[2]: \"subsystem\" is missing or not a string\n"
+		"x.json:7:43: subsystems[3]: \"subsystem\" is missing or not a string\n"
+		"x.json:4:43: test_runtime: parameter \"valeu\" is unknown: known ones are value\n"
+		"x.json:4:55: test_runtime: parameter \"value\" is 101: expected an integer from 0 to 100\n"
+		"x.json:5:6: test_runtme: there is no method \"test_runtme\"; rpc_get_methods lists all methods; "
+		"did you mean \"test_runtime\"?\n"
+		"x.json:5:62: test_always: parameter \"value\" (uint32) is missing\n");
+	check_examined("{\n  nonsense", 1, "x.json:2:10: string or '}' expected near 'nonsense'\n");
+	check_examined("[1]", 1, "x.json:1:1: expected {\"subsystems\": [...]}\n");
+	check_examined("{\"subsystems\": [], \"varve\": 1}", 1,
+		       "x.json:1:1: \"varve\" must be an array, of the form of \"subsystems\"\n");
+	check_examined("", 1, "x.json:1:0: '[' or '{' expected near end of file\n");
+	check_examined(FILE_OF(ENTRY("test_runtime", "\"o\":{\"i\":1}, \"value\":-1")), 2,
+		       "x.json:1:78: test_runtime: parameter \"o\" is unknown: known ones are value\n"
+		       "x.json:1:91: test_runtime: parameter \"value\" is -1: expected an integer from 0 to 100\n");
+	CU_ASSERT_STRING_EQUAL(calls, "");
+}
+
+static void test_parameters_in_objects_and_odd_names_have_places(void)
+{
+	char text[1024], name[301];
+
+	check_examined(
+		FILE_OF(ENTRY("test_nested", "\"inner\":{\"value\":true,\"x\":[]}")), 2,
+		"x.json:1:99: test_nested: parameter \"inner.x\" is unknown: known ones are value\n"
+		"x.json:1:86: test_nested: parameter \"inner.value\" is true: expected an integer from 0 to 100\n");
+	check_examined(FILE_OF(ENTRY("test_nested", "\"inner\":true")), 1,
+		       "x.json:1:77: test_nested: parameter \"inner\" is true: expected an object\n");
+	check_examined(FILE_OF(ENTRY("test_runtime", "\"value\":1, \"\":2")), 1,
+		       "x.json:1:44: test_runtime: parameter \"\" is unknown: known ones are value\n");
+	/* a method that is named like the file */
+	check_examined(FILE_OF(ENTRY("x.jsonz", "")), 1,
+		       "x.json:1:44: x.jsonz: there is no method \"x.jsonz\"; rpc_get_methods lists all methods\n");
+	for (size_t length = 60; length <= 300; length += 120) {
+		memset(name, 'n', length);
+		name[length] = '\0';
+		snprintf(text, sizeof(text), FILE_OF(ENTRY("test_runtime", "\"value\":1, \"%s\":2")), name);
+		char *found = NULL;
+		size_t len;
+		FILE *out = open_memstream(&found, &len);
+		CU_ASSERT_EQUAL(config_examine_text("x.json", text, strlen(text), out), 1);
+		fclose(out);
+		CU_ASSERT_PTR_NOT_NULL(strstr(found, "nnn"));
+		CU_ASSERT(strncmp(found, "x.json:1:", 9) == 0);
+		free(found);
+	}
+}
+
+static void test_of_one_entry_so_many_mistakes_are_told(void)
+{
+	char text[2048] = "{\"subsystems\":[{\"subsystem\":\"s\",\"config\":[{\"method\":\"test_runtime\",\"params\":{"
+			  "\"value\":1";
+	FILE *nowhere = fopen("/dev/null", "w");
+
+	for (unsigned i = 0; i < 50; i++) {
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), ",\"p%u\":0", i);
+	}
+	strcat(text, "}}]}]}");
+	CU_ASSERT_EQUAL(config_examine_text("x.json", text, strlen(text), nowhere), 32);
+	fclose(nowhere);
+}
+
+static void test_a_file_is_examined(void)
+{
+	static const char text[] = FILE_OF(ENTRY("test_runtime", "\"value\":1"));
+	char path[] = "/tmp/varve-unit-config-XXXXXX";
+	int fd = mkstemp(path);
+
+	CU_ASSERT_EQUAL_FATAL(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+	CU_ASSERT_EQUAL(config_examine(path, stdout), 0);
+	unlink(path);
+	CU_ASSERT_EQUAL(config_examine(path, stdout), 1);
+}
+
+static void test_a_misspelt_subsystem_is_refused(void)
+{
+	struct config c;
+
+	check_malformed("{\"subsystems\":[{\"subsystem\":\"bdevv\",\"config\":[]}]}",
+			"\"bdevv\"|did you mean \"bdev\"?");
+	check_malformed("{\"subsystems\":[{\"subsystem\":\"nvfm\"}]}", "\"nvfm\"|did you mean \"nvmf\"?");
+	/* one that a newer program may have */
+	CU_ASSERT_EQUAL_FATAL(parse("{\"subsystems\":[{\"subsystem\":\"of_the_future\"},{\"subsystem\":\"vmd\"}]}", &c),
+			      0);
+	config_free(&c);
+}
+
+static void test_an_entry_that_is_wrong_is_named_by_its_place(void)
+{
+	struct config c;
+
+	CU_ASSERT_EQUAL(
+		parse("{\"subsystems\":[{\"subsystem\":\"s\",\"config\":[\n # x\n " ENTRY("nosuch", "") "]}]}", &c), 0);
+	CU_ASSERT_EQUAL(config_check(&c, false, error), -EINVAL);
+	check_error_holds("x.json: line 3, column 2: subsystem \"s\"|nosuch");
+	config_free(&c);
+}
+
 static int quiet(void)
 {
 	log_set_print_level(LOG_LEVEL_DISABLED);
@@ -370,6 +522,12 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_is_wrong_can_be_left_out),
 	UNIT(test_of_many_wrong_entries_some_are_notified),
 	UNIT(test_a_stop_ends_the_loading),
+	UNIT(test_all_that_is_wrong_is_found_with_its_place),
+	UNIT(test_parameters_in_objects_and_odd_names_have_places),
+	UNIT(test_of_one_entry_so_many_mistakes_are_told),
+	UNIT(test_a_file_is_examined),
+	UNIT(test_a_misspelt_subsystem_is_refused),
+	UNIT(test_an_entry_that_is_wrong_is_named_by_its_place),
 	UNIT(test_a_missing_file_is_named),
 	UNIT(test_a_file_is_read_unless_it_is_too_long),
 	UNIT_END,

@@ -32,14 +32,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char error[CONFIG_ERROR_MAX] = "";
 	struct config c;
 
+	static FILE *nowhere;
+
 	log_set_print_level(LOG_LEVEL_DISABLED);
+	nowhere = nowhere != NULL ? nowhere : fopen("/dev/null", "w");
+	const unsigned n_wrong = config_examine_text("fuzz.json", (const char *)data, size, nowhere);
 	if (config_parse("fuzz.json", (const char *)data, size, &c, error) != 0) {
 		if (error[0] == '\0') {
 			abort();
 		}
+		if (n_wrong == 0) { /* what cannot be loaded has something wrong, and the other way round */
+			abort();
+		}
 		return 0;
 	}
-	if (config_check(&c, false, error) != 0 && config_check(&c, true, error) != 0) {
+	const int rc = config_check(&c, false, error);
+	if ((rc != 0 && config_check(&c, true, error) != 0) || (rc != 0) != (n_wrong != 0)) {
 		abort();
 	}
 	config_free(&c);

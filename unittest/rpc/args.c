@@ -89,6 +89,44 @@ static void test_wrong_arguments_are_refused(void)
 	check("\xff=1", false, NULL);
 }
 
+static void check_blocks(const char *args, const char *expected)
+{
+	static const char blocks[] =
+		"[{\"name\":\"num_blocks\",\"type\":\"uint64\"},{\"name\":\"block_size\",\"type\":\"uint32\","
+		"\"unit\":\"bytes\"},{\"name\":\"name\",\"type\":\"string\"}]";
+	char copy[256], *argv[8], *save, error[512] = "", *text;
+	int argc = 0;
+	json_t *description = json_loads(blocks, 0, NULL);
+
+	snprintf(copy, sizeof(copy), "%s", args);
+	for (char *a = strtok_r(copy, " ", &save); a != NULL; a = strtok_r(NULL, " ", &save)) {
+		argv[argc++] = a;
+	}
+	json_t *params = rpc_args_parse(argc, argv, description, error, sizeof(error));
+	text = params != NULL ? json_dumps(params, JSON_COMPACT | JSON_SORT_KEYS) : strdup(error);
+	CU_ASSERT_STRING_EQUAL(text, expected);
+	free(text);
+	json_decref(params);
+	json_decref(description);
+}
+
+static void test_sizes_may_have_units(void)
+{
+	check_blocks("block_size=4K num_blocks=5", "{\"block_size\":4096,\"num_blocks\":5}");
+	check_blocks("block_size=4096 size=1G", "{\"block_size\":4096,\"num_blocks\":262144}");
+	check_blocks("size=8192 block_size=512", "{\"block_size\":512,\"num_blocks\":16}");
+	check_blocks("name=4K", "{\"name\":\"4K\"}");
+	check_blocks("num_blocks=4K", "{\"num_blocks\":\"4K\"}"); /* blocks have no unit: the daemon refuses it */
+	check_blocks("block_size=4Q", "{\"block_size\":\"4Q\"}");
+	check_blocks("size=1G", "size needs block_size, such as block_size=4096");
+	check_blocks("size=1G block_size=x", "size needs block_size, such as block_size=4096");
+	check_blocks("size=1G block_size=512 num_blocks=1", "give either size or num_blocks");
+	check_blocks("size=0 block_size=512", "size is not a number of bytes such as 64M or 1G");
+	check_blocks("size=-1 block_size=512", "size is not a number of bytes such as 64M or 1G");
+	check_blocks("size=big block_size=512", "size is not a number of bytes such as 64M or 1G");
+	check_blocks("size=1000 block_size=512", "size, 1000 bytes, is not a multiple of block_size, 512");
+}
+
 static void check_hints(const char *arg, const char *expected)
 {
 	char copy[128], *argv[] = {copy}, *text = NULL;
@@ -126,6 +164,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_dots_make_objects),
 	UNIT(test_integers_beyond_int64_become_hexadecimal),
 	UNIT(test_wrong_arguments_are_refused),
+	UNIT(test_sizes_may_have_units),
 	UNIT(test_the_key_that_was_meant_is_named),
 	UNIT_END,
 };
