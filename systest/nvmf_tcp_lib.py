@@ -288,11 +288,11 @@ class Queue(Connection):
     def rw_sqe(self, opcode, lba, blocks, nsid=1):
         return self.sqe(opcode, nsid, struct.pack("<QI", lba, blocks - 1))
 
-    def write(self, lba, data, bs=512, **kwargs):
-        return self.command(self.rw_sqe(1, lba, len(data) // bs), data, **kwargs)
+    def write(self, lba, data, bs=512, nsid=1, **kwargs):
+        return self.command(self.rw_sqe(1, lba, len(data) // bs, nsid), data, **kwargs)
 
-    def read(self, lba, blocks, bs=512, **kwargs):
-        return self.command(self.rw_sqe(2, lba, blocks), length=blocks * bs, **kwargs)
+    def read(self, lba, blocks, bs=512, nsid=1, **kwargs):
+        return self.command(self.rw_sqe(2, lba, blocks, nsid), length=blocks * bs, **kwargs)
 
 
 class TcpTarget(Target):
