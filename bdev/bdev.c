@@ -486,6 +486,23 @@ void bdev_check_close(struct bdev *b)
 	}
 }
 
+/* But for those whose descriptors keep their I/O. */
+static void fail_waiting_in(struct bdev_io_queue *q)
+{
+	struct bdev_io_queue kept = STAILQ_HEAD_INITIALIZER(kept);
+	struct bdev_io *io;
+
+	while ((io = STAILQ_FIRST(q)) != NULL) {
+		STAILQ_REMOVE_HEAD(q, queue);
+		if (io->desc->keeps_io) {
+			STAILQ_INSERT_TAIL(&kept, io, queue);
+		} else {
+			bdev_io_end_waiting(io, STATUS_REMOVED);
+		}
+	}
+	STAILQ_CONCAT(q, &kept);
+}
+
 static void visit_fail_waiting(struct bdev_channel *ch, void *arg)
 {
 	struct bdev_io_queue *queues[] = {&ch->frozen,    &ch->qos_wait[QOS_READS], &ch->qos_wait[QOS_WRITES],
@@ -493,13 +510,12 @@ static void visit_fail_waiting(struct bdev_channel *ch, void *arg)
 	struct bdev_io *io;
 
 	for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++) {
-		while ((io = STAILQ_FIRST(queues[i])) != NULL) {
-			STAILQ_REMOVE_HEAD(queues[i], queue);
-			bdev_io_end_waiting(io, STATUS_REMOVED);
-		}
+		fail_waiting_in(queues[i]);
 	}
 	TAILQ_FOREACH (io, &ch->inflight, link) {
-		(void)bdev_lock_cancel(io, STATUS_REMOVED);
+		if (!io->desc->keeps_io) {
+			(void)bdev_lock_cancel(io, STATUS_REMOVED);
+		}
 	}
 }
 

@@ -220,7 +220,7 @@ static inline void bdev_io_set_dif(struct bdev_io *io, uint8_t flags, uint32_t r
  *     Invalid Command Opcode		neither the module nor an emulation does this type
  *     Operation Denied		a type that writes, on a descriptor opened for reading
  *     Namespace is Write Protected	a type that writes, on a read-only bdev
- *     Invalid Namespace or Format	the bdev is being removed
+ *     Invalid Namespace or Format	the bdev is being removed (but see bdev_keep_io())
  *     Command Abort Requested		(no DNR) aborted, or queued when a reset came
  *     Command Interrupted		(no DNR) the module was out of resources for too long
  *     Compare Failure			COMPARE, COMPARE_AND_WRITE: the data differs
@@ -391,6 +391,9 @@ int bdev_open(const char *name, bool write, bdev_event_cb event_cb, void *arg, s
 /* Closes a descriptor, and ends its claim. All channels got from it must have been put, and none of its I/O may be in
  * flight. */
 void bdev_close(struct bdev_desc *desc);
+/* Lets I/O through desc go on while its bdev is being removed, until desc is closed: for a module that writes what it
+ * keeps on a base before it closes it. What comes from its own users has ended then. Before the first I/O. */
+void bdev_keep_io(struct bdev_desc *desc);
 /* The bdev that the descriptor is open on. Any thread. */
 struct bdev *bdev_desc_bdev(const struct bdev_desc *desc);
 

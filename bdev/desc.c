@@ -63,6 +63,11 @@ void bdev_close(struct bdev_desc *desc)
 	bdev_check_close(b);
 }
 
+void bdev_keep_io(struct bdev_desc *desc)
+{
+	desc->keeps_io = true;
+}
+
 struct bdev *bdev_desc_bdev(const struct bdev_desc *desc)
 {
 	return desc->bdev;

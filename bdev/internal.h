@@ -203,6 +203,7 @@ struct bdev_desc {
 	struct bdev *bdev;
 	bool write;
 	bool removing; /* its user has been told that the bdev is removed */
+	bool keeps_io; /* its I/O goes on while the bdev is being removed */
 	bdev_event_cb event_cb;
 	void *event_arg;
 	enum bdev_claim_type claim_type;

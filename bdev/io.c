@@ -236,7 +236,7 @@ static void io_wait_in(struct bdev_io_queue *q, struct bdev_io *io, enum bdev_io
 static bool stage_freeze(struct bdev_channel *ch, struct bdev_io *io)
 {
 	/* An abort goes on: a user that is to close the bdev may need it to end an I/O that hangs. */
-	if ((ch->slow & SLOW_REMOVED) && io->type != BDEV_IO_ABORT) {
+	if ((ch->slow & SLOW_REMOVED) && io->type != BDEV_IO_ABORT && !io->desc->keeps_io) {
 		bdev_io_end_waiting(io, STATUS_REMOVED);
 		return false;
 	}

@@ -42,6 +42,7 @@ int vbdev_base_open(const char *base_name, const char *claimer, bdev_event_cb ev
 	const struct bdev *base = bdev_desc_bdev(*desc);
 	const char *owner;
 	bool claimed = bdev_get_claim(base, &owner) != BDEV_CLAIM_NONE;
+	bdev_keep_io(*desc); /* what stands above may have to write before it closes it */
 	rc = bdev_claim(*desc, base->read_only ? BDEV_CLAIM_READ_MANY_WRITE_NONE : BDEV_CLAIM_EXCL_WRITE, 0, claimer);
 	if (rc != 0) {
 		bdev_close(*desc);

@@ -240,6 +240,40 @@ static void test_removal_waits_for_users_and_their_io(void)
 	request_free(r);
 }
 
+/* A module writes what it keeps on a bdev before it closes it. */
+static void test_io_that_is_kept_goes_on_during_the_removal(void)
+{
+	struct testdev *t = testdev_new("t0", 512, 64);
+	struct iovec iov = {buf, 512};
+	atomic_bool removed = false;
+	struct request *r[3];
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "t0", true, fixture_thread(0)), 0);
+	bdev_keep_io(u.desc);
+	t->slots = 1; /* two wait until the bdev has room */
+	t->hold = true;
+	for (unsigned i = 0; i < 3; i++) {
+		r[i] = request_new(&u);
+		bdev_io_set_rw(r[i]->io, BDEV_IO_WRITE, &iov, 1, i, 1);
+		request_submit(r[i]);
+	}
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	bdev_unregister(&t->bdev, flag_removed, &removed);
+	CU_ASSERT_EQUAL(u.removes, 1);
+	t->hold = false;
+	testdev_release(t, &u, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		CU_ASSERT_EQUAL(request_finish(r[i]), 0);
+	}
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, buf, 0, 1), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0);
+	CU_ASSERT_FALSE(atomic_load(&removed));
+	user_close(&u);
+	CU_ASSERT_TRUE(fixture_wait(&removed));
+}
+
 /* Users on all threads that submit as fast as they can, until they are told to go. */
 struct storm {
 	struct user user;
@@ -420,6 +454,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_sizes_too_large_with_metadata_are_told),
 	UNIT(test_resize_is_told_and_takes_effect),
 	UNIT(test_removal_waits_for_users_and_their_io),
+	UNIT(test_io_that_is_kept_goes_on_during_the_removal),
 	UNIT(test_hot_removal_under_load_ends_every_io),
 	UNIT(test_descriptor_may_be_closed_in_the_remove_event),
 	UNIT(test_observers_hear_of_all_bdevs),
