@@ -749,9 +749,41 @@ void bdev_finish_creations(void (*done)(void *arg), void *arg)
 	creations_step();
 }
 
+static STAILQ_HEAD(, bdev_examine_waiter) examine_waiters = STAILQ_HEAD_INITIALIZER(examine_waiters);
+
+static bool modules_are_examining(void)
+{
+	const struct bdev_module *m;
+
+	SLIST_FOREACH (m, &modules, link) {
+		if (m->is_examining != NULL && m->is_examining()) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What a waiter does may have modules look at further bdevs. */
+static void examinations_step(void)
+{
+	struct bdev_examine_waiter *w;
+
+	while ((w = STAILQ_FIRST(&examine_waiters)) != NULL && !modules_are_examining()) {
+		STAILQ_REMOVE_HEAD(&examine_waiters, link);
+		w->done(w->arg);
+	}
+}
+
+void bdev_wait_for_examine(struct bdev_examine_waiter *w)
+{
+	STAILQ_INSERT_TAIL(&examine_waiters, w, link);
+	examinations_step();
+}
+
 void bdev_module_is_idle(void)
 {
 	creations_step();
+	examinations_step();
 	fini_step();
 }
 

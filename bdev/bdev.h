@@ -583,5 +583,13 @@ void bdev_get_opts(struct bdev_opts *opts);
 int bdev_set_opts(const struct bdev_opts *opts);
 /* Has the modules look at a bdev, as they do by themselves with auto_examine. 0 or -ENODEV. */
 int bdev_examine(const char *name);
+/* Who waits until modules have looked at the bdevs that there are. The caller's until done is called. */
+struct bdev_examine_waiter {
+	void (*done)(void *arg);
+	void *arg;
+	STAILQ_ENTRY(bdev_examine_waiter) link; /* private */
+};
+/* Calls w->done(w->arg) when no module is looking at a bdev: at once, or later. */
+void bdev_wait_for_examine(struct bdev_examine_waiter *w);
 
 #endif

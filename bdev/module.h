@@ -42,6 +42,9 @@ struct bdev_module {
 	size_t (*io_ctx_room)(void);
 	/* Looks at a bdev that has been registered, and may register others on top of it. Or NULL. Control thread. */
 	void (*examine)(struct bdev *b);
+	/* Whether that goes on after examine has returned. When it has ended, the module calls bdev_module_is_idle().
+	 * NULL: never. Control thread. */
+	bool (*is_examining)(void);
 	/* The layer is about to stop: the module makes no more bdevs, and closes the devices that its bdevs stand on.
 	 * Or NULL. Control thread. */
 	void (*stop)(void);
@@ -68,7 +71,8 @@ struct bdev_module {
 void bdev_module_register(struct bdev_module *m);
 /* The modules that this program was built with, by name, one after the other. after NULL: the first; NULL: no more. */
 const struct bdev_module *bdev_module_next(const struct bdev_module *after);
-/* Tells the layer that a module's is_idle() has become true, or is_creating() false. Control thread. */
+/* Tells the layer that a module's is_idle() has become true, or is_creating() or is_examining() false. Control thread.
+ */
 void bdev_module_is_idle(void);
 
 struct bdev_child_ops;

@@ -344,12 +344,28 @@ static void rpc_bdev_examine(struct rpc_request *req, void *params)
 RPC_METHOD("bdev_examine", rpc_bdev_examine, struct bdev_by_name, examine_params, RPC_RUNTIME,
 	   "Have modules look at a bdev, as they do by themselves while bdev_auto_examine is on", .result = "true")
 
-/* Modules look at a bdev while it is registered: when a call can be made, they have. */
+struct wait_for_examine {
+	struct rpc_request *req;
+	struct bdev_examine_waiter waiter;
+};
+
+static void examined(void *arg)
+{
+	const struct wait_for_examine *w = arg;
+
+	rpc_reply_true(w->req);
+}
+
 static void rpc_bdev_wait_for_examine(struct rpc_request *req, void *params)
 {
-	rpc_reply_true(req);
+	struct wait_for_examine *w = params;
+
+	w->req = req;
+	w->waiter.done = examined;
+	w->waiter.arg = w;
+	bdev_wait_for_examine(&w->waiter);
 }
-RPC_METHOD("bdev_wait_for_examine", rpc_bdev_wait_for_examine, struct rpc_no_params, NULL, RPC_RUNTIME,
+RPC_METHOD("bdev_wait_for_examine", rpc_bdev_wait_for_examine, struct wait_for_examine, NULL, RPC_RUNTIME,
 	   "Answer when all bdevs there are have been examined", .result = "true")
 
 /* --- Options --- */

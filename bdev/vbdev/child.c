@@ -179,11 +179,11 @@ static COLD struct bdev_child *reset_child_take(const struct child_base *base, c
 	return may_have_it ? base->reset_child : NULL;
 }
 
-static void copy_submit(struct bdev_child *c, struct bdev_io *parent)
+static void copy_submit(struct bdev_child *c, struct bdev_io *parent, uint64_t offset)
 {
 	c->parent = parent;
 	c->io.cb_arg = parent;
-	bdev_io_set_rw(&c->io, parent->type, parent->iovs, parent->iovcnt, parent->offset_blocks, parent->num_blocks);
+	bdev_io_set_rw(&c->io, parent->type, parent->iovs, parent->iovcnt, offset, parent->num_blocks);
 	if (parent->type == BDEV_IO_COMPARE_AND_WRITE) {
 		c->io.compare = parent->compare;
 	} else if (parent->type == BDEV_IO_COPY) {
@@ -207,7 +207,7 @@ static NOINLINE void base_serve_waiters(struct child_base *base)
 		if (parent->flags & IO_CHILDREN) {
 			group_wait_ends(parent, true);
 		} else if (base->desc != NULL) {
-			copy_submit(child_take(base), parent);
+			copy_submit(child_take(base), parent, parent->children_blocks);
 		} else {
 			bdev_io_complete_untouched(parent, STATUS_REMOVED);
 		}
@@ -264,20 +264,27 @@ static void copy_child_done(struct bdev_io *io, void *arg)
 	child_release(c);
 }
 
-void bdev_child_submit(struct bdev_child_pool *pool, struct bdev_io *parent)
+/* While a parent waits, its children_blocks, which only I/O that the layer splits uses, is the place on the base. */
+void bdev_child_submit_at(struct bdev_child_pool *pool, struct bdev_io *parent, uint64_t offset_blocks)
 {
 	struct child_base *base = &pool->bases[0];
 	struct bdev_child *c = likely(base->desc != NULL) ? child_take(base) : NULL;
 
 	if (likely(c != NULL)) {
-		copy_submit(c, parent);
+		copy_submit(c, parent, offset_blocks);
 	} else if (base->desc == NULL) {
 		bdev_io_complete_untouched(parent, STATUS_REMOVED);
 	} else if ((c = reset_child_take(base, parent)) != NULL) {
-		copy_submit(c, parent);
+		copy_submit(c, parent, offset_blocks);
 	} else {
+		parent->children_blocks = offset_blocks;
 		STAILQ_INSERT_TAIL(&base->waiters, parent, queue);
 	}
+}
+
+void bdev_child_submit(struct bdev_child_pool *pool, struct bdev_io *parent)
+{
+	bdev_child_submit_at(pool, parent, parent->offset_blocks);
 }
 
 /* --- Groups --- */

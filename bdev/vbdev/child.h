@@ -85,6 +85,9 @@ void bdev_child_pool_destroy(struct bdev_child_pool *pool);
  * pool; parents are served in order. A RESET does not wait: each base has a child for it alone. */
 void bdev_child_submit(struct bdev_child_pool *pool, struct bdev_io *parent);
 
+/* The same for a READ or WRITE that is at another place on the base. */
+void bdev_child_submit_at(struct bdev_child_pool *pool, struct bdev_io *parent, uint64_t offset_blocks);
+
 /* Begins a group of children of parent, which is with the module. */
 void bdev_children_begin(struct bdev_io *parent);
 /* Gets a child for base number `base` of the pool. Fill it in with bdev_io_set_rw() (or bdev_io_set_copy() ...), then
