@@ -350,7 +350,7 @@ static int add_names(struct bdev *b)
 		log_error(rc == -EEXIST ? "bdev name %s is taken" : "bdev %s: no memory for its name", b->name);
 		return rc;
 	}
-	rc = name_add(b, uuid);
+	rc = strcmp(b->name, uuid) == 0 ? 0 : name_add(b, uuid); /* volumes have their UUID as their name */
 	if (rc == -EEXIST) {
 		log_error("bdev %s: UUID %s is that of bdev %s", b->name, uuid, bdev_find(uuid)->name);
 	} else if (rc != 0) {
@@ -369,7 +369,9 @@ static void remove_names(struct bdev *b)
 
 	bdev_uuid_format(b->uuid, uuid);
 	name_remove(b->name);
-	name_remove(uuid);
+	if (strcmp(b->name, uuid) != 0) {
+		name_remove(uuid);
+	}
 	while ((a = TAILQ_FIRST(&b->core->aliases)) != NULL) {
 		TAILQ_REMOVE(&b->core->aliases, a, link);
 		name_remove(a->name);
