@@ -53,7 +53,7 @@ struct gateway_login *gateway_login_new(uint32_t rate)
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_mutex_init(&l->hash, NULL);
 	l->rate = rate;
-	l->nobody.iterations = GATEWAY_ITERATIONS;
+	l->nobody.iterations = GATEWAY_ITERATIONS; /* there are no users yet */
 	return l;
 }
 
@@ -65,6 +65,17 @@ void gateway_login_free(struct gateway_login *l)
 		OPENSSL_cleanse(l->key, sizeof(l->key));
 		free(l);
 	}
+}
+
+/* What the password of an unknown name is hashed with: as much as that of the user who takes longest. */
+static uint32_t login_most_iterations(const struct gateway_users *users)
+{
+	uint32_t most = 0;
+
+	for (size_t i = 0; i < users->n; i++) {
+		most = users->list[i].iterations > most ? users->list[i].iterations : most;
+	}
+	return most != 0 ? most : GATEWAY_ITERATIONS;
 }
 
 void gateway_login_set_users(struct gateway_login *l, struct gateway_users *users)
@@ -79,6 +90,7 @@ void gateway_login_set_users(struct gateway_login *l, struct gateway_users *user
 	free(l->states);
 	l->users = *users;
 	l->states = states;
+	l->nobody.iterations = login_most_iterations(&l->users);
 	pthread_mutex_unlock(&l->lock);
 	*users = (struct gateway_users){0};
 }
