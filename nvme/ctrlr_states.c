@@ -311,6 +311,26 @@ static void enter_connect(struct nvme_ctrlr *ctrlr)
 	ctrlr->ops->connect(ctrlr);
 }
 
+/* Fabrics 3.3: dword 0 of a Connect with invalid parameters says which: the byte in its data (bit 16) or command. */
+#define STATUS_CODE           0x7ff /* SCT and SC */
+#define CONNECT_INVALID       (1 << 8 | NVME_SC_CONNECT_INVALID_PARAM)
+#define CONNECT_WRONG_SUBNQN  0x10100
+#define CONNECT_WRONG_HOSTNQN 0x10200
+
+static void ctrlr_connect_refused(struct nvme_ctrlr *ctrlr, uint16_t status, uint32_t dw0)
+{
+	const struct nvme_trid *t = &ctrlr->trid;
+
+	if ((status & STATUS_CODE) == CONNECT_INVALID && dw0 == CONNECT_WRONG_SUBNQN) {
+		nvme_ctrlr_lost(ctrlr, "Connect was refused: there is no subsystem %s at %s port %s", t->subnqn,
+				t->traddr, t->trsvcid);
+	} else if ((status & STATUS_CODE) == CONNECT_INVALID && dw0 == CONNECT_WRONG_HOSTNQN) {
+		nvme_ctrlr_lost(ctrlr, "Connect was refused: the host's NQN, %s, is not accepted", ctrlr->opts.hostnqn);
+	} else {
+		nvme_ctrlr_lost(ctrlr, "Connect was refused: %s (dword 0: 0x%08x)", nvme_status_text(status), dw0);
+	}
+}
+
 static void ctrlr_fabrics_connected(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ctrlr *ctrlr = arg;
@@ -320,8 +340,7 @@ static void ctrlr_fabrics_connected(void *arg, const struct nvme_cqe *cqe)
 		return;
 	}
 	if (status != 0) {
-		nvme_ctrlr_lost(ctrlr, "Connect was refused: %s (dword 0: 0x%08x)", nvme_status_text(status),
-				le32toh(cqe->dw0));
+		ctrlr_connect_refused(ctrlr, status, le32toh(cqe->dw0));
 		return;
 	}
 	ctrlr->cntlid = (uint16_t)le32toh(cqe->dw0);

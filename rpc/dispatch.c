@@ -395,9 +395,9 @@ void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *p
 	if (m != NULL && (m->states & current_state) == 0) {
 		if (current_state == RPC_STARTUP) {
 			dispatch_refuse(&call, RPC_ERROR_INVALID_STATE,
-					"%s may be called only once the start-up is over: framework_wait_init answers "
-					"then "
-					"(after --wait-for-rpc, framework_start_init goes on with it)",
+					"%s may be called only once the start-up is over: it is not yet, so try again "
+					"(framework_wait_init answers then; "
+					"after --wait-for-rpc, framework_start_init goes on with it)",
 					m->name);
 		} else {
 			dispatch_refuse(&call, RPC_ERROR_INVALID_STATE,

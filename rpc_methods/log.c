@@ -75,6 +75,11 @@ static void rpc_log_flag_switch(struct rpc_request *req, const char *flag, bool 
 		return;
 	}
 	log_other_flag_explain(flag);
+	if (on && log_get_print_level() < LOG_LEVEL_INFO && log_get_level() < LOG_LEVEL_INFO) {
+		log_notice("flag %s is on, but its lines are printed only after log_set_print_level level=DEBUG (it is "
+			   "%s)",
+			   flag, log_level_name(log_get_print_level()));
+	}
 	rpc_reply_true(req);
 }
 

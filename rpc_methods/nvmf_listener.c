@@ -106,6 +106,16 @@ static bool listener_check_secure(struct rpc_request *req, const struct listener
 	return true;
 }
 
+/* What to do about an error, in front of its text, which clients look for at the end. */
+static const char *listener_remedy(int rc)
+{
+	return rc == -EADDRNOTAVAIL ? "no interface has that address; `ip address` lists them: "
+	       : rc == -EADDRINUSE
+		       ? "another program, or a listener of this one at 0.0.0.0 or :: with the same port, has "
+			 "it; `ss -ltnp` lists them: "
+		       : "";
+}
+
 static void rpc_add_listener(struct rpc_request *req, void *params)
 {
 	const struct listener_params *p = params;
@@ -130,8 +140,8 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 			  "parameter \"listen_address\": %s listens on %s %s %s already: File exists", p->where.nqn,
 			  address.trtype, address.traddr, address.trsvcid);
 	} else if (rc != 0) {
-		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s", p->where.nqn, address.trtype, address.traddr,
-			  address.trsvcid, strerror(-rc));
+		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s%s", p->where.nqn, address.trtype, address.traddr,
+			  address.trsvcid, listener_remedy(rc), strerror(-rc));
 	} else {
 		nvmf_subsystem_settle_listeners(s, address.trtype, rpc_nvmf_answer, req);
 	}

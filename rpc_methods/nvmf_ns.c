@@ -132,6 +132,25 @@ static int ns_error_code(int rc)
 		       : RPC_ERROR_INVALID_PARAMS;
 }
 
+static void ns_answer_claimed(struct rpc_request *req, int code, const char *name)
+{
+	const struct bdev *b = bdev_find(name);
+	const char *owner = NULL;
+	enum bdev_claim_type type = b != NULL ? bdev_get_claim(b, &owner) : BDEV_CLAIM_NONE;
+
+	if (type != BDEV_CLAIM_NONE) {
+		rpc_error(req, code, "parameter \"namespace.bdev_name\" is \"%s\": it is claimed (%s) by %s%s", name,
+			  bdev_claim_type_name(type), owner,
+			  strcmp(owner, "nvmf") == 0 ? ": a subsystem has it as a namespace (nvmf_get_subsystems)"
+						     : "");
+	} else {
+		rpc_error(req, code,
+			  "parameter \"namespace.bdev_name\" is \"%s\": it is open for writing by others; the log says "
+			  "more",
+			  name);
+	}
+}
+
 static void ns_answer_add_error(struct rpc_request *req, const struct nvmf_subsystem *s, const struct ns_params *p,
 				int rc)
 {
@@ -142,10 +161,7 @@ static void ns_answer_add_error(struct rpc_request *req, const struct nvmf_subsy
 		rpc_error(req, code, "parameter \"namespace.bdev_name\" is \"%s\": there is no such bdev",
 			  p->bdev_name);
 	} else if (rc == -EPERM) {
-		rpc_error(req, code,
-			  "parameter \"namespace.bdev_name\" is \"%s\": somebody else uses it; the log says "
-			  "who",
-			  p->bdev_name);
+		ns_answer_claimed(req, code, p->bdev_name);
 	} else if (rc == -EEXIST) {
 		ns_answer_in_use(req, s, p->nsid);
 	} else if (rc == -EINVAL && p->nsid > max) {

@@ -102,7 +102,7 @@ def test_the_only_running_one_is_the_default_and_several_are_a_question():
         with program(f / name), Daemon() as a:
             Finding("-n", name, "-d", f).expect(0, f"process {a.pid}")
             with Daemon() as b:
-                Finding("-n", name, "-d", f).expect(2, "several processes run", str(a.pid), str(b.pid), "-p PID")
+                Finding("-n", name, "-d", f).expect(2, "several processes run", f"-p {a.pid}: {a.path}: ", f"-p {b.pid}: {b.path}: ", "-p PID", f"-r {b.path}")
 
 
 def check_old_file(trace, old):

@@ -20,6 +20,7 @@ from nvmf_lib import ADDRESS, PORT
 
 OPTION = {o["name"]: o["value"] for o in json.loads(subprocess.check_output(["meson", "introspect", "--buildoptions", BUILD]))}
 NQN = "nqn.2026-11.io.varve:example"
+PAGES = ("operations.md", "host.md", "security.md", "compat.md", "rpc.md")
 PROGRAMS = ("varve", "varve-rpc", "varve-trace", "varve-top", "varve-doctor", "varve-perf", "varve-lvol", "varve-bpftrace", "varve-setup", "softverbs")
 if (BUILD / "bin/varve-gateway").exists():      # only with its libraries
     PROGRAMS += ("varve-gateway",)
@@ -102,6 +103,8 @@ def test_everything_is_where_it_belongs():
             check((i.share / f).exists(), f"{f} is missing")
         check(json.loads((i.etc / "varve/varve.json").read_text()) == {"subsystems": []}, "the default configuration")
         check((i.etc / "default/varve").exists(), "/etc/default/varve")
+        for f in PAGES:
+            check((i.share / "doc/varve" / f).exists(), f)
         of_tests = [str(f) for f in i.prefix.rglob("*") if re.search(r"unit-|bench-|fuzz-|__pycache__", f.name)]
         check(not of_tests, of_tests)
         tree = [str(f) for f in i.prefix.rglob("*") if f.is_symlink() and not f.resolve().is_relative_to(i.root)]

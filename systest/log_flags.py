@@ -20,7 +20,8 @@ def test_flags_of_other_components_are_taken_and_explained():
         check("which is off now" in d.log(), d.log())
         check(d.call("log_set_flag", flag="blob") is True and "log flag blob: varve has no messages under it" in d.log(), d.log())
         lines = len(d.log().splitlines())
-        check(d.call("log_set_flag", flag="nvmf") is True and len(d.log().splitlines()) == lines, "varve's own needs no explanation")
+        check(d.call("log_set_flag", flag="nvmf") is True and len(d.log().splitlines()) == lines + 1, "varve's own needs one explanation")
+        check("flag nvmf is on, but its lines are printed only after log_set_print_level level=DEBUG" in d.log().splitlines()[-1], d.log())
         now = d.call("log_get_flags")
         check({k for k, on in now.items() if on} == {"blob", "nvmf"}, now)
         for method, value in (("log_set_flag", True), ("log_clear_flag", False)):

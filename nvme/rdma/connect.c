@@ -8,6 +8,7 @@
 
 #include "util/log.h"
 
+#define REASON_MAX    512
 #define CM_TIMEOUT_MS 2000 /* for an address or a route, unless the options say otherwise */
 
 static void connect_report(struct nvme_rdma_qpair *q, int error, const char *why)
@@ -23,7 +24,9 @@ static void connect_report(struct nvme_rdma_qpair *q, int error, const char *why
 	}
 }
 
-static const char *reject_reason(const struct rdma_cm_event *event)
+/* The reason, or a text in `text`. */
+static const char *reject_reason(const struct nvme_rdma_qpair *q, const struct rdma_cm_event *event,
+				 char text[REASON_MAX])
 {
 	static const char *const reasons[] = {
 		[NVMF_RDMA_CM_INVALID_LEN] = "invalid private data length",
@@ -38,13 +41,15 @@ static const char *reject_reason(const struct rdma_cm_event *event)
 	};
 	struct nvmf_rdma_cm_reject data;
 
+	snprintf(text, REASON_MAX, "nobody listens at %s port %s", q->base.ctrlr->trid.traddr,
+		 q->base.ctrlr->trid.trsvcid);
 	if (event->param.conn.private_data_len < sizeof(data) || event->param.conn.private_data == NULL) {
-		return "nobody listens there";
+		return text;
 	}
 	memcpy(&data, event->param.conn.private_data, sizeof(data));
 	uint16_t sts = le16toh(data.sts);
 	if (sts == 0) { /* it is not a target's: the connection manager has filled it with zeroes */
-		return "nobody listens there";
+		return text;
 	}
 	if (le16toh(data.recfmt) != NVMF_RDMA_CM_RECFMT || sts >= sizeof(reasons) / sizeof(reasons[0]) ||
 	    !reasons[sts]) {
@@ -115,6 +120,7 @@ static int link_request_connection(struct nvme_rdma_qpair *q)
 
 static void cm_event_handle(struct nvme_rdma_qpair *q, const struct rdma_cm_event *event)
 {
+	char reason[REASON_MAX];
 	int rc = 0;
 
 	switch (event->event) {
@@ -130,7 +136,13 @@ static void cm_event_handle(struct nvme_rdma_qpair *q, const struct rdma_cm_even
 		link_established(q);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		link_break(q, reject_reason(event));
+		link_break(q, reject_reason(q, event, reason));
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		snprintf(reason, sizeof(reason), "no RDMA device of this machine knows a way to %s (%s)",
+			 q->base.ctrlr->trid.traddr, rdma_event_str(event->event));
+		link_break(q, reason);
 		break;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:

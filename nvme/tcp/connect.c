@@ -50,6 +50,22 @@ static void link_refuse(struct nvme_tcp_qpair *q, int error, const char *step, c
 	link_report(q, error, why);
 }
 
+/* What an error of connect(2) means here, behind its text. */
+static const char *link_error_text(const struct nvme_tcp_qpair *q, int error, char text[WHY_MAX])
+{
+	const struct nvme_trid *t = &q->base.ctrlr->trid;
+
+	snprintf(text, WHY_MAX, "%s", strerror(error));
+	size_t n = strlen(text);
+	if (error == ECONNREFUSED) {
+		snprintf(text + n, WHY_MAX - n, ": nobody listens at %s port %s", t->traddr,
+			 t->trsvcid[0] != '\0' ? t->trsvcid : NVME_TCP_DEFAULT_TRSVCID);
+	} else if (error == EHOSTUNREACH || error == ENETUNREACH) {
+		snprintf(text + n, WHY_MAX - n, ": this machine knows no way to %s", t->traddr);
+	}
+	return text;
+}
+
 static const char *link_step(const struct nvme_tcp_qpair *q)
 {
 	return q->link == NVME_TCP_LINK_CONNECTING ? "TCP connection" : "ICResp";
@@ -166,6 +182,7 @@ static void link_event(void *arg, uint32_t events)
 	struct nvme_tcp_qpair *q = arg;
 	int error = 0;
 	socklen_t size = sizeof(error);
+	char text[WHY_MAX];
 
 	if (q->link == NVME_TCP_LINK_ICREQ) {
 		icresp_read(q);
@@ -175,7 +192,7 @@ static void link_event(void *arg, uint32_t events)
 		error = errno;
 	}
 	if (error != 0) {
-		link_refuse(q, -error, link_step(q), strerror(error));
+		link_refuse(q, -error, link_step(q), link_error_text(q, error, text));
 	} else {
 		icreq_send(q);
 	}
@@ -231,6 +248,7 @@ void nvme_tcp_qpair_connect(struct nvme_qpair *base)
 	const struct nvme_trid *t = &base->ctrlr->trid;
 	struct addrinfo *to = NULL, *from = NULL;
 	const char *step = "address";
+	char text[WHY_MAX];
 	int rc =
 		numeric_address_parse(t->traddr, t->trsvcid[0] ? t->trsvcid : NVME_TCP_DEFAULT_TRSVCID, t->adrfam, &to);
 
@@ -248,7 +266,7 @@ void nvme_tcp_qpair_connect(struct nvme_qpair *base)
 		if (rc == 0) {
 			thread_timer_start(&q->timer, link_limit_ms(q) * UINT64_C(1000));
 		} else {
-			link_refuse(q, rc, step, strerror(-rc));
+			link_refuse(q, rc, step, link_error_text(q, -rc, text));
 		}
 	}
 	if (from != NULL) {

@@ -134,7 +134,7 @@ static int perf_measure(struct perf *p)
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
 		const struct perf_target *t = &p->targets[i];
 
-		if (t->ctrlr != NULL && t->failed &&
+		if (t->ctrlr != NULL && t->failed && !t->told &&
 		    nvme_ctrlr_last_error(t->ctrlr)[0] != 0) { /* otherwise the log has the reason */
 			fprintf(stderr, "varve-perf: %s: %s\n", p->opts.targets[i].subnqn,
 				nvme_ctrlr_last_error(t->ctrlr));

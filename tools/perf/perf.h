@@ -66,6 +66,7 @@ struct perf_target {
 	const struct perf_options *opts;
 	unsigned index;
 	bool ready, failed, closed;
+	bool told; /* why it could not be connected */
 	uint32_t reconnects;
 	/* A queue pair was refused after a reconnection, so that the controller is reset soon; how often that was, one
 	 * soon after the other, and when it was last. */

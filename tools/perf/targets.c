@@ -195,6 +195,7 @@ bool perf_connect_targets(struct perf *p)
 	thread_control_wait(perf_targets_are_settled, p, 60 * UINT64_C(1000000));
 	for (unsigned i = 0; i < p->opts.num_targets; i++) {
 		if (!p->targets[i].ready) {
+			p->targets[i].told = true;
 			fprintf(stderr, "varve-perf: %s %s: %s\n", p->opts.targets[i].traddr, p->opts.targets[i].subnqn,
 				nvme_ctrlr_last_error(p->targets[i].ctrlr));
 			return false;

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "rpc/rpc.h"
+#include "tools/rpc-socket.h"
 #include "tools/top/top.h"
+#include "util/nearest.h"
 #include "util/output.h"
 #include "util/parse.h"
 
@@ -21,6 +23,7 @@ static void top_print_usage(FILE *out)
 		     "\n"
 		     "  -s, --socket PATH       where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
 		     "                          " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"
+		     "  -p, --pid PID           the varve of this process id, whatever its socket\n"
 		     "  -d, --delay SECONDS     time between two samples (default 2)\n"
 		     "  -n, --iterations N      end after N samples (batch and JSON: default 1); 0: never\n"
 		     "  -b, --batch             print text instead of filling the screen\n"
@@ -97,6 +100,19 @@ static bool top_parse_sort(struct top_options *o, const char *text)
 	return false;
 }
 
+static bool top_find_process(struct top_options *o, const char *pid)
+{
+	static char path[RPC_SOCKET_PATH_MAX];
+	char why[TOP_WHY_MAX];
+
+	if (rpc_socket_of_process(pid, path, why, sizeof(why)) != 0) {
+		fprintf(stderr, "varve-top: -p: %s\n", why);
+		return false;
+	}
+	o->socket = path;
+	return true;
+}
+
 /* Takes an option. False: it is wrong, and the reason is on stderr. */
 static bool top_option_take(struct top_options *o, int option, const char **sort, bool *iterations_given)
 {
@@ -104,6 +120,8 @@ static bool top_option_take(struct top_options *o, int option, const char **sort
 	case 's':
 		o->socket = optarg;
 		return true;
+	case 'p':
+		return top_find_process(o, optarg);
 	case 'd':
 		return top_parse_number("-d", optarg, 0.01, 86400, &o->interval_s);
 	case 'n':
@@ -133,7 +151,6 @@ static bool top_option_take(struct top_options *o, int option, const char **sort
 		printf("varve-top v%s\n", VARVE_VERSION);
 		exit(TOP_EXIT_OK);
 	default:
-		fprintf(stderr, "See varve-top --help.\n");
 		return false;
 	}
 }
@@ -141,10 +158,11 @@ static bool top_option_take(struct top_options *o, int option, const char **sort
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"socket", 1, NULL, 's'}, {"delay", 1, NULL, 'd'},   {"iterations", 1, NULL, 'n'},
-		{"batch", 0, NULL, 'b'},  {"json", 0, NULL, 'j'},    {"view", 1, NULL, 'v'},
-		{"filter", 1, NULL, 'f'}, {"sort", 1, NULL, 'o'},    {"reverse", 0, NULL, 'r'},
-		{"help", 0, NULL, 'h'},   {"version", 0, NULL, 'V'}, {NULL, 0, NULL, 0},
+		{"socket", 1, NULL, 's'},     {"pid", 1, NULL, 'p'},    {"delay", 1, NULL, 'd'},
+		{"iterations", 1, NULL, 'n'}, {"batch", 0, NULL, 'b'},  {"json", 0, NULL, 'j'},
+		{"view", 1, NULL, 'v'},       {"filter", 1, NULL, 'f'}, {"sort", 1, NULL, 'o'},
+		{"reverse", 0, NULL, 'r'},    {"help", 0, NULL, 'h'},   {"version", 0, NULL, 'V'},
+		{NULL, 0, NULL, 0},
 	};
 	const char *sort = NULL;
 	struct top_options o = {.socket = rpc_client_path(), .interval_s = 2, .view = -1};
@@ -152,7 +170,11 @@ int main(int argc, char **argv)
 	int option;
 
 	output_guard("varve-top", TOP_EXIT_LOST);
-	while ((option = getopt_long(argc, argv, "s:d:n:bjv:f:o:rh", longs, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "s:p:d:n:bjv:f:o:rh", longs, NULL)) != -1) {
+		if (option == '?') {
+			nearest_print_option("varve-top", argv[optind - 1], longs);
+			fprintf(stderr, "See varve-top --help.\n");
+		}
 		if (!top_option_take(&o, option, &sort, &iterations_given)) {
 			return TOP_EXIT_USAGE;
 		}

@@ -24,7 +24,8 @@
 struct view_state {
 	unsigned sort; /* UINT_MAX: none */
 	bool reverse;
-	size_t first; /* row at the top */
+	size_t first;  /* row at the top */
+	unsigned left; /* columns behind the first that are scrolled away */
 };
 
 static struct screen {
@@ -77,6 +78,33 @@ static void top_look(void)
 
 /* ---- Drawing ---- */
 
+/* The width of all tabs if titles but that of the view are cut to so many letters. */
+static int top_tabs_width(int letters)
+{
+	int width = 0;
+
+	for (unsigned v = 0; v < top_n_views; v++) {
+		int length = (int)strlen(top_views[v]->title);
+		width += 4 + (v == scr.view || length < letters ? length : letters);
+	}
+	return width;
+}
+
+static void top_draw_tabs(void)
+{
+	int letters = 20;
+
+	while (letters > 1 && top_tabs_width(letters) > COLS) {
+		letters--;
+	}
+	move(1, 0);
+	for (unsigned v = 0; v < top_n_views; v++) {
+		attrset(v == scr.view ? A_REVERSE : A_NORMAL);
+		printw(" %u %.*s ", v + 1, v == scr.view ? 20 : letters, top_views[v]->title);
+	}
+	attrset(A_NORMAL);
+}
+
 static void top_draw_head(void)
 {
 	char when[16] = "";
@@ -97,12 +125,7 @@ static void top_draw_head(void)
 		printw(" PAUSED ");
 		attroff(A_REVERSE);
 	}
-	move(1, 0);
-	for (unsigned v = 0; v < top_n_views; v++) {
-		attrset(v == scr.view ? A_REVERSE : A_NORMAL);
-		printw(" %u %s ", v + 1, top_views[v]->title);
-	}
-	attrset(A_NORMAL);
+	top_draw_tabs();
 	if (scr.why[0] != '\0') {
 		attron(A_BOLD);
 		mvprintw(2, 0, "No answer: %.*s; trying again", COLS > 30 ? COLS - 30 : 1, scr.why);
@@ -115,11 +138,18 @@ static void top_draw_head(void)
 	}
 }
 
+/* The column that is shown behind column c: the first stays, others are scrolled away. */
+static unsigned top_column_behind(const struct view_state *s, unsigned c)
+{
+	return c == 0 ? 1 + s->left : c + 1;
+}
+
 static void top_draw_cell(const char *text, const struct top_column *c, int *x, int y)
 {
 	int room = COLS - *x;
 
 	if (room <= 0) {
+		*x += c->width + 1;
 		return;
 	}
 	int width = c->width < room ? c->width : room;
@@ -131,10 +161,13 @@ static void top_draw_columns(const struct top_table *t, const struct view_state 
 {
 	int x = 0;
 
-	attron(A_BOLD);
-	for (unsigned c = 0; c < t->n_columns; c++) {
+	for (unsigned c = 0; c < t->n_columns; c = top_column_behind(s, c)) {
 		attrset(c == s->sort ? A_BOLD | A_REVERSE : A_BOLD);
 		top_draw_cell(t->columns[c].name, &t->columns[c], &x, HEAD_LINES);
+	}
+	if (x > COLS + 1) { /* the last column does not fit, or others do not */
+		attrset(A_REVERSE);
+		mvprintw(HEAD_LINES, COLS - 1, ">");
 	}
 	attrset(A_NORMAL);
 }
@@ -150,15 +183,17 @@ static void top_draw_rows(const struct top_table *t, struct view_state *s)
 	}
 	for (size_t i = 0; i < room && s->first + i < t->n_rows; i++) {
 		int x = 0;
-		for (unsigned c = 0; c < t->n_columns; c++) {
+		for (unsigned c = 0; c < t->n_columns; c = top_column_behind(s, c)) {
 			top_cell_format(&t->rows[s->first + i].cells[c], t->columns[c].kind, text, sizeof(text));
 			top_draw_cell(text, &t->columns[c], &x, HEAD_LINES + 1 + (int)i);
 		}
 	}
-	mvprintw(LINES - 1, 0,
-		 "%zu of %zu rows  1-%u view  s S sort  r reverse  / filter  p pause  + - interval  h help  "
-		 "q quit",
+	/* what matters most comes first: the rest is cut off if there is no room */
+	snprintf(text, sizeof(text),
+		 "%zu of %zu rows  h help  q quit  1-%u view  < > columns  s S sort  / filter  p pause  r reverse  + - "
+		 "interval",
 		 s->first + room < t->n_rows ? room : t->n_rows - s->first, t->n_rows, top_n_views);
+	mvaddnstr(LINES - 1, 0, text, COLS > 1 ? COLS - 1 : 0);
 }
 
 static void top_draw_table(void)
@@ -192,6 +227,7 @@ static void top_draw_help(void)
 		"p, space                   pause: look at what is there; again to go on",
 		"+, -                       look more seldom, more often",
 		"up, down, page up, page down, home, end",
+		"<, >                       the columns behind the first, to the left and right",
 		"h                          this; any key ends it",
 		"q                          quit",
 		"",
@@ -230,6 +266,16 @@ static void top_scroll_by(long rows)
 	size_t *first = &scr.states[scr.view].first;
 
 	*first = rows < 0 && (size_t)-rows > *first ? 0 : *first + (size_t)rows;
+}
+
+static void top_scroll_columns(int step)
+{
+	struct view_state *s = &scr.states[scr.view];
+	unsigned n = top_views[scr.view]->n_columns;
+
+	if (step > 0 ? s->left + 2 < n : s->left > 0) { /* the first and one more stay */
+		s->left += (unsigned)step;
+	}
 }
 
 static void top_change_interval(double factor)
@@ -291,6 +337,10 @@ static void top_handle_command_key(int key)
 		break;
 	case 27:
 		scr.filter[0] = '\0';
+		break;
+	case '<':
+	case '>':
+		top_scroll_columns(key == '>' ? 1 : -1);
 		break;
 	case 'p':
 	case ' ':

@@ -40,10 +40,21 @@ def parse(arguments):
     return p.parse_args(arguments)
 
 
+def describe_process(pid):
+    """How to ask for it, where it listens, and how it was started."""
+    try:
+        p = process.Process(pid)
+        sockets = ", ".join(p.sockets()) or "no socket"
+    except (Unable, OSError, IndexError) as e:
+        return f"-p {pid}: {e}"
+    text = f"-p {pid}: {sockets}: {' '.join(p.arguments)}"
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def examine_process(report, options):
     found = [options.pid] if options.pid is not None else process.find(options.name)
     if len(found) > 1:
-        raise Unable(f"several processes run {options.name}: {', '.join(map(str, found))}. Say which: -p PID")
+        raise Unable("\n  ".join([f"several processes run {options.name}. Say which: -p PID"] + [describe_process(pid) for pid in found]))
     try:
         subject = process.Process(found[0]) if found else None
     except ProcessLookupError:
