@@ -133,7 +133,11 @@ int nvmf_tcp_op_qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = qp};
 
 	if (epoll_ctl(g->epoll, EPOLL_CTL_ADD, qp->fd, &e) != 0) {
-		return -errno;
+		int rc = -errno;
+
+		log_limited(LOG_LEVEL_WARNING, "a connection from %s ends at once: epoll does not take its socket: %s",
+			    base->peer_address.traddr, strerror(-rc));
+		return rc;
 	}
 	qp->tgroup = g;
 	qp->events = EPOLLIN;

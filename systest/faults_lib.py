@@ -148,7 +148,7 @@ SILENT = (
     (r"^ibv_get_cq_event |^rdma_get_cm_event |^ibv_get_async_event ", "there is none: what it says each time at the end"),
     (r"^rdma_disconnect |^rdma_destroy_id |^rdma_destroy_qp ", "it has ended already, or ends in any case"),
     (r"^(recv|read) in conn_|^(sendmsg|send|write) in rpc_outq_send ", "a client has left, as clients do: log flag rpc_conn"),
-    (r"^(write|epoll_pwait2|epoll_wait) in (reactor_notify|epoll_wait_ns) ", "a signal: it is done again"),
+    (r"^(write|epoll_pwait2|epoll_wait) in (reactor_notify|epoll_wait_ns|poll_sockets) ", "a signal: it is done again"),
     (r"^write in resv_write_all resv_store", "a signal: it is done again (the test of the reservation's file has the other errors)"),
     (r"^unlink in resv_write_new resv_store", "there is nothing in its place, or the new file cannot be made, and that is told"),
     (r"^write in log_write ", "the log itself"),
@@ -159,7 +159,7 @@ SILENT = (
     (r"^nvme completion \[0x(10[12]|17f017f)\]", "one that is never answered is lost with its connection, if that ends before its time is up, as one does "
      "in each row, and is carried out by another; one that ends with an error is told of"),
     (r"^madvise ", "an advice: without it a dump is larger, or pages are small"),
-    (r"^getnameinfo in name_address ", "the address is left out where it would be shown"),
+    (r"^getnameinfo in name_(socket_)?address |^getsockname in name_local_address ", "the address is left out where it would be shown"),
     (r"^(fopen64|opendir|read|fstat64) in (env_memory_read|hugepages_read_number|cgroup_available|env_cgroup_available|cgroup_file_pages|env_available_bytes|env_mem_stats) ",
      "how much memory there is is for a refusal in time only: the allocation tells as well"),
     (r"^io_uring_submit in uring_submit_prepared ", "it is done again"),
@@ -167,6 +167,9 @@ SILENT = (
     (r"^getsockname in metrics_note_address |^setsockopt in metrics_listen_tcp ", "shown is what was asked for; a port that is not free yet is named when it is bound"),
     (r"^OPENSSL_\w+ in (challenge_augment|hmac_compute|hmac_run) hash|^OPENSSL_\w+ in (dh_secret_derive|dh_key_generate) dh",
      "what OpenSSL keeps to be faster, it does without: the authentication succeeds. (When it does not, both say so.)"),
+    (r"^(epoll_ctl|malloc|shutdown) in nvmf_tcp_socket_leave |^recv in nvmf_tcp_leaver_readable |^shutdown in nvme_tcp_qpair_stop ",
+     "the connection has ended already: its socket is closed at once, and does not wait for its host to close"),
+    (r"^recvmsg in receive |^sendmsg in send_pieces |^send in nvmf_tcp_qpair_send_now ", "the host has gone, as hosts do: the trace has the end of its queue pair"),
     (r"^malloc in waiter_add ctrlr\.c:\d+ < entry_detach discovery", "the controller is detached nevertheless: only nobody waits for it"),
 )
 # Those of which only the log says nothing, and only the trace.
@@ -193,7 +196,7 @@ class Victim(Target):
             raise
         self.port = PORT + 2 * worker
         try:
-            self.call("nvmf_create_transport", trtype="RDMA")
+            self.call("nvmf_create_transport", trtype=self.trtype)
             self.add_subsystem(NQN)
             self.call("bdev_malloc_create", name="Steady", block_size=512, num_blocks=32768)
             self.add_ns("Steady", nsid=1)
@@ -439,7 +442,7 @@ class Plan:
         for x in silent:        # which ones time leaves is the machine's doing: the whole sweep must have none
             print("#", x)
         check(self.tried, "no site was tried")
-        check(any(n.startswith("completion ") for n in self.names.values()), "no work of a victim was seen: nobody is one")
+        check(any(n.startswith(("completion ", "recvmsg in receive ")) for n in self.names.values()), "no work of a victim was seen: nobody is one")
 
 
 class Sweep:
@@ -633,7 +636,7 @@ class Sweep:
 
 
 def sweep(make, scenarios, workers=WORKERS):
-    """Every site that scenarios(target) comes by, with targets that make(worker) makes."""
+    """Every site that scenarios(target) comes by, with targets that make(worker) makes. Returns their names."""
     plan = Plan(scenarios)
     threads = [threading.Thread(target=Sweep(plan, make, i).run) for i in range(workers)]
     for x in threads:
@@ -642,3 +645,4 @@ def sweep(make, scenarios, workers=WORKERS):
         x.join()
     plan.report()
     plan.check()
+    return plan.names.values()

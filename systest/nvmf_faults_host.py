@@ -23,8 +23,8 @@ LATE_US = 3000000       # an answer that does not come is waited for so long
 class Back(Target):
     """One of the two that have the shared namespace; and what else the host attaches."""
 
-    def __init__(self, number, port, disk):
-        super().__init__(cores="[1]", port=port)
+    def __init__(self, number, port, disk, trtype):
+        super().__init__(cores="[1]", port=port, trtype=trtype)
         try:
             self.call("nvmf_delete_subsystem", nqn=NQN)
             self.add_subsystem(SHARED, serial_number="SHARED", ana_reporting=True, min_cntlid=1 + 1000 * number, max_cntlid=1000 + 1000 * number)
@@ -56,7 +56,7 @@ class Front(Victim):
 
     def begin(self):
         for i in range(2):
-            self.backs.append(Back(i, self.port + 20000 + 8 * i, self.folder / "disk"))
+            self.backs.append(Back(i, self.port + 20000 + 8 * i, self.folder / "disk", self.trtype))
         self.left, self.right = self.backs
         self.left.more()
         add_keys(self)

@@ -103,7 +103,7 @@ class Target(Daemon):
         """What a target holds: memory regions, descriptors, threads (but those that the kernel makes for io_uring)."""
         devices = [d for g in self.call("nvmf_get_stats")["poll_groups"] for t in g["transports"] for d in t["devices"]]
         names = [name_of(x) for x in pathlib.Path(f"/proc/{self.pid}/task").iterdir()]
-        return {"memory regions": max(d["memory_regions"] for d in devices),
+        return {"memory regions": max((d.get("memory_regions", 0) for d in devices), default=0),
                 "descriptors": len(os.listdir(f"/proc/{self.pid}/fd")), "threads": sum(not n.startswith("iou-") for n in names)}
 
     def holds_no_more(self, before):

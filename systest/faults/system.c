@@ -29,6 +29,35 @@ bool __wrap_log_limit_pass(struct log_limit *limit, uint32_t *left_out)
 	return true;
 }
 
+/* Sockets of IP that there were when the test said protect() are those of hosts that are to notice nothing: their calls
+ * are no sites. */
+#define SOCKETS 65536
+static _Atomic uint32_t born[SOCKETS]; /* the generation of each, + 1; 0: not known */
+
+static void born_now(int fd, int family)
+{
+	if (fault_area != NULL && fd >= 0 && fd < SOCKETS) {
+		born[fd] = family == AF_INET || family == AF_INET6 ? fault_area->generation + 1 : 0;
+	}
+}
+
+static bool spared(int fd)
+{
+	return fault_area != NULL && fd >= 0 && fd < SOCKETS && fault_area->generation != 0 && born[fd] == 1;
+}
+
+#define FAULTY_ON(type, name, bad, error, params, args)                                                                \
+	type __real_##name params;                                                                                     \
+	type __wrap_##name params;                                                                                     \
+	type __wrap_##name params                                                                                      \
+	{                                                                                                              \
+		if (!spared(fd) && FAULT_HERE(#name, 0)) {                                                             \
+			errno = error;                                                                                 \
+			return bad;                                                                                    \
+		}                                                                                                      \
+		return __real_##name args;                                                                             \
+	}
+
 /* Files. */
 #define FAULTY_OPEN(name, params, args)                                                                                \
 	int __real_##name params;                                                                                      \
@@ -105,28 +134,60 @@ FAULTY(int, timerfd_create, -1, EMFILE, (int clock, int flags), (clock, flags))
 FAULTY(int, timerfd_settime, -1, EINVAL, (int fd, int flags, const struct itimerspec *t, struct itimerspec *old),
        (fd, flags, t, old))
 FAULTY(int, epoll_create1, -1, EMFILE, (int flags), (flags))
-FAULTY(int, epoll_ctl, -1, ENOMEM, (int ep, int op, int fd, struct epoll_event *e), (ep, op, fd, e))
+FAULTY_ON(int, epoll_ctl, -1, ENOMEM, (int ep, int op, int fd, struct epoll_event *e), (ep, op, fd, e))
 FAULTY(int, epoll_wait, -1, EINTR, (int ep, struct epoll_event *e, int most, int ms), (ep, e, most, ms))
 FAULTY(int, epoll_pwait2, -1, EINTR,
        (int ep, struct epoll_event *e, int most, const struct timespec *t, const sigset_t *mask),
        (ep, e, most, t, mask))
 
 /* Sockets. */
-FAULTY(int, socket, -1, EMFILE, (int domain, int type, int protocol), (domain, type, protocol))
-FAULTY(int, accept4, -1, EMFILE, (int fd, struct sockaddr *at, socklen_t *n, int flags), (fd, at, n, flags))
+int __real_socket(int domain, int type, int protocol);
+int __wrap_socket(int domain, int type, int protocol);
+int __wrap_socket(int domain, int type, int protocol)
+{
+	int fd = -1;
+
+	if (FAULT_HERE("socket", 0)) {
+		errno = EMFILE;
+	} else {
+		fd = __real_socket(domain, type, protocol);
+		born_now(fd, domain);
+	}
+	return fd;
+}
+
+int __real_accept4(int fd, struct sockaddr *at, socklen_t *n, int flags);
+int __wrap_accept4(int fd, struct sockaddr *at, socklen_t *n, int flags);
+int __wrap_accept4(int fd, struct sockaddr *at, socklen_t *n, int flags)
+{
+	int taken = -1;
+
+	if (FAULT_HERE("accept4", 0)) {
+		errno = EMFILE;
+	} else {
+		taken = __real_accept4(fd, at, n, flags);
+		born_now(taken, at != NULL ? at->sa_family : AF_UNSPEC);
+	}
+	return taken;
+}
+
 FAULTY(int, accept, -1, EMFILE, (int fd, struct sockaddr *at, socklen_t *n), (fd, at, n))
 FAULTY(int, bind, -1, EADDRINUSE, (int fd, const struct sockaddr *at, socklen_t n), (fd, at, n))
 FAULTY(int, listen, -1, EADDRINUSE, (int fd, int backlog), (fd, backlog))
 FAULTY(int, connect, -1, ECONNREFUSED, (int fd, const struct sockaddr *at, socklen_t n), (fd, at, n))
-FAULTY(ssize_t, recv, -1, ECONNRESET, (int fd, void *to, size_t n, int flags), (fd, to, n, flags))
-FAULTY(ssize_t, send, -1, EPIPE, (int fd, const void *from, size_t n, int flags), (fd, from, n, flags))
+FAULTY_ON(ssize_t, recv, -1, ECONNRESET, (int fd, void *to, size_t n, int flags), (fd, to, n, flags))
+FAULTY_ON(ssize_t, send, -1, EPIPE, (int fd, const void *from, size_t n, int flags), (fd, from, n, flags))
 FAULTY(ssize_t, sendto, -1, EPIPE,
        (int fd, const void *from, size_t n, int flags, const struct sockaddr *at, socklen_t at_n),
        (fd, from, n, flags, at, at_n))
-FAULTY(int, setsockopt, -1, ENOPROTOOPT, (int fd, int level, int name, const void *value, socklen_t n),
-       (fd, level, name, value, n))
+FAULTY_ON(int, setsockopt, -1, ENOPROTOOPT, (int fd, int level, int name, const void *value, socklen_t n),
+	  (fd, level, name, value, n))
 FAULTY(int, getsockname, -1, ENOBUFS, (int fd, struct sockaddr *at, socklen_t *n), (fd, at, n))
-FAULTY(ssize_t, sendmsg, -1, EPIPE, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
+FAULTY_ON(ssize_t, sendmsg, -1, EPIPE, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
+FAULTY_ON(ssize_t, recvmsg, -1, ECONNRESET, (int fd, struct msghdr *m, int flags), (fd, m, flags))
+FAULTY_ON(int, shutdown, -1, ENOTCONN, (int fd, int how), (fd, how))
+FAULTY_ON(int, getsockopt, -1, ENOBUFS, (int fd, int level, int name, void *value, socklen_t *n),
+	  (fd, level, name, value, n))
 FAULTY(int, getaddrinfo, EAI_MEMORY, ENOMEM,
        (const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **out),
        (node, service, hints, out))
