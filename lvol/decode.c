@@ -19,22 +19,34 @@ int lvol_refuse(struct lvol_error *e, const char *fmt, ...)
 	return -EILSEQ;
 }
 
+uint32_t lvol_crc_bytes(const void *bytes, size_t n)
+{
+	/* isa-l takes bytes that it does not change as bytes that it might, and an int as their number. */
+	return ~crc32_iscsi((unsigned char *)(uintptr_t)bytes, (int)n, UINT32_MAX);
+}
+
 uint32_t lvol_crc(const void *page)
 {
-	/* isa-l takes bytes that it does not change as bytes that it might. */
-	return ~crc32_iscsi((unsigned char *)(uintptr_t)page, LVOL_PAGE_BYTES - 4, UINT32_MAX);
+	return lvol_crc_bytes(page, LVOL_PAGE_BYTES - 4);
 }
 
 /* ---- The superblock ---- */
 
-/* Whether power failed while the store was marked as closed or as open: sectors of one and of the other make up the
- * superblock. */
-static bool lvol_super_is_torn(const struct lvol_super *s)
+static bool lvol_super_is_open(const struct lvol_super *s)
 {
-	struct lvol_super other = *s;
+	return memcmp(s->open.magic, LVOL_OPEN_MAGIC, sizeof(s->open.magic)) == 0;
+}
 
-	other.clean = !s->clean;
-	return s->crc == lvol_crc(&other);
+bool lvol_super_settle(const struct lvol_super *s, struct lvol_super *to)
+{
+	*to = *s;
+	for (uint32_t i = 0; to->crc != lvol_crc(to) && i < 2; i++) {
+		/* Power failed while it was marked as closed or as open: its last sector has the crc. */
+		to->version = lvol_super_is_open(s) ? s->open.version : (uint32_t)LVOL_VERSION_CLOSED;
+		to->clean = lvol_super_is_open(s) ? s->open.clean : i;
+		to->size_bytes = lvol_super_is_open(s) ? s->open.size_bytes : s->size_bytes;
+	}
+	return to->crc == lvol_crc(to);
 }
 
 static int lvol_super_identity_check(const struct lvol_super *s, struct lvol_error *e)
@@ -44,12 +56,13 @@ static int lvol_super_identity_check(const struct lvol_super *s, struct lvol_err
 	if (memcmp(s->signature, LVOL_SIGNATURE, sizeof(s->signature)) != 0) {
 		return lvol_refuse(e, "there is no volume store: it does not begin with \"" LVOL_SIGNATURE "\"");
 	}
-	if (s->crc != lvol_crc(s) && !lvol_super_is_torn(s)) {
+	if (s->crc != lvol_crc(s)) {
 		return lvol_refuse(e, "superblock: crc is %08" PRIx32 ", that of its contents %08" PRIx32, s->crc,
 				   lvol_crc(s));
 	}
-	if (s->version < LVOL_VERSION_MIN || s->version > LVOL_VERSION_MAX) {
-		return lvol_refuse(e, "superblock: version %" PRIu32 ", known is %d", s->version, LVOL_VERSION_MAX);
+	if (s->version != LVOL_VERSION_CLOSED && (s->version != LVOL_VERSION_OPEN || !lvol_super_is_open(s))) {
+		return lvol_refuse(e, "superblock: version %" PRIu32 ", known is %d, and varve's %d", s->version,
+				   LVOL_VERSION_CLOSED, LVOL_VERSION_OPEN);
 	}
 	if (s->length != sizeof(*s)) {
 		return lvol_refuse(e, "superblock: length %" PRIu32 ", must be %zu", s->length, sizeof(*s));
@@ -128,14 +141,38 @@ static int lvol_super_areas_check(const struct lvol_geometry *g, struct lvol_err
 		       : 0;
 }
 
-int lvol_super_decode(const struct lvol_super *s, uint64_t device_bytes, struct lvol_geometry *g, struct lvol_error *e)
+/* The journal of a store that is open. */
+static int lvol_super_journal_decode(const struct lvol_super *s, struct lvol_geometry *g, struct lvol_error *e)
 {
+	uint32_t first = s->open.journal_first, pages = s->open.journal_slot_pages;
+
+	if (!lvol_super_is_open(s)) {
+		return 0;
+	}
+	if (pages < LVOL_JOURNAL_SLOT_MIN || pages > LVOL_JOURNAL_SLOT_MAX || first == 0 || first >= g->md.pages ||
+	    LVOL_JOURNAL_SLOTS * pages > g->md.pages - first) {
+		return lvol_refuse(e,
+				   "superblock: the journal has %d times %" PRIu32 " metadata pages from %" PRIu32
+				   ", there are %" PRIu32,
+				   LVOL_JOURNAL_SLOTS, pages, first, g->md.pages);
+	}
+	g->journal_first = first;
+	g->journal_slot_pages = pages;
+	return 0;
+}
+
+int lvol_super_decode(const struct lvol_super *found, uint64_t device_bytes, struct lvol_geometry *g,
+		      struct lvol_error *e)
+{
+	struct lvol_super settled, *s = &settled;
+
+	lvol_super_settle(found, s);
 	if (lvol_super_identity_check(s, e) != 0 || lvol_super_sizes_check(s, device_bytes, e) != 0) {
 		return -EILSEQ;
 	}
 	*g = (struct lvol_geometry){
 		.version = s->version,
-		.clean = s->clean == 1 && s->crc == lvol_crc(s),
+		.clean = s->clean == 1 && s->version == LVOL_VERSION_CLOSED && found->crc == lvol_crc(found),
 		.super_id = s->super_id,
 		.size_bytes = s->size_bytes,
 		.cluster_bytes = s->cluster_bytes,
@@ -146,7 +183,7 @@ int lvol_super_decode(const struct lvol_super *s, uint64_t device_bytes, struct 
 		.id_mask = {s->id_mask_first, s->id_mask_pages},
 		.md = {s->md_first, s->md_pages},
 	};
-	if (lvol_super_areas_check(g, e) != 0) {
+	if (lvol_super_areas_check(g, e) != 0 || lvol_super_journal_decode(s, g, e) != 0) {
 		return -EILSEQ;
 	}
 	uint64_t md_bytes = ((uint64_t)g->md.first + g->md.pages) * LVOL_PAGE_BYTES;
@@ -158,6 +195,27 @@ int lvol_super_decode(const struct lvol_super *s, uint64_t device_bytes, struct 
 	g->num_md_clusters = (uint32_t)md_clusters;
 	return 0;
 }
+
+/* ---- The journal ---- */
+
+bool lvol_journal_decode(const void *slot, uint32_t slot_pages, uint32_t md_pages)
+{
+	const struct lvol_journal_head *h = slot;
+
+	if (memcmp(h->magic, LVOL_JOURNAL_MAGIC, sizeof(h->magic)) != 0 || h->crc != lvol_crc(h) ||
+	    h->num_pages >= slot_pages) {
+		return false;
+	}
+	for (uint32_t i = 0; i < h->num_pages; i++) {
+		if (h->places[i] >= md_pages) {
+			return false;
+		}
+	}
+	return h->pages_crc ==
+	       lvol_crc_bytes((const uint8_t *)slot + LVOL_PAGE_BYTES, (size_t)h->num_pages * LVOL_PAGE_BYTES);
+}
+
+/* ---- Masks ---- */
 
 const uint8_t *lvol_mask_decode(const void *bytes, enum lvol_mask_type type, uint32_t num_bits, struct lvol_error *e)
 {

@@ -31,13 +31,25 @@ struct lvol_geometry {
 	uint32_t num_clusters;
 	uint32_t num_md_clusters; /* the first clusters, which hold metadata */
 	struct lvol_area page_mask, cluster_mask, id_mask, md;
+	uint32_t journal_first, journal_slot_pages; /* metadata pages; 0: none. See struct lvol_super_open */
 };
+
+/* What a superblock must have been from which power took some sectors: itself if its crc fits. Returns whether `to` has
+ * one whose crc fits. */
+bool lvol_super_settle(const struct lvol_super *s, struct lvol_super *to);
 
 /* device_bytes: the size of what the store is on. */
 int lvol_super_decode(const struct lvol_super *s, uint64_t device_bytes, struct lvol_geometry *g, struct lvol_error *e);
 
 /* The CRC32C of a page or a superblock: of all of it but the last 4 bytes. */
 uint32_t lvol_crc(const void *page);
+
+/* The CRC32C of any bytes. */
+uint32_t lvol_crc_bytes(const void *bytes, size_t n);
+
+/* Checks a slot of the journal, `slot_pages` long, of a store with so many metadata pages. Returns whether it is valid:
+ * a slot that is not is one whose write was not completed. */
+bool lvol_journal_decode(const void *slot, uint32_t slot_pages, uint32_t md_pages);
 
 /* Bytes that the head and num_bits bits of a mask take. */
 size_t lvol_mask_bytes(uint32_t num_bits);

@@ -8,6 +8,9 @@
 /* Writes why. Returns -EILSEQ. */
 int lvol_refuse(struct lvol_error *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Reads from a page on, with what the journal has of them in place of what is there. Returns 0 or a negative errno. */
+int lvol_store_pages_read(const struct lvol_store *s, uint64_t page, void *to, size_t bytes);
+
 /* Adds a problem that `check` reports. Returns 0 or -ENOMEM. */
 int lvol_problem_add(struct lvol_store *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

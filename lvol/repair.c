@@ -15,20 +15,49 @@ static int store_pages_write(const struct lvol_store *s, uint64_t page, const vo
 
 /* ---- The superblock ---- */
 
+/* Puts the pages of the journal of a store that was open for writing into their places, and ends the journal. */
+static int store_journal_replay(struct lvol_store *s)
+{
+	static const uint8_t zeroes[LVOL_PAGE_BYTES];
+	const struct lvol_geometry *g = &s->geometry;
+	int rc = 0;
+
+	for (uint32_t i = 0; s->journal != NULL && i < s->journal->num_pages && rc == 0; i++) {
+		rc = store_pages_write(s, (uint64_t)g->md.first + s->journal->places[i],
+				       (const uint8_t *)s->journal + (size_t)(i + 1) * LVOL_PAGE_BYTES, 1);
+	}
+	rc = rc != 0 || s->journal == NULL ? rc : s->device.flush(s->device.ctx);
+	for (uint32_t i = 0; g->journal_slot_pages > 0 && i < LVOL_JOURNAL_SLOTS && rc == 0; i++) {
+		rc = store_pages_write(
+			s, (uint64_t)g->md.first + g->journal_first + (uint64_t)i * g->journal_slot_pages, zeroes, 1);
+	}
+	rc = rc != 0 || g->journal_slot_pages == 0 ? rc : s->device.flush(s->device.ctx);
+	if (rc == 0) {
+		free(s->journal);
+		s->journal = NULL;
+	}
+	return rc;
+}
+
 static int store_clean_write(struct lvol_store *s, bool clean)
 {
-	struct lvol_super *super = malloc(sizeof(*super));
+	struct lvol_super *super = malloc(sizeof(*super)), *found = malloc(sizeof(*super));
+	int rc = super == NULL || found == NULL ? -ENOMEM : store_journal_replay(s);
 
-	if (super == NULL) {
-		return -ENOMEM;
+	rc = rc != 0 ? rc : s->device.read(s->device.ctx, 0, found, sizeof(*found));
+	if (rc == 0) {
+		/* One that power has torn was read before. */
+		lvol_super_settle(found, super);
+		super->version = LVOL_VERSION_CLOSED;
+		super->clean = clean;
+		super->open = (struct lvol_super_open){.magic = ""};
+		super->crc = lvol_crc(super);
+		rc = store_pages_write(s, 0, super, 1);
 	}
-	int rc = s->device.read(s->device.ctx, 0, super, sizeof(*super));
-	super->clean = clean;
-	super->crc = lvol_crc(super);
-	rc = rc != 0 ? rc : store_pages_write(s, 0, super, 1);
 	rc = rc != 0 ? rc : s->device.flush(s->device.ctx);
 	s->geometry.clean = rc == 0 && clean;
 	free(super);
+	free(found);
 	return rc;
 }
 

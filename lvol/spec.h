@@ -10,6 +10,7 @@
 #define VARVE_LVOL_SPEC_H
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define LVOL_SIGNATURE  "SPDKBLOB"
@@ -20,12 +21,23 @@
 
 enum {
 	LVOL_PAGE_BYTES = 4096,
-	LVOL_VERSION_MIN = 3,
-	LVOL_VERSION_MAX = 3,
 	LVOL_VERSION_CLOSED = 3,
 	LVOL_VERSION_OPEN = 4, /* ours: a program has it open for writing, and a journal counts */
 	LVOL_EXTENT_PAGE_CLUSTERS = 512,
 };
+
+#define LVOL_OPEN_MAGIC "VARVEOPN"
+
+/* Ours, in the last sector of the superblock while the store is open for writing, zeroes else. A sector is written
+ * whole or not at all, so this fits the crc behind it even where power failed between the sectors of the superblock: it
+ * has what the others should say. */
+struct lvol_super_open {
+	char magic[8];
+	uint32_t version, clean;
+	uint64_t size_bytes;
+	uint32_t journal_first;      /* metadata page */
+	uint32_t journal_slot_pages; /* pages of each of its two slots; the slots lie behind each other */
+} __attribute__((packed));
 
 struct lvol_super {
 	char signature[8];
@@ -42,10 +54,13 @@ struct lvol_super {
 	uint64_t size_bytes;
 	uint32_t io_unit_bytes;
 	uint32_t md_page_bytes;
-	uint8_t reserved[3996];
+	uint8_t reserved[3488];
+	struct lvol_super_open open;
+	uint8_t reserved_open[476];
 	uint32_t crc;
 } __attribute__((packed));
 static_assert(sizeof(struct lvol_super) == LVOL_PAGE_BYTES, "the superblock");
+static_assert(offsetof(struct lvol_super, open) == LVOL_PAGE_BYTES - 512, "the last sector of the superblock");
 
 enum lvol_mask_type { LVOL_MASK_PAGES, LVOL_MASK_CLUSTERS, LVOL_MASK_IDS };
 
@@ -104,5 +119,25 @@ struct lvol_desc_table_entry {
 	uint32_t page;  /* of 512 clusters; 0: not allocated */
 	uint32_t count; /* of such pages; 1 where there is a page */
 } __attribute__((packed));
+
+#define LVOL_JOURNAL_MAGIC "VARVEJNL"
+enum {
+	LVOL_JOURNAL_SLOTS = 2,
+	LVOL_JOURNAL_SLOT_MIN = 4,
+	LVOL_JOURNAL_SLOT_MAX = 128, /* pages, with the head */
+};
+
+/* Ours: the first page of a slot of the journal. Pages follow that are to be written to their places. Of two valid
+ * slots the one with the higher generation counts; what the other one says is in place. */
+struct lvol_journal_head {
+	char magic[8];
+	uint64_t generation;
+	uint32_t num_pages;
+	uint32_t pages_crc;                         /* CRC32C of all that follow */
+	uint32_t places[LVOL_JOURNAL_SLOT_MAX - 1]; /* metadata pages */
+	uint8_t reserved[3560];
+	uint32_t crc;
+} __attribute__((packed));
+static_assert(sizeof(struct lvol_journal_head) == LVOL_PAGE_BYTES, "the head of a slot of the journal");
 
 #endif

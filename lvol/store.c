@@ -30,9 +30,41 @@ int lvol_problem_add(struct lvol_store *s, const char *fmt, ...)
 	return 0;
 }
 
-static int store_bytes_read(const struct lvol_store *s, uint64_t page, void *to, size_t bytes)
+int lvol_store_pages_read(const struct lvol_store *s, uint64_t page, void *to, size_t bytes)
 {
-	return s->device.read(s->device.ctx, page * LVOL_PAGE_BYTES, to, bytes);
+	int rc = s->device.read(s->device.ctx, page * LVOL_PAGE_BYTES, to, bytes);
+
+	for (uint32_t i = 0; rc == 0 && s->journal != NULL && i < s->journal->num_pages; i++) {
+		uint64_t place = (uint64_t)s->geometry.md.first + s->journal->places[i];
+		if (place >= page && (place - page + 1) * LVOL_PAGE_BYTES <= bytes) {
+			memcpy((uint8_t *)to + (place - page) * LVOL_PAGE_BYTES,
+			       (const uint8_t *)s->journal + (size_t)(i + 1) * LVOL_PAGE_BYTES, LVOL_PAGE_BYTES);
+		}
+	}
+	return rc;
+}
+
+/* Reads the journal of a store that was open for writing. Of two slots that are valid the newer one counts: the pages
+ * of the other are in their places. */
+static int store_journal_read(struct lvol_store *s)
+{
+	const struct lvol_geometry *g = &s->geometry;
+	size_t bytes = (size_t)g->journal_slot_pages * LVOL_PAGE_BYTES;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < LVOL_JOURNAL_SLOTS && bytes > 0 && rc == 0; i++) {
+		uint64_t page = (uint64_t)g->md.first + g->journal_first + (uint64_t)i * g->journal_slot_pages;
+		struct lvol_journal_head *slot = malloc(bytes);
+		rc = slot == NULL ? -ENOMEM : s->device.read(s->device.ctx, page * LVOL_PAGE_BYTES, slot, bytes);
+		if (rc == 0 && lvol_journal_decode(slot, g->journal_slot_pages, g->md.pages) &&
+		    (s->journal == NULL || slot->generation > s->journal->generation)) {
+			free(s->journal);
+			s->journal = slot;
+		} else {
+			free(slot);
+		}
+	}
+	return rc;
 }
 
 /* ---- Masks ---- */
@@ -47,7 +79,7 @@ static int store_mask_read(const struct lvol_store *s, enum lvol_mask_type type,
 	if (mask == NULL) {
 		return -ENOMEM;
 	}
-	int rc = store_bytes_read(s, area.first, mask, bytes);
+	int rc = lvol_store_pages_read(s, area.first, mask, bytes);
 	if (rc == 0 && lvol_mask_decode(mask, type, num_bits, e) == NULL) {
 		rc = -EILSEQ;
 	}
@@ -117,7 +149,7 @@ static int store_roots_by_scan(struct lvol_store *s)
 	for (uint32_t i = 0; i < all && rc == 0; i++) {
 		uint32_t at = i % READ_AT_ONCE_PAGES, n = all - i < READ_AT_ONCE_PAGES ? all - i : READ_AT_ONCE_PAGES;
 		if (at == 0) {
-			rc = store_bytes_read(s, (uint64_t)s->geometry.md.first + i, pages, n * sizeof(*pages));
+			rc = lvol_store_pages_read(s, (uint64_t)s->geometry.md.first + i, pages, n * sizeof(*pages));
 		}
 		if (rc == 0 && lvol_page_is_root(&pages[at], i) && lvol_page_decode(&pages[at], i, all, &e) == 0) {
 			rc = store_volume_add(s, i);
@@ -214,9 +246,13 @@ static int store_open(struct lvol_store *s, struct lvol_error *e)
 	if (rc == -EILSEQ) {
 		lvol_refuse(e, "there is no volume store: %" PRIu64 " bytes are too few", s->device.size_bytes);
 	}
-	rc = rc != 0 ? rc : store_bytes_read(s, 0, super, sizeof(*super));
+	rc = rc != 0 ? rc : lvol_store_pages_read(s, 0, super, sizeof(*super));
 	rc = rc != 0 ? rc : lvol_super_decode(super, s->device.size_bytes, &s->geometry, e);
 	free(super);
+	if (rc != 0) {
+		return rc;
+	}
+	rc = store_journal_read(s);
 	if (rc != 0) {
 		return rc;
 	}
@@ -270,6 +306,7 @@ void lvol_store_free(struct lvol_store *s)
 		free(s->problems[i]);
 	}
 	store_masks_forget(s);
+	free(s->journal);
 	free(s->problems);
 	free(s->volumes);
 	free(s->pages_owned);

@@ -50,6 +50,8 @@ struct lvol_store {
 	bool named;                  /* the volume that names it was read */
 	struct lvol_volume *volumes; /* in rising order of `id`, without the one that names the store */
 	size_t num_volumes;
+	/* Of a store that was open for writing: the slot of its journal that counts, or NULL. */
+	struct lvol_journal_head *journal;
 	/* While it is read, and for check: */
 	uint8_t *page_mask, *cluster_mask, *id_mask; /* as they are on the device; NULL unless it was closed */
 	uint8_t *pages_owned, *clusters_owned;       /* as the volumes have it */

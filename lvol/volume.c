@@ -90,7 +90,7 @@ static int volume_rle_read(struct volume_reader *r, const struct lvol_desc *d, s
 
 static int store_page_read(const struct lvol_store *s, uint32_t index, struct lvol_md_page *p)
 {
-	return s->device.read(s->device.ctx, ((uint64_t)s->geometry.md.first + index) * LVOL_PAGE_BYTES, p, sizeof(*p));
+	return lvol_store_pages_read(s, (uint64_t)s->geometry.md.first + index, p, sizeof(*p));
 }
 
 /* Reads a page that belongs to the volume, and to no other. */
