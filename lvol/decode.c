@@ -19,15 +19,10 @@ int lvol_refuse(struct lvol_error *e, const char *fmt, ...)
 	return -EILSEQ;
 }
 
-uint32_t lvol_crc_bytes(const void *bytes, size_t n)
-{
-	/* isa-l takes bytes that it does not change as bytes that it might, and an int as their number. */
-	return ~crc32_iscsi((unsigned char *)(uintptr_t)bytes, (int)n, UINT32_MAX);
-}
-
 uint32_t lvol_crc(const void *page)
 {
-	return lvol_crc_bytes(page, LVOL_PAGE_BYTES - 4);
+	/* isa-l takes bytes that it does not change as bytes that it might. */
+	return ~crc32_iscsi((unsigned char *)(uintptr_t)page, LVOL_PAGE_BYTES - 4, UINT32_MAX);
 }
 
 /* ---- The superblock ---- */
@@ -198,6 +193,24 @@ int lvol_super_decode(const struct lvol_super *found, uint64_t device_bytes, str
 
 /* ---- The journal ---- */
 
+uint32_t lvol_journal_crc(const struct lvol_journal_head *h)
+{
+	uint32_t crc = UINT32_MAX;
+
+	/* Without the crc of each page: a crc of bytes and their crc is the same for all bytes. */
+	for (uint32_t i = 1; i <= h->num_pages; i++) {
+		const uint8_t *page = (const uint8_t *)h + (size_t)i * LVOL_PAGE_BYTES;
+		crc = crc32_iscsi((unsigned char *)(uintptr_t)page, LVOL_PAGE_BYTES - 4, crc);
+	}
+	return ~crc;
+}
+
+/* Whether its crc is that of its contents: 0 of zeroes, which take the place of a root page. */
+static bool lvol_journal_page_is_whole(const struct lvol_md_page *p)
+{
+	return p->crc == (p->id == 0 ? 0 : lvol_crc(p));
+}
+
 bool lvol_journal_decode(const void *slot, uint32_t slot_pages, uint32_t md_pages)
 {
 	const struct lvol_journal_head *h = slot;
@@ -207,12 +220,12 @@ bool lvol_journal_decode(const void *slot, uint32_t slot_pages, uint32_t md_page
 		return false;
 	}
 	for (uint32_t i = 0; i < h->num_pages; i++) {
-		if (h->places[i] >= md_pages) {
+		const uint8_t *page = (const uint8_t *)slot + (size_t)(i + 1) * LVOL_PAGE_BYTES;
+		if (h->places[i] >= md_pages || !lvol_journal_page_is_whole((const struct lvol_md_page *)page)) {
 			return false;
 		}
 	}
-	return h->pages_crc ==
-	       lvol_crc_bytes((const uint8_t *)slot + LVOL_PAGE_BYTES, (size_t)h->num_pages * LVOL_PAGE_BYTES);
+	return h->pages_crc == lvol_journal_crc(h);
 }
 
 /* ---- Masks ---- */

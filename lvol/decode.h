@@ -44,8 +44,8 @@ int lvol_super_decode(const struct lvol_super *s, uint64_t device_bytes, struct 
 /* The CRC32C of a page or a superblock: of all of it but the last 4 bytes. */
 uint32_t lvol_crc(const void *page);
 
-/* The CRC32C of any bytes. */
-uint32_t lvol_crc_bytes(const void *bytes, size_t n);
+/* The CRC32C of the pages behind the head of a slot of the journal, each without its last 4 bytes. */
+uint32_t lvol_journal_crc(const struct lvol_journal_head *h);
 
 /* Checks a slot of the journal, `slot_pages` long, of a store with so many metadata pages. Returns whether it is valid:
  * a slot that is not is one whose write was not completed. */

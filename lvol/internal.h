@@ -18,6 +18,9 @@ int lvol_problem_add(struct lvol_store *s, const char *fmt, ...) __attribute__((
  * makes the volume damaged. Returns 0 or -ENOMEM. */
 int lvol_volume_read(struct lvol_store *s, struct lvol_volume *v, uint32_t root);
 
+/* Whether it is certain what belongs to whom, after lvol_store_check(). Returns 0 or -EILSEQ. */
+int lvol_store_certain(const struct lvol_store *s, struct lvol_error *e);
+
 void lvol_volume_clear(struct lvol_volume *v);
 
 #endif

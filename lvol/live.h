@@ -10,8 +10,11 @@
  * itself:
  *
  *   read:   lvol_live_cluster(entry) != 0: there, whoever's it is. 0 and n < v->external_clusters: in the external
- *           snapshot (zeroes behind its end). Else: zeroes.
- *   write:  the entry is LVOL_LIVE_OWN without LVOL_LIVE_BUSY: there. Else a first write:
+ *           snapshot (that of v or of the nearest ancestor with one; zeroes behind its end). Else: zeroes.
+ *
+ *   write:  refused by the user if v->read_only. The entry is LVOL_LIVE_OWN without LVOL_LIVE_BUSY: there. Else it is
+ *           a first write:
+ *
  *           1. any thread: lvol_live_fill_claim(). -EAGAIN: post to the owner, lvol_live_wait(), then look at the
  *              entry again. -EALREADY: look again. -ENOSPC: the store is full (Capacity Exceeded).
  *           2. any thread: make fill->cluster whole: what is written, and around it what the volume read so far:
@@ -19,9 +22,10 @@
  *              another volume's old data.
  *           3. post to the owner: lvol_live_fill_commit(); its done says that the entry is published. It flushes the
  *              device first, so a crash never leaves a map with a cluster that was not made whole. Fills that are
- *              committed while a commit is under way are committed together. After an error of 2:
- * lvol_live_fill_abort(). unmap:  of whole clusters: lvol_live_release(). Of less: the module writes zeroes or does
- * nothing.
+ *              committed while a commit is under way are committed together. If 2 failed, post
+ *              lvol_live_fill_abort() in its place.
+ *
+ *   unmap:  of whole clusters: lvol_live_release(). Of less: the user writes zeroes or does nothing.
  *
  * Grace periods and pauses. The user provides both (struct lvol_live_user). A cluster that a volume gave up is used
  * again only after a grace period: after all I/O of all channels that had begun has ended. Pausing a volume stops its
@@ -101,7 +105,6 @@ struct lvol_live_volume {
 	char name[LVOL_NAME_MAX + 1], uuid[LVOL_UUID_TEXT];
 	bool thin;
 	bool read_only;                      /* snapshots are */
-	bool damaged;                        /* cannot be read or changed, only deleted; damage says why */
 	uint64_t num_clusters;               /* its size */
 	uint64_t num_own;                    /* clusters of its own */
 	struct lvol_live_volume *parent;     /* its snapshot, or NULL */
@@ -197,8 +200,8 @@ struct lvol_live_volume *lvol_live_find_uuid(const struct lvol_live *s, const ch
  *
  * done is called once. Changes of one store take place one after the other, in the order of the calls; first writes and
  * releases go on between them. Errors of all: -EINVAL, -ESHUTDOWN, -EIO (the store has failed), -ENOMEM, -ENOSPC (no
- * clusters or metadata pages), -EILSEQ (the volume is damaged), the device's. After an error nothing has changed,
- * except where said. A volume that is being deleted counts as gone. */
+ * clusters or metadata pages), the device's. After an error nothing has changed, except where said. A volume that is
+ * being deleted counts as gone. */
 
 typedef void (*lvol_live_volume_done)(void *arg, int status, struct lvol_live_volume *v);
 
@@ -215,7 +218,8 @@ void lvol_live_volume_create(struct lvol_live *s, const struct lvol_live_volume_
 			     void *arg);
 
 /* Nobody uses it any more (v->user is NULL, no I/O is under way). A snapshot with one clone gives its clusters to the
- * clone, which is paused meanwhile. -EBUSY: it has several clones. With 0, v is freed when done returns; its clusters
+ * clone, which is paused meanwhile. -EBUSY: it has several clones, or one that is longer than it and would read what is
+ * behind it, or it or its clone is being inflated. With 0, v is freed when done returns; its clusters
  * come free in the background, after a grace period. */
 void lvol_live_volume_delete(struct lvol_live_volume *v, lvol_live_done done, void *arg);
 

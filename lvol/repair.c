@@ -27,11 +27,13 @@ static int store_journal_replay(struct lvol_store *s)
 				       (const uint8_t *)s->journal + (size_t)(i + 1) * LVOL_PAGE_BYTES, 1);
 	}
 	rc = rc != 0 || s->journal == NULL ? rc : s->device.flush(s->device.ctx);
-	for (uint32_t i = 0; g->journal_slot_pages > 0 && i < LVOL_JOURNAL_SLOTS && rc == 0; i++) {
-		rc = store_pages_write(
-			s, (uint64_t)g->md.first + g->journal_first + (uint64_t)i * g->journal_slot_pages, zeroes, 1);
+	/* The newer one last: the pages of the older one are old. */
+	for (uint64_t i = 1; g->journal_slot_pages > 0 && i <= LVOL_JOURNAL_SLOTS && rc == 0; i++) {
+		uint64_t slot = ((s->journal == NULL ? 0 : s->journal->generation) + i) % LVOL_JOURNAL_SLOTS;
+		rc = store_pages_write(s, (uint64_t)g->md.first + g->journal_first + slot * g->journal_slot_pages,
+				       zeroes, 1);
+		rc = rc != 0 ? rc : s->device.flush(s->device.ctx);
 	}
-	rc = rc != 0 || g->journal_slot_pages == 0 ? rc : s->device.flush(s->device.ctx);
 	if (rc == 0) {
 		free(s->journal);
 		s->journal = NULL;
@@ -134,7 +136,7 @@ static int store_masks_write(const struct lvol_store *s)
 	return rc != 0 ? rc : s->device.flush(s->device.ctx);
 }
 
-static int store_certain_check(const struct lvol_store *s, struct lvol_error *e)
+int lvol_store_certain(const struct lvol_store *s, struct lvol_error *e)
 {
 	for (size_t i = 0; i < s->num_volumes; i++) {
 		const struct lvol_volume *v = &s->volumes[i];
@@ -155,7 +157,7 @@ static int store_certain_check(const struct lvol_store *s, struct lvol_error *e)
 
 int lvol_store_close_write(struct lvol_store *s, struct lvol_error *e)
 {
-	int rc = store_certain_check(s, e);
+	int rc = lvol_store_certain(s, e);
 
 	/* Masks that are being written are not to be believed. */
 	rc = rc != 0 ? rc : store_clean_write(s, false);

@@ -109,6 +109,7 @@ struct lvol_desc_flags {
 #define LVOL_INVALID_KNOWN             0xfull
 #define LVOL_DATA_RO_READ_ONLY         (1ull << 0)
 #define LVOL_DATA_RO_KNOWN             1ull
+#define LVOL_MD_RO_KNOWN               3ull /* how clusters are to be cleared */
 
 struct lvol_desc_rle {
 	uint32_t cluster; /* 0: not allocated */
@@ -127,13 +128,14 @@ enum {
 	LVOL_JOURNAL_SLOT_MAX = 128, /* pages, with the head */
 };
 
-/* Ours: the first page of a slot of the journal. Pages follow that are to be written to their places. Of two valid
- * slots the one with the higher generation counts; what the other one says is in place. */
+/* Ours: the first page of a slot of the journal, of slot generation % LVOL_JOURNAL_SLOTS. Pages follow that are to be
+ * written to their places. Of two valid slots the one with the higher generation counts; what the other one says is in
+ * place. */
 struct lvol_journal_head {
 	char magic[8];
 	uint64_t generation;
 	uint32_t num_pages;
-	uint32_t pages_crc;                         /* CRC32C of all that follow */
+	uint32_t pages_crc;                         /* CRC32C of all that follow, each without its last 4 bytes */
 	uint32_t places[LVOL_JOURNAL_SLOT_MAX - 1]; /* metadata pages */
 	uint8_t reserved[3560];
 	uint32_t crc;

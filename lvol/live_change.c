@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The queue of changes: one takes place at a time. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lvol/live_internal.h"
+
+struct live_change *live_change_new(struct lvol_live *s, const struct live_change_type *type, void *arg)
+{
+	struct live_change *c = calloc(1, sizeof(*c));
+
+	if (c != NULL) {
+		c->store = s;
+		c->type = type;
+		c->arg = arg;
+	}
+	return c;
+}
+
+void live_change_start(struct live_change *c, int status)
+{
+	c->status = status != 0 ? status : live_state(c->store);
+	c->state = LIVE_CHANGE_QUEUED;
+	TAILQ_INSERT_TAIL(&c->store->changes, c, link);
+	live_pump(c->store);
+}
+
+static void change_free(struct live_change *c)
+{
+	for (uint64_t i = 0; i < c->num_taken; i++) {
+		live_cluster_give(c->store, c->clusters[i]);
+	}
+	for (size_t i = 0; i < sizeof(c->metas) / sizeof(c->metas[0]); i++) {
+		live_meta_clear(&c->metas[i]);
+	}
+	if (c->made != NULL) {
+		live_volume_free(c->made);
+	}
+	free(c->clusters);
+	free(c->map);
+	free(c->text);
+	free(c->value);
+	free(c);
+}
+
+void live_change_end(struct live_change *c, int status)
+{
+	struct lvol_live *s = c->store;
+
+	TAILQ_REMOVE(&s->changes, c, link);
+	if (status == -EIO && live_state(s) == -EIO) {
+		/* They may be on the device. */
+		c->num_taken = 0;
+	}
+	if (c->is_paused) {
+		s->user.resume(s->user.ctx, c->paused);
+	}
+	if (c->volume_done != NULL) {
+		c->volume_done(c->arg, status, status == 0 ? c->result : NULL);
+	} else {
+		c->done(c->arg, status);
+	}
+	if (c->deleted != NULL) {
+		live_volume_free(c->deleted);
+	}
+	change_free(c);
+}
+
+static void change_paused(void *arg, int status)
+{
+	struct live_change *c = arg;
+
+	(void)status;
+	c->state = LIVE_CHANGE_READY;
+	live_pump(c->store);
+}
+
+static void change_begin(struct live_change *c)
+{
+	struct lvol_live *s = c->store;
+	int rc = c->status != 0 ? c->status : s->abandoned ? -ENODEV : live_state(s) == -EIO ? -EIO : c->type->check(c);
+
+	if (rc != 0) {
+		live_change_end(c, rc == 1 ? 0 : rc);
+	} else if (c->paused != NULL && c->paused->user != NULL) {
+		c->state = LIVE_CHANGE_PAUSES;
+		c->is_paused = true;
+		s->user.pause(s->user.ctx, c->paused, change_paused, c);
+	} else {
+		c->state = LIVE_CHANGE_READY;
+	}
+}
+
+bool live_change_step(struct lvol_live *s)
+{
+	struct live_change *c = TAILQ_FIRST(&s->changes);
+
+	if (c != NULL && c->state == LIVE_CHANGE_QUEUED) {
+		change_begin(c);
+		return true;
+	}
+	if (c != NULL && c->state == LIVE_CHANGE_READY && live_state(s) == -EIO) {
+		live_change_end(c, s->abandoned ? -ENODEV : -EIO);
+		return true;
+	}
+	return false;
+}
+
+struct live_change *live_change_ready(struct lvol_live *s)
+{
+	struct live_change *c = TAILQ_FIRST(&s->changes);
+
+	return c != NULL && c->state == LIVE_CHANGE_READY ? c : NULL;
+}
+
+/* ---- Clusters for a thick volume ---- */
+
+struct zero_job {
+	struct live_job job;
+	struct live_change *change;
+	uint64_t at, run;
+	int status;
+};
+
+static void zero_done(void *arg, int status)
+{
+	struct zero_job *z = arg;
+
+	z->status = status;
+	z->at += z->run;
+	live_job_go_on(&z->job);
+}
+
+static void zero_end(struct zero_job *z, int status)
+{
+	struct live_change *c = z->change;
+
+	if (c->volume != NULL) {
+		c->volume->internal->jobs--;
+	}
+	live_job_end(&z->job);
+	free(z);
+	live_change_start(c, status);
+}
+
+/* Zeroes a run of clusters that are neighbours: at most 1 GiB at once. */
+static void zero_step(struct live_job *j)
+{
+	struct zero_job *z = (struct zero_job *)j;
+	struct lvol_live *s = j->store;
+	const struct live_change *c = z->change;
+	uint64_t cluster_bytes = s->geometry.cluster_bytes, most = (1u << 30) / cluster_bytes;
+
+	if (z->status != 0 || z->at == c->num_taken || live_state(s) != 0) {
+		zero_end(z, z->status != 0 ? z->status : live_state(s));
+		return;
+	}
+	for (z->run = 1; z->at + z->run < c->num_taken && z->run < most &&
+			 c->clusters[z->at + z->run] == c->clusters[z->at] + z->run;) {
+		z->run++;
+	}
+	j->waits = true;
+	s->user.write_zeroes(s->user.ctx, c->clusters[z->at] * cluster_bytes, z->run * cluster_bytes, zero_done, z);
+}
+
+/* Takes as many. Returns whether there were enough. */
+static bool zero_take(struct live_change *c, uint64_t num_clusters)
+{
+	while (c->num_taken < num_clusters) {
+		uint32_t cluster = live_cluster_take(c->store);
+		if (cluster == 0) {
+			return false;
+		}
+		c->clusters[c->num_taken++] = cluster;
+	}
+	return true;
+}
+
+void live_change_zero(struct live_change *c, uint64_t num_clusters)
+{
+	struct zero_job *z = calloc(1, sizeof(*z));
+
+	if (num_clusters <= lvol_live_free_clusters(c->store)) {
+		c->clusters = malloc((size_t)(num_clusters + 1) * sizeof(*c->clusters));
+	}
+	if (z == NULL || c->clusters == NULL || !zero_take(c, num_clusters)) {
+		live_change_start(
+			c, z == NULL || (c->clusters == NULL && num_clusters <= lvol_live_free_clusters(c->store))
+				   ? -ENOMEM
+				   : -ENOSPC);
+		free(z);
+		return;
+	}
+	if (c->volume != NULL) {
+		c->volume->internal->jobs++;
+	}
+	z->change = c;
+	live_job_start(&z->job, c->store, zero_step);
+}

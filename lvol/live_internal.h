@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The parts of the engine, and what they have in common. All of it runs on the store's owner, except where said.
+ *
+ *   live.c         the pump, the life of a store, what it tells
+ *   live_open.c    opening a store
+ *   live_image.c   reading its metadata
+ *   live_close.c   closing, growing, losing a store
+ *   live_script.c  superblock, masks and journal, as sequences of writes
+ *   live_create.c  making one
+ *   live_space.c   free clusters and metadata pages, grace periods
+ *   live_meta.c    the metadata of one volume, and its pages
+ *   live_commit.c  batches: what becomes durable at once, through the journal
+ *   live_fill.c    first writes and releases
+ *   live_change.c  the queue of changes
+ *   live_volume.c  changes that make and remove volumes
+ *   live_edit.c    changes of a volume
+ *   live_inflate.c inflating and decoupling */
+#ifndef VARVE_LVOL_LIVE_INTERNAL_H
+#define VARVE_LVOL_LIVE_INTERNAL_H
+
+#include <sys/queue.h>
+
+#include "lvol/internal.h"
+#include "lvol/live.h"
+
+/* An extended attribute of a volume. */
+struct live_xattr {
+	uint8_t type; /* LVOL_DESC_XATTR or LVOL_DESC_XATTR_INTERNAL */
+	uint16_t name_length, value_length;
+	char *name;     /* with a 0 behind it */
+	uint8_t *value; /* behind the name */
+};
+
+/* What the pages of a volume say. */
+struct live_meta {
+	struct lvol_desc_flags flags;
+	struct live_xattr *xattrs;
+	size_t num_xattrs;
+	uint64_t num_clusters;
+	uint32_t *tables; /* per 512 clusters the metadata page with their places, 0: they have none */
+	uint32_t *chain;  /* the pages behind the root page */
+	size_t num_chain;
+	bool rle; /* the clusters are in the chain, as an older program wrote them */
+};
+
+struct lvol_live_internal {
+	struct lvol_live_volume *next, *prev;
+	struct live_meta meta;
+	bool fixed;    /* its md_ro flags forbid changes */
+	bool filling;  /* it is being inflated or decoupled */
+	unsigned jobs; /* that it has under way: it cannot be deleted */
+};
+
+/* ---- The store ---- */
+
+struct live_batch;
+struct live_change;
+
+enum { LIVE_WAITER_LISTS = 64, LVOL_EXTERNAL_MAX = 254 };
+
+/* Of a volume: its map takes 1 GiB then. */
+#define LVOL_LIVE_CLUSTERS_MAX (1u << 28)
+
+/* A part of a volume that is being released, 512 clusters in a batch. */
+struct live_release {
+	struct lvol_live_volume *volume;
+	uint64_t at, end;
+	uint64_t until; /* what the batch under way has */
+	lvol_live_done done;
+	void *arg;
+	uint64_t *kept, kept_before, kept_now; /* see lvol_live_release() */
+	STAILQ_ENTRY(live_release) link;
+};
+
+/* Clusters, and memory, that a grace period sets free. */
+struct live_freed {
+	uint32_t *clusters;
+	size_t num_clusters, room_clusters;
+	void **memory;
+	size_t num_memory, room_memory;
+};
+
+/* How a store is closed. */
+struct live_last {
+	bool destroy, started;
+	lvol_live_done done; /* NULL: it is not to be closed */
+	void *arg;
+};
+
+enum live_grace { LIVE_GRACE_IDLE, LIVE_GRACE_WAITS, LIVE_GRACE_OVER, LIVE_GRACE_UNMAPS, LIVE_GRACE_UNMAPPED };
+
+struct lvol_live {
+	struct lvol_live_user user;
+	struct lvol_geometry geometry;
+	struct lvol_super *super;
+	char name[LVOL_NAME_MAX + 1], uuid[LVOL_UUID_TEXT];
+	struct live_meta names; /* the volume that names the store */
+	struct lvol_live_volume *first, *last;
+	uint32_t num_volumes;
+
+	/* live_space.c. The clusters are for any thread. */
+	_Atomic uint64_t *cluster_words;
+	_Atomic uint32_t free_clusters, cluster_hint;
+	uint8_t *pages; /* metadata pages in use, the journal's too */
+	uint32_t free_pages, page_hint;
+	struct live_freed freed, in_grace;
+	enum live_grace grace;
+	size_t unmap_at;
+
+	/* live_commit.c */
+	struct lvol_journal_head *slot; /* a slot of the journal, in memory */
+	uint64_t generation;
+	struct live_batch *batch;
+	bool change_last; /* the last batch was a change */
+
+	/* live_fill.c */
+	struct lvol_live_fill *fills, **fills_end; /* that are to be committed */
+	STAILQ_HEAD(, live_release) releases;
+	struct lvol_live_waiter *waiters[LIVE_WAITER_LISTS];
+	unsigned single_parts; /* so many batches have one part: one of many could not be built */
+
+	/* live_change.c */
+	TAILQ_HEAD(, live_change) changes;
+	TAILQ_HEAD(, live_job) jobs;
+
+	_Atomic bool failed, closing;
+	bool abandoned, recovered;
+	bool pumping, growing;
+	struct live_last ending;
+	uint64_t commits, journal_bytes, md_bytes;
+};
+
+/* Goes on with all that can go on. Called at the end of each function and callback that may have changed what can.
+ * The store may be freed when it returns. */
+void live_pump(struct lvol_live *s);
+
+/* One step of a close, once nothing is under way. */
+void live_last_step(struct lvol_live *s);
+
+/* 0, or why nothing can be changed. */
+int live_state(const struct lvol_live *s);
+
+/* Nothing changes the store any more. */
+void live_fail(struct lvol_live *s);
+
+/* Whether nothing is under way. */
+bool live_is_idle(const struct lvol_live *s);
+
+void live_free(struct lvol_live *s);
+
+static inline uint64_t live_md_offset(const struct lvol_live *s, uint32_t page)
+{
+	return ((uint64_t)s->geometry.md.first + page) * LVOL_PAGE_BYTES;
+}
+
+/* Memory for I/O: zeroed, aligned to a page. free(). NULL: no memory. */
+void *live_pages_alloc(size_t pages);
+
+/* What goes on beside the queue of changes, step by step. */
+struct live_job {
+	void (*step)(struct live_job *j);
+	bool waits; /* for a callback, which ends in live_job_go_on() */
+	struct lvol_live *store;
+	TAILQ_ENTRY(live_job) link;
+};
+
+void live_job_start(struct live_job *j, struct lvol_live *s, void (*step)(struct live_job *j));
+/* Within its step: it is over. */
+void live_job_end(struct live_job *j);
+void live_job_go_on(struct live_job *j);
+
+/* ---- Scripts: writes and flushes one after the other ---- */
+
+struct live_script;
+
+/* NULL: no memory. */
+struct live_script *live_script_new(const struct lvol_live_user *user);
+/* Adds a write of pages of `bytes`, which become the script's (NULL: no memory, an error of the script); of zeroes; a
+ * flush. */
+void live_script_write(struct live_script *c, uint64_t page, void *bytes, size_t pages);
+void live_script_zeroes(struct live_script *c, uint64_t page, uint64_t pages);
+void live_script_flush(struct live_script *c);
+/* Runs it, and frees it. done gets the first error, which ends it. c may be NULL: -ENOMEM. */
+void live_script_run(struct live_script *c, lvol_live_done done, void *arg);
+
+/* ---- Superblock, masks, journal ---- */
+
+/* Adds a write of the superblock as that of a store that is open, or closed, and a flush. */
+void live_super_script(struct live_script *c, struct lvol_live *s, bool open);
+/* Adds writes that end the journal. */
+void live_journal_script(struct live_script *c, const struct lvol_live *s);
+/* Adds a write of a mask. */
+void live_mask_script(struct live_script *c, struct lvol_area area, enum lvol_mask_type type, const uint8_t *bits,
+		      uint32_t num_bits);
+/* Adds writes of the masks as they are to be when it is closed. */
+void live_masks_script(struct live_script *c, const struct lvol_live *s);
+/* Finds a place for the journal, as large as there is room. Returns 0 or -ENOSPC. */
+int live_journal_place(struct lvol_live *s);
+/* An empty store with a superblock's geometry. NULL: no memory. */
+struct lvol_live *live_alloc(const struct lvol_live_user *user, const struct lvol_geometry *g,
+			     const struct lvol_super *super);
+/* Queues a change that writes the metadata of a volume in today's form. */
+void live_volume_convert(struct lvol_live_volume *v, lvol_live_done done, void *arg);
+
+/* ---- Space ---- */
+
+int live_space_init(struct lvol_live *s);
+/* Any thread. Takes a free cluster. Returns 0 if there is none: cluster 0 is the superblock's. */
+uint32_t live_cluster_take(struct lvol_live *s);
+/* Any thread. Of a cluster whose I/O has ended. */
+void live_cluster_give(struct lvol_live *s, uint32_t cluster);
+/* When a store is read. Returns whether it was free. */
+bool live_cluster_mark(struct lvol_live *s, uint32_t cluster);
+bool live_cluster_is_used(const struct lvol_live *s, uint32_t cluster);
+bool live_page_take(struct lvol_live *s, uint32_t *page);
+void live_page_give(struct lvol_live *s, uint32_t page);
+/* Room for so many more, so that adding cannot fail. */
+int live_freed_reserve(struct live_freed *f, size_t clusters, size_t memory);
+void live_freed_cluster(struct live_freed *f, uint32_t cluster);
+void live_freed_memory(struct live_freed *f, void *memory);
+/* One step of a grace period. Returns whether there was one. */
+bool live_grace_step(struct lvol_live *s);
+
+/* ---- Metadata of a volume ---- */
+
+static inline uint64_t live_tables(uint64_t num_clusters)
+{
+	return (num_clusters + LVOL_EXTENT_PAGE_CLUSTERS - 1) / LVOL_EXTENT_PAGE_CLUSTERS;
+}
+
+void live_meta_clear(struct live_meta *m);
+/* A copy without its chain. 0 or -ENOMEM; then `to` is cleared. num_clusters: of the copy; tables behind the original's
+ * are 0. */
+int live_meta_copy(struct live_meta *to, const struct live_meta *from, uint64_t num_clusters);
+/* Sets an attribute (value NULL: removes it). 0 or -ENOMEM. */
+int live_xattr_set(struct live_meta *m, uint8_t type, const char *name, const void *value, uint16_t bytes);
+const struct live_xattr *live_xattr_find(const struct live_meta *m, uint8_t type, const char *name);
+/* Sets a name as other programs write that of a volume: with zeroes up to LVOL_NAME_MAX. */
+int live_xattr_name_set(struct live_meta *m, const char *name);
+/* Reads it from its pages, which lvol_store_read() has found to be right. Returns 0 or a negative errno. */
+int live_meta_read(const struct lvol_store *from, uint64_t id, struct live_meta *m);
+
+/* ---- Batches ---- */
+
+struct live_buffer {
+	uint32_t page;
+	uint8_t *bytes;
+};
+
+enum live_phase { LIVE_DIRECT, LIVE_FLUSH, LIVE_JOURNAL, LIVE_COMMIT, LIVE_IN_PLACE, LIVE_IN_PLACE_DONE };
+
+struct live_touch; /* live_fill.c */
+
+/* What becomes durable at once. */
+struct live_batch {
+	struct lvol_live *store;
+	enum live_phase phase;
+	unsigned pending; /* device operations under way */
+	int status;
+	/* Pages that were free: they are written to their places, before the commit. */
+	struct live_buffer *direct;
+	size_t num_direct, room_direct;
+	/* All other pages go through s->slot. Of these, the ones that were free: */
+	uint32_t taken[2];
+	size_t num_taken;
+	uint32_t *gone; /* metadata pages that are free when it is committed */
+	size_t num_gone, room_gone;
+	struct live_freed freed;
+	/* What it is for: */
+	struct live_change *change;
+	struct lvol_live_fill *fills, **fills_end;
+	STAILQ_HEAD(, live_release) releases;
+	struct live_touch *touched;
+	size_t num_touched, room_touched;
+};
+
+/* A page that was free; `page` is to be remembered. NULL: *rc says why. */
+struct lvol_md_page *live_batch_new(struct live_batch *b, uint32_t *page, int *rc);
+/* A page that goes through the journal: its contents, zeroed. NULL: *rc says why (-E2BIG: the batch is full). */
+struct lvol_md_page *live_batch_page(struct live_batch *b, uint32_t page, int *rc);
+/* A free page for the root page of a new volume, which goes through the journal. 0 or -ENOSPC. */
+int live_batch_root(struct live_batch *b, uint32_t *page);
+uint32_t live_batch_room(const struct live_batch *b);
+/* Frees a metadata page when it is committed. 0 or -ENOMEM. */
+int live_batch_gone(struct live_batch *b, uint32_t page);
+/* Writes the root page of a volume and the chain behind it; the old chain is gone. `m` gets the chain. */
+int live_batch_meta(struct live_batch *b, uint64_t id, struct live_meta *m, const uint32_t *old_chain, size_t num_old);
+/* Writes places of 512 clusters, or of those that there are, into a page. places: the clusters from `first` on. */
+void live_table_fill(struct lvol_md_page *p, uint64_t id, uint64_t first, const uint32_t *places, uint32_t n);
+/* The own clusters of a volume from `first` on as they are committed: 0 for the others. Up to n of them. */
+uint32_t live_places(const struct lvol_live_volume *v, uint64_t first, uint32_t *places);
+
+/* Goes on with the batch, or begins one. Returns whether something was done. */
+bool live_commit_step(struct lvol_live *s);
+
+/* ---- Fills and releases ---- */
+
+bool live_fills_wait(const struct lvol_live *s);
+/* Adds as many parts as there is room for. Returns 0, or the error of a part: the batch is to be undone. */
+int live_fills_build(struct live_batch *b);
+/* It is committed: publishes them. */
+void live_fills_publish(struct live_batch *b);
+/* Parts that end with an error. */
+void live_fills_fail(struct live_batch *b, int status);
+/* Puts parts back into the queues. */
+void live_fills_return(struct live_batch *b);
+/* Of a store that has failed: all that wait. Returns whether there were any. */
+bool live_fills_drop(struct lvol_live *s);
+
+/* ---- Changes ---- */
+
+/* A kind of change. What it has made and not published is freed with it. */
+struct live_change_type {
+	/* Whether it can be done: 0, 1 (there is nothing to do), or an error. Sets the volume to be paused. */
+	int (*check)(struct live_change *c);
+	/* Adds what it writes to a batch. */
+	int (*build)(struct live_change *c, struct live_batch *b);
+	/* It is committed. */
+	void (*publish)(struct live_change *c);
+};
+
+enum live_change_state { LIVE_CHANGE_QUEUED, LIVE_CHANGE_PAUSES, LIVE_CHANGE_READY, LIVE_CHANGE_COMMITS };
+
+struct live_change {
+	const struct live_change_type *type;
+	struct lvol_live *store;
+	struct lvol_live_volume *volume, *other;
+	struct lvol_live_volume *paused; /* to be paused; is_paused: it is */
+	bool is_paused;
+	enum live_change_state state;
+	int status;
+	lvol_live_done done;
+	lvol_live_volume_done volume_done;
+	void *arg;
+	/* What it is about, by kind: */
+	char name[LVOL_NAME_MAX + 1], uuid[LVOL_UUID_TEXT];
+	char *text;
+	void *value;
+	uint16_t value_bytes;
+	uint64_t num_clusters;
+	bool thin, all;
+	struct lvol_live_volume *made; /* a new volume */
+	struct live_meta metas[2];     /* what the volumes have when it is committed */
+	struct lvol_live_map *map;     /* that takes the place of the volume's */
+	uint32_t *clusters;            /* zeroed ones, for a thick volume */
+	uint64_t num_taken;
+	struct lvol_live_volume *result, *deleted;
+	TAILQ_ENTRY(live_change) link;
+};
+
+struct live_change *live_change_new(struct lvol_live *s, const struct live_change_type *type, void *arg);
+/* Queues it. status != 0: it ends with that at once. */
+void live_change_start(struct live_change *c, int status);
+/* Takes clusters for a thick volume, zeroes them beside the queue, and starts the change. */
+void live_change_zero(struct live_change *c, uint64_t num_clusters);
+/* One step of the queue. Returns whether there was one. */
+bool live_change_step(struct lvol_live *s);
+/* Whether its turn in a batch has come. */
+struct live_change *live_change_ready(struct lvol_live *s);
+/* Its batch was committed, or not. */
+void live_change_end(struct live_change *c, int status);
+
+/* ---- Volumes ---- */
+
+/* A volume that is not in the list, whose map has nothing. NULL: no memory. */
+struct lvol_live_volume *live_volume_new(struct lvol_live *s, const char *name, const char *uuid,
+					 uint64_t num_clusters);
+void live_volume_free(struct lvol_live_volume *v);
+void live_volume_link(struct lvol_live_volume *v);
+void live_volume_unlink(struct lvol_live_volume *v);
+struct lvol_live_map *live_map_alloc(uint64_t num_clusters);
+/* What it inherits of external data: from its parent, or its own external snapshot. */
+void live_volume_inherit(struct lvol_live_volume *v);
+static inline struct lvol_live_map *live_map(const struct lvol_live_volume *v)
+{
+	return atomic_load_explicit(&v->map, memory_order_relaxed);
+}
+/* What a clone of parent (NULL: of nothing) reads in cluster n. */
+uint32_t live_inherited(const struct lvol_live_volume *parent, uint64_t n);
+
+/* ---- Parts of changes ---- */
+
+/* Checks and copies a name. 0 or -EINVAL. */
+int live_name_set(struct live_change *c, const char *name);
+/* "SNAP", or none, and the flag that goes with it. */
+int live_xattr_parent_set(struct live_meta *m, const struct lvol_live_volume *parent);
+/* "EXTSNAP", or none. */
+int live_xattr_external_set(struct live_meta *m, const char *external);
+/* The volume has the metadata of a change. */
+void live_meta_take(struct lvol_live_volume *v, struct live_meta *m);
+/* Writes the places of n clusters from `first` on into a new page, and frees the old one; *table is the page, 0 if
+ * there are none. */
+int live_table_replace(struct live_batch *b, uint64_t id, uint64_t first, const uint32_t *places, uint32_t n,
+		       uint32_t *table);
+
+#endif
