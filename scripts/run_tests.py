@@ -7,15 +7,16 @@ A test program prints `PASS name`, `FAIL name: why` and `SKIP name: why` lines; 
     # needs: root bpf lab        what must be there; a test whose needs are not met is skipped, with the reason
     # limit: 600                 seconds (default 120)
     # sanitize                   is run once more with the sanitized build
-    # long                       takes minutes: left out by --quick
+    # quick                      takes a few seconds: --quick without a pattern runs those only
+    # long                       takes minutes: left out by --quick, with a pattern too
     # beside                     may run beside other jobs; without this a system test has the machine to itself
     # asan                       uses the sanitized build: waits until it is there
     # once                       looks for what is rare: a failure is never tried again
     # budget: VARIABLE=120       tries things at random for as long as this environment variable says: by default for these seconds.
                                  VARVE_TEST_BUDGET=MINUTES gives each such test that long
 
-Jobs run side by side, as many as there are CPUs. First come those of the release build; meanwhile the other builds are made, with the CPU time
-that the jobs leave. The jobs that want the machine to themselves come last.
+Jobs run side by side, as many as there are CPUs, and a few more while CPUs are idle because the jobs that run wait (class Crew). First come those of
+the release build; meanwhile the other builds are made, with the CPU time that the jobs leave. The jobs that want the machine to themselves come last.
 
 A job that failed (`again`) is run once more by itself when all the others are over, for these tests share a few CPUs with daemons, guests and whatever
 else the machine does. If it passes then, it counts as passed and is reported as UNSTEADY, with what failed at first: that is a fault to be
@@ -23,6 +24,7 @@ found, in the test or in what it tests. What a sanitizer, valgrind, a fuzzer or 
 what a test found that tries thousands of things at random.
 """
 import atexit
+import collections
 import concurrent.futures
 import os
 import re
@@ -31,6 +33,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -224,7 +227,7 @@ def head_of(script):
     limit = re.search(r"^# limit: (\d+)", head, re.M)
     budget = re.search(r"^# budget: (\w+)=(\d+)$", head, re.M)
     return Head(needs[1].split() if needs else [], int(limit[1] if limit else 120),
-                re.findall(r"^# (sanitize|long|beside|asan|once)$", head, re.M), (budget[1], int(budget[2])) if budget else ())
+                re.findall(r"^# (sanitize|quick|long|beside|asan|once)$", head, re.M), (budget[1], int(budget[2])) if budget else ())
 
 
 def budget_of(head):
@@ -270,13 +273,16 @@ def fuzz_jobs():
     return jobs
 
 
-def stages(quick):
+def stages(quick, patterns):
     """In the order in which they begin. The lab's guests are the longest jobs, and need the release build only: they give the other builds time."""
+    def is_wanted(needs, flags):
+        return "lab" not in needs and "long" not in flags and (not quick or patterns or "quick" in flags)
+
     env = {"VARVE_BUILD": str(RELEASE)}
     asan_env = {"VARVE_BUILD": str(ASAN), "VARVE_SANITIZED": "1", **SANITIZER_ENV}
     yield Stage("the tree itself", lambda: [Job("check", [TOP / "scripts" / "check.py"], limit=600)])
     yield Stage("release build", lambda: unit_jobs(RELEASE, "unit/", env=env, preloaded=True), RELEASE)
-    yield Stage("system tests", lambda: system_jobs("system/", env, lambda needs, flags: "lab" not in needs and "long" not in flags))
+    yield Stage("system tests", lambda: system_jobs("system/", env, is_wanted))
     if quick:
         return
     yield Stage("long system tests", lambda: system_jobs("system/", env, lambda needs, flags: "lab" not in needs and "long" in flags and "asan" not in flags))
@@ -292,14 +298,64 @@ def stages(quick):
     yield Stage("valgrind", lambda: unit_jobs(RELEASE, "valgrind/", VALGRIND, {**env, "VARVE_VALGRIND": "1"}, 600))
 
 
+def idle_seconds():
+    """CPU time that nobody has used since the machine was started, all CPUs together."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")      # idle, iowait
+
+
+class Crew:
+    """Says when the next job may begin beside those that run: as long as they are fewer than the CPUs; and up to half as many more (at least one), each
+    after a spell in which so much of the CPUs was idle that another job that waits as much as they do has room."""
+    SPELL, IDLE = 2.0, 0.6      # seconds; CPUs
+
+    def __init__(self):
+        self.cpus = os.cpu_count() or 1
+        self.most = self.cpus + max(1, self.cpus // 2)
+        self.running, self.lock = 0, threading.Condition()
+        self.turn = threading.Lock()            # held by the one job that waits to begin
+        self.samples = collections.deque()      # (when, idle_seconds()) while one waits
+
+    def idle_cpus(self):
+        """The mean of the spell; 0 before there has been one."""
+        now, idle = time.monotonic(), idle_seconds()
+        if self.samples and now - self.samples[-1][0] > 1:      # nobody waited meanwhile
+            self.samples.clear()
+        self.samples.append((now, idle))
+        while len(self.samples) > 1 and self.samples[1][0] <= now - self.SPELL:
+            self.samples.popleft()
+        since, before = self.samples[0]
+        return (idle - before) / (now - since) if now - since >= self.SPELL else 0
+
+    def has_room(self):
+        if self.running < self.cpus:
+            return True
+        if self.running >= self.most or self.idle_cpus() < self.IDLE:
+            return False
+        self.samples.clear()
+        return True
+
+    def run(self, job):
+        with self.turn, self.lock:
+            while not self.has_room():
+                self.lock.wait(0.2)
+            self.running += 1
+        try:
+            job.run_and_report()
+        finally:
+            with self.lock:
+                self.running -= 1
+                self.lock.notify_all()
+
+
 def run_beside(chosen, patterns):
     """Runs the jobs that may run side by side, the longest of a stage first. Returns the jobs of all stages. The builds after the release
     build are made meanwhile, one by one, by processes that get what CPU time the others leave."""
     def build(stage):
         return stage.build(() if stage.folder in (None, RELEASE) else ("nice", "-n", "10"))
 
-    jobs, running = [], []
-    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool, concurrent.futures.ThreadPoolExecutor(max_workers=1) as builder:
+    jobs, running, crew = [], [], Crew()
+    with concurrent.futures.ThreadPoolExecutor(max_workers=crew.most) as pool, concurrent.futures.ThreadPoolExecutor(max_workers=1) as builder:
         builds = [builder.submit(build, stage) for stage in chosen]
         for stage, built in zip(chosen, builds):
             if not built.result():
@@ -307,7 +363,7 @@ def run_beside(chosen, patterns):
                 continue
             of_stage = stage.wanted(patterns)
             jobs += of_stage
-            running += [pool.submit(j.run_and_report) for j in sorted(of_stage, key=lambda j: -j.limit) if not j.alone]
+            running += [pool.submit(crew.run, j) for j in sorted(of_stage, key=lambda j: -j.limit) if not j.alone]
         for f in concurrent.futures.as_completed(running):
             f.result()
     return jobs
@@ -348,11 +404,11 @@ def main():
         sys.exit(f"test.sh: VARVE_TEST_BUDGET '{BUDGET_MINUTES}': allowed is a whole number of minutes from 1 to 9999")
     LOGS.mkdir(parents=True, exist_ok=True)
     if "--list" in options:
-        for stage in stages("--quick" in options):
+        for stage in stages("--quick" in options, patterns):
             print("\n".join(j.name for j in stage.jobs()) if stage.build() else f"{stage.title}: does not build")
         return
     without_autogroups()
-    start, chosen = time.monotonic(), list(stages("--quick" in options))
+    start, chosen = time.monotonic(), list(stages("--quick" in options, patterns))
     jobs = run_beside(chosen, patterns)
     beside = time.monotonic()
     for j in jobs:

@@ -3,7 +3,7 @@
 # Builds varve and runs its tests; the last line is `N passed, N failed, N skipped`.
 #
 #   scripts/test.sh            everything: unit and system tests, sanitizers, valgrind, fuzzing, the VM lab
-#   scripts/test.sh --quick    without what takes minutes
+#   scripts/test.sh --quick    what takes seconds; with a PATTERN, without what takes minutes
 #   scripts/test.sh --list     the names of all jobs
 #   scripts/test.sh PATTERN... only the jobs whose names contain a pattern
 set -euo pipefail

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# quick
 # limit: 240
 # beside
 """The start of a daemon: what it says of its memory, what keeps it from starting, what does not, and several at once."""

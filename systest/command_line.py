@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# quick
 # limit: 240
 """Options that scripts for stock daemons use, in whole daemons: what they change is seen from outside."""
 import os

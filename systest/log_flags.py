@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# quick
 # limit: 120
 # beside
 """Log flags: varve's own, and those of SPDK's components, by RPC and by -L, with what the log says of them."""

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# quick
 # beside
 """The manual pages: each option that a program lists is in its page and the other way round, and the pages are well formed."""
 import re

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# quick
 # limit: 240
 """Many hosts and connections at a time."""
 import pathlib

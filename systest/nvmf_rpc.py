@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# quick
 # limit: 120
 # beside
 """The nvmf methods: shapes of their answers, what they refuse and how they say it, saving and loading."""

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# quick
 # limit: 300
 """The first session of README.md, command by command: each does what the page shows."""
 import os

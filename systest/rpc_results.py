@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# quick
 # limit: 300
 # beside
 """Answers of a daemon that serves I/O have the shapes that the registry says they have (rpc/rpc.h explains the notation)."""

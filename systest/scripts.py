@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# quick
 # needs: root
 # beside
 """The command lines of scripts/: what is wrong is said, and nothing is done. No hugepages are set aside here: the files of the kernel are others."""

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# quick
 # beside
 """doc/security.md names a test for each of its claims: those tests and files are there."""
 import re

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# quick
 """The keys and types of answers, as an SPDK target gives them and its clients decode them.
 
 stock_answers.json has them, by method: a type (string, integer, bool), an object, or an array whose elements all have one shape. A key that ends in `?` is not

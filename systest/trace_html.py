@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
+# quick
 # limit: 600
 # beside
 """The page of varve-trace --html: complete in itself, and in a real browser (headless Chromium) it zooms, hovers and filters by owner."""

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """trace_*: tracepoints switched while the daemon runs, and the shapes that clients decode."""
+# quick
 # sanitize
 # beside
 import subprocess
