@@ -15,6 +15,7 @@
 #include "trace/trace.h"
 #include "usdt/usdt.h"
 #include "util/log.h"
+#include "util/nearest.h"
 #include "util/parse.h"
 
 LOG_FLAG(rpc)
@@ -316,12 +317,21 @@ dispatch_refuse(const struct refused_call *call, int code, const char *fmt, ...)
 	call->done(call->arg, &answer);
 }
 
+/* Of the methods that clients may call. */
 static void method_not_found_text(const char *name, char *why)
 {
-	char clean[128];
+	char clean[128], question[NEAREST_TEXT_MAX];
+	struct nearest near;
 
+	nearest_begin(&near, name);
+	for (const struct rpc_method *m = rpc_method_next(NULL); m != NULL; m = rpc_method_next(m)) {
+		if (rpc_method_allowed(m)) {
+			nearest_try(&near, m->name);
+		}
+	}
 	utf8_sanitize(name, clean, sizeof(clean));
-	snprintf(why, RPC_ERROR_TEXT_MAX, "there is no method \"%s\"; rpc_get_methods lists all methods", clean);
+	snprintf(why, RPC_ERROR_TEXT_MAX, "there is no method \"%s\"%s%s rpc_get_methods lists all methods", clean,
+		 nearest_format(&near, question, sizeof(question)), near.name == NULL ? ";" : "");
 }
 
 static void dispatch_run(const struct rpc_origin *origin, const struct rpc_method *m, json_t *params, rpc_done_fn done,

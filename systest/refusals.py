@@ -19,6 +19,7 @@ NS = {"bdev_name": "none"}
 # Method, parameters, and words of the reason: the parameter, its value, what is allowed.
 WRONG = [
     ("bdev_none", {}, ["there is no method", "bdev_none"]),
+    ("bdev_maloc_create", {}, ["there is no method", "bdev_maloc_create", 'did you mean "bdev_malloc_create"?']),
     ("bdev_malloc_create", {"num_blocks": 8}, ["block_size", "is missing"]),
     ("bdev_malloc_create", {"num_blocks": "many", "block_size": 512}, ["num_blocks", '"many"', "an integer"]),
     ("bdev_malloc_create", {"num_blocks": 8, "block_size": 512, "colour": 1}, ["colour", "known ones are"]),

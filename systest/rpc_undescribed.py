@@ -63,6 +63,14 @@ def test_the_method_that_was_meant_is_named():
             check(p.returncode == 1 and "Method not found" in first and rest == hint, f"{arguments}: {p}")
 
 
+def test_what_the_daemon_proposes_is_not_said_twice():
+    with Daemon() as d:
+        p = subprocess.run([VARVE_RPC, "-s", d.path, "bdev_create_malloc"], capture_output=True, text=True, timeout=DEADLINE)
+        said = ('varve-rpc: bdev_create_malloc: Method not found: there is no method "bdev_create_malloc"; did you mean "bdev_malloc_create"? '
+                'rpc_get_methods lists all methods (-32601)\n')
+        check(p.returncode == 1 and p.stderr == said, str(p))
+
+
 def test_the_key_and_the_option_that_were_meant_are_named():
     with Daemon() as d:
         for arguments, status, hint in ((["bdev_null_create", "nmae=a", "block_size=512", "num_blocks=8"], 1, "varve-rpc: nmae: did you mean name?\n"),

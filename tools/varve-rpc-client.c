@@ -15,6 +15,7 @@ struct rpc_client {
 	struct rpc_stream *stream;
 	const char *path;
 	unsigned timeout_s;
+	bool proposes; /* the last error asked "did you mean ...?" */
 };
 
 struct rpc_client *rpc_client_open(const char *path, unsigned timeout_s, bool quiet)
@@ -100,22 +101,28 @@ static void rpc_client_print_failure(const struct rpc_client *c, const char *met
 	}
 }
 
-static int rpc_client_take_answer(const char *method, json_t *answer, bool quiet, json_t **result)
+static int rpc_client_take_answer(struct rpc_client *c, const char *method, json_t *answer, bool quiet, json_t **result)
 {
 	json_t *error = json_object_get(answer, "error");
+	const char *message = json_string_value(json_object_get(error, "message"));
 
+	message = message != NULL ? message : "an error without a message";
+	c->proposes = strstr(message, "did you mean") != NULL;
 	*result = json_incref(json_object_get(answer, "result"));
 	if (*result != NULL) {
 		return RPC_TOOL_OK;
 	}
 	if (!quiet) {
-		const char *message = json_string_value(json_object_get(error, "message"));
-		message = message != NULL ? message : "an error without a message";
 		fprintf(stderr, "varve-rpc: %s: ", method);
 		safe_text_print(stderr, message, strlen(message));
 		fprintf(stderr, " (%lld)\n", (long long)json_integer_value(json_object_get(error, "code")));
 	}
 	return RPC_TOOL_REFUSED;
+}
+
+bool rpc_client_proposes(const struct rpc_client *c)
+{
+	return c->proposes;
 }
 
 int rpc_client_call(struct rpc_client *c, const char *method, json_t *params, bool quiet, json_t **result)
@@ -143,7 +150,7 @@ int rpc_client_call(struct rpc_client *c, const char *method, json_t *params, bo
 		rpc_client_print_failure(c, method, rc);
 		return RPC_TOOL_NO_ANSWER;
 	}
-	int status = rpc_client_take_answer(method, answer, quiet, result);
+	int status = rpc_client_take_answer(c, method, answer, quiet, result);
 	json_decref(answer);
 	return status;
 }

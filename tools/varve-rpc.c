@@ -267,7 +267,7 @@ static int rpc_cli_call_method(struct rpc_client *c, const struct command_line *
 		json_decref(result);
 	} else if (rc == RPC_TOOL_REFUSED && description != NULL) {
 		rpc_args_print_hints(argc - 1, argv + 1, description, stderr);
-	} else if (rc == RPC_TOOL_REFUSED) {
+	} else if (rc == RPC_TOOL_REFUSED && !rpc_client_proposes(c)) {
 		rpc_cli_print_method_hint(c, argv[0]);
 	}
 	json_decref(list);

@@ -24,6 +24,8 @@ void rpc_client_close(struct rpc_client *c);
 /* Calls method; params is consumed, NULL for none. Returns an RPC_TOOL_*; *result is the caller's, and set when it is
  * RPC_TOOL_OK. Otherwise the reason is on stderr, unless quiet. */
 int rpc_client_call(struct rpc_client *c, const char *method, json_t *params, bool quiet, json_t **result);
+/* Whether the last call was refused with an error that asks "did you mean ...?". */
+bool rpc_client_proposes(const struct rpc_client *c);
 /* Sends text unchanged, tells the daemon that no more follows, and prints all bytes that come back until the daemon
  * closes. */
 int rpc_client_raw(struct rpc_client *c, FILE *in, FILE *out);

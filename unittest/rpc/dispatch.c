@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rpc/allowed.h"
 #include "rpc/registry.h"
 #include "unittest/unit.h"
 
@@ -391,6 +392,45 @@ static void test_checking_runs_nothing(void)
 	json_decref(params);
 }
 
+static void check_not_found(const char *name, const char *wanted)
+{
+	char why[RPC_ERROR_TEXT_MAX] = "";
+	unsigned states = 0;
+
+	CU_ASSERT_EQUAL(rpc_check_method(name, NULL, &states, why), RPC_ERROR_NO_METHOD);
+	CU_ASSERT_STRING_EQUAL(why, wanted);
+}
+
+static void test_a_misspelt_method_is_answered_with_the_one_that_was_meant(void)
+{
+	char longest[100] = "";
+
+	check_not_found("test_ehco",
+			"there is no method \"test_ehco\"; did you mean \"test_echo\"? rpc_get_methods lists "
+			"all methods");
+	check_not_found("echo_test",
+			"there is no method \"echo_test\"; did you mean \"test_echo\"? rpc_get_methods lists "
+			"all methods");
+	check_not_found("none", "there is no method \"none\"; rpc_get_methods lists all methods");
+	check_not_found("", "there is no method \"\"; rpc_get_methods lists all methods");
+	check_not_found("test_ech\xff",
+			"there is no method \"test_ech\xef\xbf\xbd\"; did you mean \"test_echo\"? rpc_get_methods "
+			"lists all methods");
+	memset(longest, 'x', sizeof(longest) - 1);
+	check_not_found(longest,
+			"there is no method \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+			"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"; rpc_get_methods lists all methods");
+}
+
+static void test_only_methods_that_may_be_called_are_proposed(void)
+{
+	rpc_set_allowed("test_later");
+	check_not_found("test_ehco", "there is no method \"test_ehco\"; rpc_get_methods lists all methods");
+	check_not_found("test_latre", "there is no method \"test_latre\"; did you mean \"test_later\"? rpc_get_methods "
+				      "lists all methods");
+	rpc_set_allowed(NULL);
+}
+
 static void test_methods_are_sorted(void)
 {
 	const struct rpc_method *m = rpc_method_next(NULL);
@@ -464,6 +504,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_result_that_lacks_a_part_for_want_of_memory_is_an_error),
 	UNIT(test_64_bit_values_survive),
 	UNIT(test_checking_runs_nothing),
+	UNIT(test_a_misspelt_method_is_answered_with_the_one_that_was_meant),
+	UNIT(test_only_methods_that_may_be_called_are_proposed),
 	UNIT(test_methods_are_sorted),
 	UNIT(test_configuration_follows_what_it_needs),
 	UNIT_END,
