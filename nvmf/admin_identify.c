@@ -115,8 +115,8 @@ static void identify_fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl
 	id->nn = htole32(s->max_nsid);
 	id->mnan = htole32(s->max_nsid);
 	id->oncs = htole16(nvmf_ctrlr_oncs(ctrlr));
-	id->ocfs = htole16(1); /* format 0 */
-	id->fuses = htole16(NVME_CTRL_FUSES_COMPARE_AND_WRITE);
+	id->ocfs = htole16((le16toh(id->oncs) & NVME_CTRL_ONCS_COPY) != 0); /* format 0 */
+	id->fuses = htole16(nvmf_ctrlr_fuses(ctrlr));
 	id->vwc = NVME_CTRL_VWC_PRESENT | 2 << 1; /* Flush with NSID FFFFFFFFh is not supported */
 	if (ctrlr->ana != NULL) {
 		identify_fill_ana(s, id);
@@ -154,8 +154,11 @@ static void identify_answer_invalid_ns(struct nvmf_request *req)
 }
 
 /* All types of reservations; IEKEY as NVMe 1.3 defines it. */
-static uint8_t identify_rescap(const struct nvmf_ns *ns)
+static uint8_t identify_rescap(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns)
 {
+	if ((ctrlr->transport->opts.masked_oncs & NVME_CTRL_ONCS_RESERVATIONS) != 0) {
+		return 0;
+	}
 	return (uint8_t)((ns->ptpl_file != NULL ? NVME_NS_RESCAP_PTPL : 0) | NVME_NS_RESCAP_WE | NVME_NS_RESCAP_EA |
 			 NVME_NS_RESCAP_WERO | NVME_NS_RESCAP_EARO | NVME_NS_RESCAP_WEAR | NVME_NS_RESCAP_EAAR |
 			 NVME_NS_RESCAP_IEK_13);
@@ -180,7 +183,7 @@ static void identify_fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_n
 		id->nuse = id->nsze;
 	}
 	id->nmic = NVME_NS_NMIC_SHARED;
-	id->rescap = identify_rescap(ns);
+	id->rescap = identify_rescap(ctrlr, ns);
 	id->noiob = htole16(boundary <= UINT16_MAX ? (uint16_t)boundary : 0);
 	id->dlfeat = NVME_NS_DLFEAT_RB_NR;
 	id->anagrpid = ns->subsystem->ana_reporting ? htole32(ns->opts.anagrpid) : 0;
@@ -300,7 +303,7 @@ static void identify_independent(struct nvmf_request *req, const struct nvmf_ide
 		return;
 	}
 	id.nmic = NVME_NS_NMIC_SHARED;
-	id.rescap = identify_rescap(ns);
+	id.rescap = identify_rescap(ctrlr, ns);
 	id.anagrpid = ns->subsystem->ana_reporting ? htole32(ns->opts.anagrpid) : 0;
 	id.nsattr = bdev_read_only(ns->bdev) ? NVME_NS_NSATTR_WRITE_PROTECTED : 0;
 	id.nstat = 1; /* ready */

@@ -17,20 +17,20 @@ const struct nvmf_command nvmf_io_commands[256] = {
 	[nvme_cmd_flush] = {.name = "flush",
 			    .exec = nvmf_flush_exec,
 			    .bdev_type = BDEV_IO_FLUSH,
-			    .flags = NVMF_CMD_RESV_WRITE},
+			    .flags = NVMF_CMD_RESV_WRITE | NVMF_CMD_ALWAYS},
 	[nvme_cmd_write] = {.name = "write",
 			    .exec = nvmf_rw_exec,
 			    .data = NVMF_DATA_BLOCKS,
 			    .xfer = TO_TARGET,
 			    .bdev_type = BDEV_IO_WRITE,
 			    .flags = RANGE | NVMF_CMD_RESV_WRITE | NVMF_CMD_CHANGES_BLOCKS | NVMF_CMD_FUA |
-				     NVMF_CMD_FUSE_SECOND | NVMF_CMD_ZERO_COPY},
+				     NVMF_CMD_FUSE_SECOND | NVMF_CMD_ZERO_COPY | NVMF_CMD_ALWAYS},
 	[nvme_cmd_read] = {.name = "read",
 			   .exec = nvmf_rw_exec,
 			   .data = NVMF_DATA_BLOCKS,
 			   .xfer = TO_HOST,
 			   .bdev_type = BDEV_IO_READ,
-			   .flags = RANGE | NVMF_CMD_RESV_READ | NVMF_CMD_ZERO_COPY},
+			   .flags = RANGE | NVMF_CMD_RESV_READ | NVMF_CMD_ZERO_COPY | NVMF_CMD_ALWAYS},
 	[nvme_cmd_write_uncor] = {.name = "write_uncorrectable",
 				  .exec = nvmf_blocks_exec,
 				  .bdev_type = BDEV_IO_WRITE_UNCORRECTABLE,
@@ -100,7 +100,7 @@ const struct nvmf_command nvmf_io_commands[256] = {
 					 .exec = nvmf_passthru_exec,
 					 .data = NVMF_DATA_SGL,
 					 .bdev_type = BDEV_IO_NVME_IO,
-					 .flags = NVMF_CMD_RESV_WRITE},
+					 .flags = NVMF_CMD_RESV_WRITE | NVMF_CMD_ALWAYS},
 };
 
 /* Base figure "Opcodes for Admin Commands". */
@@ -245,6 +245,7 @@ static bool some_bdev_supports(const struct nvmf_subsystem *s, enum bdev_io_type
 static bool command_is_announced(const struct nvmf_ctrlr *ctrlr, const struct nvmf_command *cmd)
 {
 	return cmd->name != NULL && cmd->data != NVMF_DATA_SGL &&
+	       (cmd->oncs & ctrlr->transport->opts.masked_oncs) == 0 &&
 	       ((cmd->flags & NVMF_CMD_IF_BDEV_CAN) == 0 ||
 		some_bdev_supports(ctrlr->subsystem, (enum bdev_io_type)cmd->bdev_type));
 }
@@ -259,6 +260,16 @@ uint16_t nvmf_ctrlr_oncs(const struct nvmf_ctrlr *ctrlr)
 		}
 	}
 	return oncs;
+}
+
+/* Compare and Write is made of a Compare. */
+uint16_t nvmf_ctrlr_fuses(const struct nvmf_ctrlr *ctrlr)
+{
+	const struct nvmf_transport_opts *opts = &ctrlr->transport->opts;
+
+	return opts->masked_oncs & NVME_CTRL_ONCS_COMPARE
+		       ? 0
+		       : (uint16_t)(NVME_CTRL_FUSES_COMPARE_AND_WRITE & ~opts->masked_fuses);
 }
 
 static uint32_t command_effects(const struct nvmf_ctrlr *ctrlr, const struct nvmf_command *cmd)

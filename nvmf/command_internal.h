@@ -39,6 +39,7 @@ enum nvmf_command_flag {
 	NVMF_CMD_FUSE_SECOND = 1 << 7, /* may be the second */
 	NVMF_CMD_ZERO_COPY = 1 << 8,   /* its data may be in memory of the bdev */
 	NVMF_CMD_IF_BDEV_CAN = 1 << 9, /* announced only while the bdev of some namespace supports bdev_type */
+	NVMF_CMD_ALWAYS = 1 << 16,     /* no controller may lack it: it has no ONCS bit, and is never masked */
 	/* Admin and fabrics commands. */
 	NVMF_CMD_DISCOVERY = 1 << 10,       /* discovery controllers have it too */
 	NVMF_CMD_RESERVED_LANE = 1 << 11,   /* never waits for ordinary buffers */
@@ -61,9 +62,9 @@ struct nvmf_command {
 	/* NVMF_DATA_LENGTH; poll group, on arrival: how many bytes the command transfers (0: none). Returns a status,
 	 * with the place of the bad field in *where; checks only what the command itself tells. */
 	uint16_t (*length)(const struct nvmf_request *req, uint64_t *bytes, uint16_t *where);
+	uint32_t flags;      /* enum nvmf_command_flag */
 	uint16_t data_bytes; /* NVMF_DATA_FIXED */
 	uint16_t oncs;       /* the bit of Identify Controller's ONCS that announces it (NVME_CTRL_ONCS_...), or 0 */
-	uint16_t flags;      /* enum nvmf_command_flag */
 	uint8_t data;        /* enum nvmf_command_data */
 	uint8_t xfer;        /* enum nvme_data_tfr: the direction of its data; bits 1:0 of the opcode (Base 3.3.3.1) */
 	uint8_t bdev_type;   /* enum bdev_io_type that carries it out, or BDEV_IO_INVALID */
@@ -94,6 +95,8 @@ void nvmf_command_post(struct nvmf_request *req, const struct nvmf_command *cmd)
 
 /* Identify Controller, ONCS: the optional I/O commands that the controller has now. */
 uint16_t nvmf_ctrlr_oncs(const struct nvmf_ctrlr *ctrlr);
+/* Identify Controller, FUSES: the fused commands that it has. */
+uint16_t nvmf_ctrlr_fuses(const struct nvmf_ctrlr *ctrlr);
 /* Fills in the Commands Supported and Effects log of a controller (Base 5.16.1.6). */
 void nvmf_command_effects(const struct nvmf_ctrlr *ctrlr, struct nvme_cmd_effects_log *log);
 

@@ -67,9 +67,12 @@ static inline bool io_wait_if_paused(struct nvmf_request *req, uint32_t nsid, bo
 	return unlikely(view->state != NVMF_VIEW_ACTIVE) && nvmf_view_wait_if_paused(view, nsid, req, before_data);
 }
 
-static bool io_fuse_is_good(const struct nvmf_command *cmd, uint8_t fuse)
+/* Compare and Write is the only fused command that there is. */
+static bool io_fuse_is_good(const struct nvmf_request *req, const struct nvmf_command *cmd)
 {
-	return (cmd->flags & (fuse == NVME_FUSE_FIRST ? NVMF_CMD_FUSE_FIRST : NVMF_CMD_FUSE_SECOND)) != 0;
+	const uint32_t half = req->fuse == NVME_FUSE_FIRST ? NVMF_CMD_FUSE_FIRST : NVMF_CMD_FUSE_SECOND;
+
+	return (cmd->flags & half) != 0 && req->qpair->transport->opts.masked_fuses == 0;
 }
 
 /* Read, Write and Compare: the range of blocks, and the bytes that are transferred. */
@@ -118,6 +121,12 @@ static inline enum nvmf_next io_start_on_ns(struct nvmf_request *req, const stru
 	return cmd->data == NVMF_DATA_SGL ? nvmf_passthru_start(req, nsv) : nvmf_command_start(req, cmd);
 }
 
+/* Whether the queue pair's transport has an optional command. */
+static bool io_command_exists(const struct nvmf_request *req, const struct nvmf_command *cmd)
+{
+	return cmd->name != NULL && (cmd->oncs & req->qpair->transport->opts.masked_oncs) == 0;
+}
+
 /* Among the fabrics commands, those of authentication may be sent on I/O queues. */
 static enum nvmf_next io_start_unknown(struct nvmf_request *req)
 {
@@ -132,10 +141,10 @@ enum nvmf_next nvmf_io_start(struct nvmf_request *req)
 	uint32_t nsid = le32toh(req->sqe->nsid);
 	uint16_t status;
 
-	if (unlikely(cmd->name == NULL)) {
+	if (unlikely((cmd->flags & NVMF_CMD_ALWAYS) == 0) && !io_command_exists(req, cmd)) {
 		return io_start_unknown(req);
 	}
-	if (unlikely(req->fuse != NVME_FUSE_NONE) && !io_fuse_is_good(cmd, req->fuse)) {
+	if (unlikely(req->fuse != NVME_FUSE_NONE) && !io_fuse_is_good(req, cmd)) {
 		return nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_FLAGS_FUSE);
 	}
 	if (io_wait_if_paused(req, nsid, true)) {

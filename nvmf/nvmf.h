@@ -191,6 +191,8 @@ struct nvmf_transport_opts {
 	uint32_t min_kato_ms;                           /* shorter timeouts are rounded up to it */
 	uint32_t max_anonymous, max_anonymous_per_host; /* connections of hosts that are not known; 0: no limit */
 	uint32_t ack_timeout; /* ms that a host may acknowledge nothing of what it was sent; 0: the transport's */
+	uint16_t masked_oncs,
+		masked_fuses; /* bits of Identify Controller's ONCS and FUSES whose commands are refused */
 	/* The transport's own options: the struct that its table (nvmf_transport_ops.options) describes. */
 	unsigned char own[NVMF_OWN_OPTS_SIZE] __attribute__((aligned(8)));
 };

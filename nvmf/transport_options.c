@@ -17,6 +17,14 @@
 		.help = help_, ##__VA_ARGS__                                                                           \
 	}
 
+/* The names are those of the NVMe specifications' ONCS and FUSES. */
+static const struct nvmf_option_bit oncs_bits[] = {
+	{"nvmcmps", NVME_CTRL_ONCS_COMPARE},      {"nvmdsmsv", NVME_CTRL_ONCS_DSM},
+	{"nvmwzsv", NVME_CTRL_ONCS_WRITE_ZEROES}, {"reservs", NVME_CTRL_ONCS_RESERVATIONS},
+	{"nvmcpys", NVME_CTRL_ONCS_COPY},         {NULL, 0},
+};
+static const struct nvmf_option_bit fuses_bits[] = {{"fcws", NVME_CTRL_FUSES_COMPARE_AND_WRITE}, {NULL, 0}};
+
 /* Queues have 2 to 65536 entries (CAP.MQES), but 65536 does not fit the type; MDTS counts in powers of two of 4096
  * bytes. In the order in which nvmf_get_transports and the help list them. */
 static const struct nvmf_transport_option common_options[] = {
@@ -56,6 +64,12 @@ static const struct nvmf_transport_option common_options[] = {
 	COMMON("ack_timeout", ack_timeout, UINT32,
 	       "milliseconds that a host may acknowledge nothing of what it was sent (TCP: take and send too little) "
 	       "before it is disconnected; 0: 30000"),
+	COMMON("masked_oncs", masked_oncs, BITS,
+	       "optional commands that hosts do not see and that are refused: nvmcmps (Compare), nvmdsmsv (Dataset "
+	       "Management), nvmwzsv (Write Zeroes), reservs (reservations), nvmcpys (Copy)",
+	       .bits = oncs_bits),
+	COMMON("masked_fuses", masked_fuses, BITS, "the same of fused commands: fcws (Compare and Write)",
+	       .bits = fuses_bits),
 };
 
 const struct nvmf_transport_option *nvmf_transport_common_option(unsigned n)
@@ -95,6 +109,7 @@ int64_t nvmf_transport_option_get(const struct nvmf_transport_opts *opts, const 
 	case NVMF_OPTION_BOOL:
 		return *(const bool *)at;
 	case NVMF_OPTION_UINT16:
+	case NVMF_OPTION_BITS:
 		return *(const uint16_t *)at;
 	case NVMF_OPTION_UINT32:
 		return *(const uint32_t *)at;
@@ -117,6 +132,7 @@ void nvmf_transport_option_set(struct nvmf_transport_opts *opts, const struct nv
 		*(bool *)at = value != 0;
 		break;
 	case NVMF_OPTION_UINT16:
+	case NVMF_OPTION_BITS:
 		*(uint16_t *)at = (uint16_t)value;
 		break;
 	case NVMF_OPTION_UINT32:
@@ -129,6 +145,28 @@ void nvmf_transport_option_set(struct nvmf_transport_opts *opts, const struct nv
 		assert(false);
 		break;
 	}
+}
+
+uint16_t nvmf_transport_option_bit(const struct nvmf_transport_option *option, const char *name)
+{
+	const struct nvmf_option_bit *b = option->bits;
+
+	while (b->name != NULL && strcmp(b->name, name) != 0) {
+		b++;
+	}
+	return b->bit;
+}
+
+const char *nvmf_transport_option_bit_names(const struct nvmf_transport_option *option, char *to, size_t size)
+{
+	size_t len = 0;
+
+	to[0] = '\0';
+	for (const struct nvmf_option_bit *b = option->bits; b->name != NULL && len < size; b++) {
+		const char *between = b == option->bits ? "" : b[1].name == NULL ? " and " : ", ";
+		len += (size_t)snprintf(to + len, size - len, "%s%s", between, b->name);
+	}
+	return to;
 }
 
 /* 10 000 hosts may each have a discovery connection to three ports, and all connect again at once. */

@@ -29,7 +29,14 @@ enum nvmf_option_type {
 	NVMF_OPTION_UINT16,
 	NVMF_OPTION_UINT32,
 	NVMF_OPTION_INT32,
+	NVMF_OPTION_BITS, /* uint16_t; to users a list of the names of its bits */
 	NVMF_OPTION_TYPES,
+};
+
+/* A bit of an option of type NVMF_OPTION_BITS. */
+struct nvmf_option_bit {
+	const char *name; /* NULL ends a table */
+	uint16_t bit;
 };
 
 /* The most that the metadata of a namespace may add to its data: a quarter, as 128 bytes for each block of 512. */
@@ -48,6 +55,7 @@ struct nvmf_transport_option {
 	uint16_t offset;  /* of the field in struct nvmf_transport_opts */
 	int64_t initial;  /* its value where none is given; of common options the transport says it (opts_init) */
 	int64_t min, max; /* the range that is allowed; both 0: whatever the type holds */
+	const struct nvmf_option_bit *bits; /* NVMF_OPTION_BITS: all that it may have */
 	bool power_of_two;
 	bool own;   /* SPDK has no such option: rpc/own.h */
 	bool bytes; /* a number of bytes */
@@ -74,5 +82,9 @@ int64_t nvmf_transport_option_get(const struct nvmf_transport_opts *opts, const 
 /* Sets it. value: within the type; nvmf_transport_opts_check() finds values out of the allowed range. Any thread. */
 void nvmf_transport_option_set(struct nvmf_transport_opts *opts, const struct nvmf_transport_option *option,
 			       int64_t value);
+/* The bit of that name of an option of type NVMF_OPTION_BITS; 0: it has none. Any thread. */
+uint16_t nvmf_transport_option_bit(const struct nvmf_transport_option *option, const char *name);
+/* Writes the names of its bits, "a, b and c". Returns to. Any thread. */
+const char *nvmf_transport_option_bit_names(const struct nvmf_transport_option *option, char *to, size_t size);
 
 #endif

@@ -43,8 +43,6 @@ static const struct rpc_param last_params[] = {
 	RPC_NO_EFFECT(disable_shadow_doorbells, RPC_BOOL, "false", "there is no vfio-user"),
 	RPC_NO_EFFECT(disable_command_passthru, RPC_BOOL, "false",
 		      "which commands are passed on is up to each namespace, by default none"),
-	RPC_ONLY(masked_oncs, RPC_ARRAY, "[]", "optional commands are offered as the bdevs have them"),
-	RPC_ONLY(masked_fuses, RPC_ARRAY, "[]", "fused commands are offered as the bdevs have them"),
 	RPC_PARAM_END,
 };
 
@@ -96,10 +94,9 @@ static const struct {
 	enum rpc_type type;
 	size_t size;
 } option_types[NVMF_OPTION_TYPES] = {
-	[NVMF_OPTION_BOOL] = {RPC_BOOL, sizeof(bool)},
-	[NVMF_OPTION_UINT16] = {RPC_UINT16, sizeof(uint16_t)},
-	[NVMF_OPTION_UINT32] = {RPC_UINT32, sizeof(uint32_t)},
-	[NVMF_OPTION_INT32] = {RPC_INT32, sizeof(int32_t)},
+	[NVMF_OPTION_BOOL] = {RPC_BOOL, sizeof(bool)},         [NVMF_OPTION_UINT16] = {RPC_UINT16, sizeof(uint16_t)},
+	[NVMF_OPTION_UINT32] = {RPC_UINT32, sizeof(uint32_t)}, [NVMF_OPTION_INT32] = {RPC_INT32, sizeof(int32_t)},
+	[NVMF_OPTION_BITS] = {RPC_ARRAY, sizeof(json_t *)},
 };
 
 /* trtype: whose own it is; NULL: a common one. The texts are made once and stay. */
@@ -164,6 +161,7 @@ static bool is_foreign_option(const char *name)
 	return false;
 }
 
+/* Of options with a number. */
 static int64_t option_param_value(const struct create_transport *p, unsigned n)
 {
 	const void *at = &p->options.value[n];
@@ -192,7 +190,29 @@ static const struct nvmf_transport_option *find_transport_option(const char *trt
 	return o;
 }
 
-/* False: one was given that this transport does not have, which has been answered. */
+/* False: one of the list's names is none of the option's, which has been answered. */
+static bool take_bits(struct rpc_request *req, const struct create_transport *p, unsigned n,
+		      const struct nvmf_transport_option *o, struct nvmf_transport_opts *opts)
+{
+	const json_t *list = *(json_t *const *)(const void *)&p->options.value[n], *name;
+	uint16_t bits = 0;
+	char known[256];
+	size_t i;
+
+	json_array_foreach (list, i, name) {
+		uint16_t bit = nvmf_transport_option_bit(o, json_is_string(name) ? json_string_value(name) : "");
+		if (bit == 0) {
+			rpc_wrong_element(req, o->name, i, name, "are %s",
+					  nvmf_transport_option_bit_names(o, known, sizeof(known)));
+			return false;
+		}
+		bits |= bit;
+	}
+	nvmf_transport_option_set(opts, o, bits);
+	return true;
+}
+
+/* False: one was given that this transport does not have, or a wrong list, which has been answered. */
 static bool take_given(struct rpc_request *req, const struct create_transport *p, struct nvmf_transport_opts *opts)
 {
 	if (p->options.given[find_option_param("buf_cache_size")]) {
@@ -204,7 +224,11 @@ static bool take_given(struct rpc_request *req, const struct create_transport *p
 		const struct nvmf_transport_option *o =
 			p->options.given[n] ? find_transport_option(p->trtype, name) : NULL;
 
-		if (o != NULL) {
+		if (o != NULL && o->type == NVMF_OPTION_BITS) {
+			if (!take_bits(req, p, n, o, opts)) {
+				return false;
+			}
+		} else if (o != NULL) {
 			nvmf_transport_option_set(opts, o, option_param_value(p, n));
 		} else if (p->options.given[n] && !is_foreign_option(name)) {
 			rpc_error(req, RPC_ERROR_INVALID_PARAMS,
@@ -271,6 +295,31 @@ static const struct rpc_param get_transports_params[] = {
 	RPC_PARAM_END,
 };
 
+static json_t *option_bits_json(const struct nvmf_transport_option *o, int64_t value)
+{
+	json_t *list = json_array();
+
+	for (const struct nvmf_option_bit *b = o->bits; b->name != NULL; b++) {
+		if ((value & b->bit) != 0) {
+			json_array_append_new(list, rpc_string(b->name));
+		}
+	}
+	return list;
+}
+
+static json_t *option_json(const struct nvmf_transport_option *o, int64_t value)
+{
+	switch (o->type) {
+	case NVMF_OPTION_BOOL:
+		return json_boolean(value != 0);
+	case NVMF_OPTION_BITS:
+		return option_bits_json(o, value);
+	default:
+		return json_integer(value);
+	}
+}
+
+/* Lists without names are left out: SPDK's targets do not tell them either. */
 json_t *rpc_nvmf_transport_json(const struct nvmf_transport *t)
 {
 	const struct nvmf_transport_opts *opts = nvmf_transport_get_opts(t);
@@ -281,8 +330,9 @@ json_t *rpc_nvmf_transport_json(const struct nvmf_transport *t)
 	for (unsigned n = 0; (option = nvmf_transport_option(nvmf_transport_name(t), n)) != NULL; n++) {
 		int64_t value = nvmf_transport_option_get(opts, option);
 
-		json_object_set_new(o, option->name,
-				    option->type == NVMF_OPTION_BOOL ? json_boolean(value != 0) : json_integer(value));
+		if (option->type != NVMF_OPTION_BITS || value != 0) {
+			json_object_set_new(o, option->name, option_json(option, value));
+		}
 	}
 	return o;
 }

@@ -207,7 +207,8 @@ class Subsystems(Bdevs, Keys):
     def transport(self, tgt):
         self.call("nvmf_create_transport", **self.optional(
             "nvmf_create_transport", "acceptor_backlog", "num_cqe", trtype="RDMA", tgt_name=tgt,
-            max_queue_depth=self.rng.choice((16, 64, 128)), io_unit_size=8192, num_shared_buffers=self.rng.choice((256, 1024))))
+            max_queue_depth=self.rng.choice((16, 64, 128)), io_unit_size=8192, num_shared_buffers=self.rng.choice((256, 1024)),
+            masked_oncs=self.some(("nvmcmps", "nvmdsmsv", "nvmwzsv", "reservs", "nvmcpys")), masked_fuses=self.some(("fcws",))))
 
     def target(self):
         name = self.name("target")

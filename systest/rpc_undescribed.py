@@ -66,8 +66,8 @@ def test_the_method_that_was_meant_is_named():
 def test_what_the_daemon_proposes_is_not_said_twice():
     with Daemon() as d:
         p = subprocess.run([VARVE_RPC, "-s", d.path, "bdev_create_malloc"], capture_output=True, text=True, timeout=DEADLINE)
-        said = ('varve-rpc: bdev_create_malloc: Method not found: there is no method "bdev_create_malloc"; did you mean "bdev_malloc_create"? '
-                'rpc_get_methods lists all methods (-32601)\n')
+        said = ('varve-rpc: bdev_create_malloc: there is no method "bdev_create_malloc"; did you mean "bdev_malloc_create"? '
+                'rpc_get_methods lists all methods (Method not found) (-32601)\n')
         check(p.returncode == 1 and p.stderr == said, str(p))
 
 

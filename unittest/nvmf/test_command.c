@@ -66,6 +66,8 @@ static void check_io_row(const struct nvmf_command *cmd)
 	CU_ASSERT((cmd->data == NVMF_DATA_BLOCKS) == (cmd->exec == nvmf_rw_exec));
 	CU_ASSERT((cmd->flags & NVMF_CMD_FUSE_FIRST) == 0 || cmd == &nvmf_io_commands[nvme_cmd_compare]);
 	CU_ASSERT((cmd->flags & NVMF_CMD_FUSE_SECOND) == 0 || cmd == &nvmf_io_commands[nvme_cmd_write]);
+	/* A row without this flag is looked at once more, whether it is masked. */
+	CU_ASSERT_EQUAL((cmd->flags & NVMF_CMD_ALWAYS) != 0, cmd->name != NULL && cmd->oncs == 0);
 	/* Carried out by the poll group: by a bdev. */
 	CU_ASSERT_EQUAL(cmd->exec != NULL, cmd->bdev_type != BDEV_IO_INVALID);
 }
@@ -169,6 +171,52 @@ static uint16_t send(struct loop_conn *c, uint8_t opcode)
 	return loop_run(&cmd);
 }
 
+static struct nvmf_transport_opts *transport_opts(void)
+{
+	return (struct nvmf_transport_opts *)(uintptr_t)nvmf_transport_get_opts(nvmf_transport_next(loop_tgt(), NULL));
+}
+
+static void check_masked_rows(uint16_t mask)
+{
+	struct nvme_cmd_effects_log log;
+
+	CU_ASSERT_EQUAL(loop_get_log(admin, NVME_LOG_LID_CMD_EFFECTS, true, 0, &log, sizeof(log)), 0);
+	for (unsigned i = 0; i < NVMF_VENDOR_IO; i++) {
+		const struct nvmf_command *cmd = &nvmf_io_commands[i];
+		bool masked = (cmd->oncs & mask) != 0;
+		bool refused = send(io, (uint8_t)i) == NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+		if (cmd->name != NULL) {
+			CU_ASSERT_EQUAL(refused, masked);
+			CU_ASSERT_EQUAL(le32toh(log.iocs[i]) == 0, masked);
+		}
+	}
+}
+
+static void test_masked_commands_are_hidden_and_refused(void)
+{
+	static const uint16_t all[] = {NVME_CTRL_ONCS_COMPARE, NVME_CTRL_ONCS_DSM, NVME_CTRL_ONCS_WRITE_ZEROES,
+				       NVME_CTRL_ONCS_RESERVATIONS, NVME_CTRL_ONCS_COPY};
+	struct nvme_id_ctrl id, masked;
+	struct nvme_id_ns ns;
+
+	attach();
+	memset(data, 0, sizeof(data));
+	CU_ASSERT_EQUAL(loop_identify(admin, NVME_IDENTIFY_CNS_CTRL, 0, 0, &id), 0);
+	for (unsigned i = 0; i < ARRAY_SIZE(all); i++) {
+		transport_opts()->masked_oncs = all[i];
+		CU_ASSERT_EQUAL(loop_identify(admin, NVME_IDENTIFY_CNS_CTRL, 0, 0, &masked), 0);
+		CU_ASSERT_EQUAL(le16toh(masked.oncs), le16toh(id.oncs) & ~all[i]);
+		CU_ASSERT_EQUAL(le16toh(masked.fuses), all[i] != NVME_CTRL_ONCS_COMPARE);
+		CU_ASSERT_EQUAL(le16toh(masked.ocfs), all[i] != NVME_CTRL_ONCS_COPY);
+		CU_ASSERT_EQUAL(loop_identify(admin, NVME_IDENTIFY_CNS_NS, nsid, 0, &ns), 0);
+		CU_ASSERT_EQUAL(ns.rescap == 0, all[i] == NVME_CTRL_ONCS_RESERVATIONS);
+		check_masked_rows(all[i]);
+	}
+	transport_opts()->masked_oncs = 0;
+	check_masked_rows(0);
+	detach();
+}
+
 /* Vendor specific commands are left out: each namespace lists its own. */
 static void test_commands_without_a_row_are_invalid_opcodes(void)
 {
@@ -212,6 +260,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_the_effects_log_tells_the_rows),
 	UNIT(test_oncs_tells_the_rows),
 	UNIT(test_commands_without_a_row_are_invalid_opcodes),
+	UNIT(test_masked_commands_are_hidden_and_refused),
 	UNIT(test_fabrics_commands_without_a_row_are_invalid_opcodes),
 	UNIT_END,
 };

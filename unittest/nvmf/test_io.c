@@ -430,6 +430,27 @@ static void test_fused_write_with_fua_is_flushed(void)
 	detach_dev(t);
 }
 
+static void test_fused_commands_can_be_masked(void)
+{
+	struct nvmf_transport_opts *opts =
+		(void *)(uintptr_t)nvmf_transport_get_opts(nvmf_transport_next(loop_tgt(), NULL));
+	struct nvme_id_ctrl id;
+
+	attach();
+	opts->masked_fuses = NVME_CTRL_FUSES_COMPARE_AND_WRITE;
+	CU_ASSERT_EQUAL(loop_identify(admin, NVME_IDENTIFY_CNS_CTRL, 0, 0, &id), 0);
+	CU_ASSERT_EQUAL(id.fuses, 0);
+	CU_ASSERT_NOT_EQUAL(le16toh(id.oncs) & NVME_CTRL_ONCS_COMPARE, 0);
+	fused_init(50, 3, in, out);
+	expect_fused(NVME_ST(GENERIC, INVALID_FIELD), NVME_ST(GENERIC, FUSED_FAIL));
+	opts->masked_fuses = 0;
+	opts->masked_oncs = NVME_CTRL_ONCS_COMPARE;
+	fused_init(50, 3, in, out);
+	expect_fused(NVME_ST(GENERIC, INVALID_OPCODE), NVME_ST(GENERIC, FUSED_FAIL));
+	opts->masked_oncs = 0;
+	detach();
+}
+
 static void test_fused_commands_must_match(void)
 {
 	attach();
@@ -584,6 +605,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_uncorrectable_blocks_are_found_by_verify),
 	UNIT(test_fused_compare_and_write),
 	UNIT(test_fused_write_with_fua_is_flushed),
+	UNIT(test_fused_commands_can_be_masked),
 	UNIT(test_fused_commands_must_match),
 	UNIT(test_lone_halves_of_fused_pairs_fail),
 	UNIT(test_both_commands_of_a_fused_pair_are_listed_with_their_bdev),

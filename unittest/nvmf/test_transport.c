@@ -272,6 +272,7 @@ static void test_tables_of_transports_are_consistent(void)
 		}
 		for (unsigned n = 0; (o = nvmf_transport_option(type, n)) != NULL; n++) {
 			CU_ASSERT(o->help != NULL && o->type < NVMF_OPTION_TYPES);
+			CU_ASSERT_EQUAL(o->bits != NULL, o->type == NVMF_OPTION_BITS);
 		}
 	}
 	nvmf_transport_trace_names("RDMA", &group, &prefix);
@@ -284,6 +285,35 @@ static void test_tables_of_transports_are_consistent(void)
 		s = nvmf_transport_state("RDMA", n);
 		CU_ASSERT(s == NULL || strcmp(tpoint->def.name + strlen(prefix), s->trace_name) == 0);
 	}
+}
+
+static const struct nvmf_transport_option *find_option(const char *name)
+{
+	const struct nvmf_transport_option *o;
+
+	for (unsigned n = 0; (o = nvmf_transport_common_option(n)) != NULL && strcmp(o->name, name) != 0; n++) {
+	}
+	CU_ASSERT_PTR_NOT_NULL_FATAL(o);
+	return o;
+}
+
+static void test_bits_of_options_have_names(void)
+{
+	const struct nvmf_transport_option *oncs = find_option("masked_oncs"), *fuses = find_option("masked_fuses");
+	struct nvmf_transport_opts opts = {0};
+	char names[128];
+
+	CU_ASSERT_STRING_EQUAL(nvmf_transport_option_bit_names(oncs, names, sizeof(names)),
+			       "nvmcmps, nvmdsmsv, nvmwzsv, reservs and nvmcpys");
+	CU_ASSERT_STRING_EQUAL(nvmf_transport_option_bit_names(oncs, names, 10), "nvmcmps, ");
+	CU_ASSERT_STRING_EQUAL(nvmf_transport_option_bit_names(fuses, names, sizeof(names)), "fcws");
+	CU_ASSERT_EQUAL(nvmf_transport_option_bit(oncs, "reservs"), 1 << 5);
+	CU_ASSERT_EQUAL(nvmf_transport_option_bit(oncs, "nvmcpys"), 1 << 8);
+	CU_ASSERT_EQUAL(nvmf_transport_option_bit(oncs, "fcws"), 0);
+	CU_ASSERT_EQUAL(nvmf_transport_option_bit(oncs, ""), 0);
+	nvmf_transport_option_set(&opts, oncs, UINT16_MAX);
+	CU_ASSERT(opts.masked_oncs == UINT16_MAX && opts.masked_fuses == 0);
+	CU_ASSERT_EQUAL(nvmf_transport_option_get(&opts, oncs), UINT16_MAX);
 }
 
 /* The target has an array of its subsystems, and each poll group one of their views. */
@@ -322,6 +352,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_states_show_in_what_is_outstanding_and_in_metrics),
 	UNIT(test_a_transport_tells_what_its_states_mean),
 	UNIT(test_tables_of_transports_are_consistent),
+	UNIT(test_bits_of_options_have_names),
 	UNIT(test_transports_change_nothing_of_a_discovery_entry_but_its_own_part),
 	UNIT(test_a_target_that_cannot_be_started_is_not_left_behind),
 	UNIT_END,
