@@ -31,13 +31,22 @@ class Clock:
     """The clock of the day of all programs that are given env()."""
 
     def __init__(self, path):
-        self.path = path
-        self.set(0)
+        self.path, self.suspended = path, 0
+        self.path.write_bytes(bytes(16))
+
+    def put(self, at, seconds):
+        with open(self.path, "r+b") as f:
+            f.seek(at)
+            f.write(struct.pack("q", seconds * 10**9))
 
     def set(self, seconds):
         """So many seconds ahead of the kernel's."""
-        with open(self.path, "r+b" if self.path.exists() else "wb") as f:
-            f.write(struct.pack("q", seconds * 10**9))
+        self.put(0, seconds)
+
+    def suspend(self, seconds):
+        """As if the system had been suspended for so long, and the TSC had stood still."""
+        self.suspended += seconds
+        self.put(8, self.suspended)
 
     def env(self):
         return {**preload(BUILD / "systest" / "libset-clock.so"), "VARVE_CLOCK_FILE": str(self.path)}
@@ -204,6 +213,25 @@ def test_a_pause_for_the_keep_alive_timeout_ends_connections_and_loses_nothing()
             result = host.stop()
             check(result["errors"] == 0 and result["miscompares"] == 0 and result["reconnects"] > 0, (result, host.errors.read_text()))
         check("did not run for" in t.log(), t.log())
+
+
+def test_a_suspension_that_the_tsc_does_not_show_is_an_absence():
+    """The hosts were not suspended, and have long given up a target that was away for longer than their timeouts."""
+    with Jumping() as t, t.verifying("--kato", "20000", "--loss-timeout", "-1", hostnqn=BUSY) as busy, \
+            t.reading("--kato", "120000", "--loss-timeout", "-1", hostnqn=IDLE) as idle:
+        there = t.wait_both([busy, idle])
+        for _ in range(3):
+            t.clock.suspend(10)         # shorter than both timeouts
+            t.wait_both([busy, idle])
+            check([t.cntlids(h) for h in (BUSY, IDLE)] == there, (there, t.controllers()))
+            t.clock.suspend(60)         # longer than one of them
+            wait_for(lambda before=there[0]: t.cntlids(BUSY) not in ([], before), lambda: f"{t.controllers()}\n{t.log()[-3000:]}")
+            there = t.wait_both([busy, idle])
+        check("did not run for" in t.log(), t.log()[-3000:])
+        check(idle.stop()["reconnects"] == 0, idle.errors.read_text())
+        result = busy.stop()
+        busy.check_perfect(result, result["reconnects"])
+        check(result["reconnects"] == 3, result)
 
 
 def stop_and_go_on(t, waits, leaves):

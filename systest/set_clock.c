@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A clock of the day that tests can set for one program: a library to preload. The first 8 bytes of the file
- * $VARVE_CLOCK_FILE are the nanoseconds it is ahead of the kernel's; whoever writes other ones there sets it.
- * CLOCK_MONOTONIC is left alone. */
+ * $VARVE_CLOCK_FILE are the nanoseconds it is ahead of the kernel's; whoever writes other ones there sets it. The next
+ * 8 bytes are the nanoseconds for which the system has been suspended while the TSC stood still: the clock of the day
+ * and CLOCK_BOOTTIME are ahead by them. CLOCK_MONOTONIC is left alone. */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +23,7 @@ __attribute__((constructor)) static void begin(void)
 {
 	const char *path = getenv("VARVE_CLOCK_FILE");
 	int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	void *map = fd >= 0 ? mmap(NULL, sizeof(*ahead), PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+	void *map = fd >= 0 ? mmap(NULL, 2 * sizeof(*ahead), PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
 
 	if (map == MAP_FAILED) {
 		perror("VARVE_CLOCK_FILE");
@@ -43,8 +45,11 @@ int clock_gettime(clockid_t id, struct timespec *t)
 {
 	int rc = real_clock(id, t);
 
-	if (rc == 0 && ahead != NULL && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE || id == CLOCK_TAI)) {
-		int64_t ns = t->tv_sec * (int64_t)SECOND_NS + t->tv_nsec + __atomic_load_n(ahead, __ATOMIC_RELAXED);
+	bool is_day = id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE || id == CLOCK_TAI;
+	if (rc == 0 && ahead != NULL && (is_day || id == CLOCK_BOOTTIME)) {
+		int64_t ns = t->tv_sec * (int64_t)SECOND_NS + t->tv_nsec;
+		ns += is_day ? __atomic_load_n(&ahead[0], __ATOMIC_RELAXED) : 0;
+		ns += __atomic_load_n(&ahead[1], __ATOMIC_RELAXED);
 		t->tv_sec = ns / SECOND_NS;
 		t->tv_nsec = ns % SECOND_NS;
 	}

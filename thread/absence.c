@@ -5,8 +5,21 @@
  * A reactor reads the clock once per thread and round, and compares with the last reading. It looks there, and
  * where a poller or a queue asks for it (thread_absence_check()), so an absence is noticed wherever in a round it
  * began. A reactor that sleeps is not absent as long as it wakes in time: while one of its threads watches, it sleeps
- * for THREAD_ABSENCE_MIN_US at most, and compares the time with that at which it was to wake. */
+ * for THREAD_ABSENCE_MIN_US at most, and compares the time with that at which it was to wake.
+ *
+ * The TSC may stand still while the system is suspended. The kernel knows for how long that was: CLOCK_BOOTTIME is
+ * ahead of CLOCK_MONOTONIC by all times of suspension together. To read both in each poll would cost too much, so the
+ * coarse clock of the day is read, a few nanoseconds, which the kernel moves on when the system wakes. If it has
+ * jumped, the two clocks are read, which nobody sets. */
 #include "thread/thread_internal.h"
+
+#include "util/compiler.h"
+#include <time.h>
+
+#define SECOND_NS      UINT64_C(1000000000)
+#define ABSENCE_MIN_NS (THREAD_ABSENCE_MIN_US * 1000)
+#define READ_ATTEMPTS  8
+#define READ_MAX_NS    UINT64_C(1000000) /* a reading that takes longer was interrupted, and is not exact */
 
 uint64_t absence_min_ticks;
 
@@ -15,8 +28,65 @@ void absence_init(void)
 	absence_min_ticks = env_us_to_ticks(THREAD_ABSENCE_MIN_US);
 }
 
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
+}
+
+/* False: this thread was interrupted each time. */
+static bool clock_read_suspended(uint64_t *suspended_ns)
+{
+	for (int i = 0; i < READ_ATTEMPTS; i++) {
+		uint64_t before = clock_ns(CLOCK_MONOTONIC), boot = clock_ns(CLOCK_BOOTTIME);
+		uint64_t after = clock_ns(CLOCK_MONOTONIC);
+		if (after - before < READ_MAX_NS) {
+			*suspended_ns = boot - before;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void thread_tell_absence(struct thread *t, uint64_t ticks);
+
+/* The clock of the day has jumped, or it was not looked at for a while. Not so exact a reading is repeated by the next
+ * look. */
+static COLD void thread_check_suspended(struct thread *t, uint64_t looked_ns)
+{
+	uint64_t before_ns = t->suspended_ns;
+
+	if (!clock_read_suspended(&t->suspended_ns)) {
+		return;
+	}
+	t->looked_ns = looked_ns;
+	if (t->suspended_ns > before_ns + ABSENCE_MIN_NS) {
+		thread_tell_absence(t, env_us_to_ticks((t->suspended_ns - before_ns) / 1000));
+	}
+}
+
+static void thread_look_at_suspension(struct thread *t)
+{
+	uint64_t ns = clock_ns(CLOCK_REALTIME_COARSE);
+
+	if (likely(ns - t->looked_ns < ABSENCE_MIN_NS)) {
+		t->looked_ns = ns;
+	} else {
+		thread_check_suspended(t, ns);
+	}
+}
+
 void thread_absence_watch(struct thread_absence *w)
 {
+	if (SLIST_EMPTY(&thread_self->absences)) {
+		thread_self->looked_ns = clock_ns(CLOCK_REALTIME_COARSE);
+		if (!clock_read_suspended(&thread_self->suspended_ns)) {
+			thread_self->suspended_ns = UINT64_MAX - ABSENCE_MIN_NS; /* the first exact reading counts */
+			thread_self->looked_ns = 0;
+		}
+	}
 	SLIST_INSERT_HEAD(&thread_self->absences, w, link);
 }
 
@@ -73,6 +143,9 @@ void thread_absence_check(void)
 		thread_round_ticks = thread_round_ticks != 0 ? now : 0;
 		r->idle_ticks += ticks;
 		reactor_tell_absence(r, ticks);
+	}
+	if (thread_self != NULL && !SLIST_EMPTY(&thread_self->absences)) {
+		thread_look_at_suspension(thread_self);
 	}
 }
 

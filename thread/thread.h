@@ -174,7 +174,8 @@ static inline bool thread_was_absent(uint64_t late_us, uint64_t timeout_us)
  * have given this process up. Those who watch are told before the next thread's part of the round; before the rest of
  * the present one only where thread_absence_check() is called. A thread that is being moved meanwhile is told where it
  * arrives. It costs nothing on the way of an I/O, because a reactor reads the clock in every round. A reactor that
- * sleeps until there is work is not absent. */
+ * sleeps until there is work is not absent. If the system was suspended and the TSC stood still meanwhile, each thread
+ * is told by its own thread_absence_check(). */
 struct thread_absence {
 	/* absent_us: for how many microseconds at most, more than THREAD_ABSENCE_MIN_US. May unwatch this watch. */
 	void (*fn)(void *arg, uint64_t absent_us);

@@ -78,6 +78,9 @@ struct thread {
 	struct thread_timer *timers; /* the root of the heap, which is due first */
 	size_t timer_count;
 	uint64_t busy_ticks, idle_ticks;
+	/* Of absence.c, while the thread watches: the clock of the day at its last look, and for how long the system
+	 * has been suspended since it was started. */
+	uint64_t looked_ns, suspended_ns;
 	bool iterating;      /* inside the loop over `active`: no poller may leave the list */
 	bool poller_changes; /* some poller must leave the list after the loop */
 	uint32_t sleepless;  /* active pollers that no descriptor can wake, and descriptors that epoll has refused */

@@ -214,6 +214,74 @@ static void test_reactor_of_who_watches_wakes_by_itself(void)
 	close(idle_fd);
 }
 
+/* ---- A suspended system ---- */
+
+static _Atomic int64_t suspended_ns, day_ns; /* what the kernel's clocks are taken to be ahead by */
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+	int rc = __real_clock_gettime(clock, t);
+	bool is_day = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+	int64_t ns = t->tv_sec * INT64_C(1000000000) + t->tv_nsec;
+
+	if (is_day || clock == CLOCK_BOOTTIME) {
+		ns += atomic_load(&suspended_ns) + (is_day ? atomic_load(&day_ns) : 0);
+		t->tv_sec = ns / 1000000000;
+		t->tv_nsec = ns % 1000000000;
+	}
+	return rc;
+}
+
+static void check_here(void *arg)
+{
+	thread_absence_check();
+}
+
+/* Each thread looks for itself. */
+static void suspend_and_look(uint64_t us)
+{
+	told_us = 0;
+	memset(told, 0, sizeof(told));
+	atomic_fetch_add(&suspended_ns, (int64_t)us * 1000);
+	for (unsigned i = 0; i < 2; i++) {
+		thread_call(workers[i], check_here, NULL);
+	}
+}
+
+static void test_suspended_system_was_absent_though_the_tsc_stood_still(void)
+{
+	suspend_and_look(ABSENT_US); /* nobody watches */
+	watch_both();
+	suspend_and_look(0);
+	CU_ASSERT(told[0] == 0 && told[1] == 0);
+	for (unsigned i = 0; i < 3; i++) {
+		suspend_and_look(ABSENT_US);
+		CU_ASSERT(told[0] == 1 && told[1] == 1);
+		CU_ASSERT(told_us >= ABSENT_US - 1000);
+		CU_ASSERT(told_us < 2 * ABSENT_US);
+		suspend_and_look(0);
+		CU_ASSERT(told[0] == 0 && told[1] == 0);
+	}
+	suspend_and_look(THREAD_ABSENCE_MIN_US / 2);
+	CU_ASSERT(told[0] == 0 && told[1] == 0);
+	unwatch_both();
+}
+
+static void test_clock_of_the_day_may_be_set(void)
+{
+	static const int64_t hours[] = {3, -5, 24 * 365, 0};
+
+	watch_both();
+	for (unsigned i = 0; i < sizeof(hours) / sizeof(hours[0]); i++) {
+		atomic_store(&day_ns, hours[i] * 3600 * INT64_C(1000000000));
+		suspend_and_look(0);
+		CU_ASSERT(told[0] == 0 && told[1] == 0);
+	}
+	unwatch_both();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_those_who_watch_are_told_before_anything_else),
 	UNIT(test_who_asks_in_the_middle_of_a_round_has_them_told),
@@ -221,6 +289,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_sleep_is_an_absence_if_the_reactor_wakes_late),
 	UNIT(test_a_thread_that_is_being_moved_is_told_where_it_arrives),
 	UNIT(test_reactor_of_who_watches_wakes_by_itself),
+	UNIT(test_suspended_system_was_absent_though_the_tsc_stood_still),
+	UNIT(test_clock_of_the_day_may_be_set),
 	UNIT_END,
 };
 UNIT_MAIN("absence", tests, setup, teardown)
