@@ -2,6 +2,7 @@
 """What system tests do with a module of block devices is in its folder, bdev_modules/NAME/systest.py. All of it is optional:
 
     PASSING                 methods that change nothing that is saved in a configuration, beside the *_get_* ones
+    ELSEWHERE               methods that need what is not on every machine (a cluster): a system test of their own saves and loads what they make
     class Steps             mixed into config_random_lib.Maker. STEPS names its methods that are one random thing each that an operator may do: all
                             methods of the module that are not PASSING must take part, and some step must leave bdevs to be saved
     answers(call, folder)   calls methods with call(METHOD, **params), which holds the answers against their shapes; leaves nothing behind

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by the files of bdev_modules/rbd/. */
+#ifndef BDEV_RBD_INTERNAL_H
+#define BDEV_RBD_INTERNAL_H
+
+#include "bdev/module_util.h"
+#include "bdev_modules/rbd/library.h"
+#include "bdev_modules/rbd/rbd.h"
+#include "thread/worker.h"
+
+extern struct bdev_module bdev_rbd_module;
+
+/* --- cluster.c --- */
+
+struct rbd_cluster;
+
+/* Who waits for a connection. */
+struct rbd_wait {
+	void (*connected)(struct rbd_wait *w, int rc, const char *error); /* error: if rc is not 0 */
+	STAILQ_ENTRY(rbd_wait) link;
+};
+
+/* The cluster of that name, or the one without a name that has these options, which is made if there is none; with one
+ * more user. NULL: error says why, *rc is a negative errno. */
+struct rbd_cluster *bdev_rbd_cluster_get(const struct bdev_rbd_cluster_opts *opts, int *rc, char *error);
+/* Calls w->connected when the connection is made or has failed; at once if that is known. */
+void bdev_rbd_cluster_wait(struct rbd_cluster *c, struct rbd_wait *w);
+/* Stops waiting. */
+void bdev_rbd_cluster_stop_waiting(struct rbd_cluster *c, struct rbd_wait *w);
+/* Gives a user back. A connection that has no name and no user is closed. */
+void bdev_rbd_cluster_put(struct rbd_cluster *c);
+/* The connection; valid while the caller is a user, after rbd_wait.connected with 0. Any thread. */
+rados_t bdev_rbd_cluster_handle(const struct rbd_cluster *c);
+const struct bdev_rbd_cluster_opts *bdev_rbd_cluster_opts(const struct rbd_cluster *c);
+/* Whether connections are being made or closed. */
+bool bdev_rbd_clusters_busy(void);
+/* The module stops: no connection is made any more, and those that are left are closed. */
+void bdev_rbd_clusters_stop(void);
+
+/* --- image.c --- */
+
+/* What librbd has open. */
+struct rbd_image {
+	struct rbd_cluster *cluster;
+	rados_ioctx_t ioctx;
+	rbd_image_t image;
+	uint64_t watch; /* of changes */
+	bool opened, watched;
+	uint64_t size, object_size; /* bytes */
+	bool cached;                /* librbd acknowledges writes before they are stored */
+};
+
+struct rbd_bdev {
+	struct bdev bdev;
+	struct rbd_image image;
+	bool lost;            /* no I/O is begun any more: bdev_rbd_bdev_lost(). Atomic */
+	bool change_told;     /* `changed` is on its way. Atomic */
+	bool loss_told;       /* `loss` is on its way, or has come. Atomic */
+	const char *why_lost; /* set before loss_told; stays */
+	struct thread_msg changed, loss;
+	bool registered;           /* as a bdev */
+	bool refreshing, again;    /* a worker looks at the size; and must do so once more */
+	bool closing;              /* the bdev is gone; the image is closed when no worker uses it any more */
+	bool closed;               /* it is */
+	uint32_t jobs;             /* of workers, which use the image */
+	LIST_ENTRY(rbd_bdev) link; /* of images that are being closed, or opened although nobody waits any more */
+	struct worker_job close_job, refresh_job;
+	uint64_t refreshed_size; /* bytes; refresh_job's */
+	int refresh_rc;
+	char name[256];
+	char *pool, *image_name, *rados_namespace, *snapshot; /* the last two may be NULL */
+};
+
+struct rbd_channel {
+	struct thread *thread;
+	uint32_t outstanding; /* I/Os that librbd's threads will touch this channel for. Atomic */
+};
+
+/* Context of an I/O. */
+struct rbd_io {
+	struct rbd_channel *channel;
+	struct thread_msg msg;
+	ssize_t result;
+	uint64_t mismatch; /* of a compare-and-write: where */
+	char *bounce;      /* its data, one piece; or NULL */
+};
+
+/* Notes that no I/O of the bdev can be carried out any more, and tells it once. why: stays. Any thread. */
+void bdev_rbd_bdev_lost(struct rbd_bdev *r, const char *why);
+
+/* --- io.c --- */
+
+/* ops.submit, ops.channel_create, ops.channel_destroy */
+void bdev_rbd_submit(void *channel, struct bdev_io *io);
+int bdev_rbd_channel_create(struct bdev *b, void *channel);
+void bdev_rbd_channel_destroy(struct bdev *b, void *channel);
+
+#endif

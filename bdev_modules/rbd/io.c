@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* I/O. librbd calls on_complete() on a thread of its own, which hands the I/O back to its channel's thread: without a
+ * lock, and with a system call only if that sleeps. */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev_modules/rbd/internal.h"
+#include "util/compiler.h"
+#include "util/iov.h"
+#include "util/log.h"
+
+#define STATUS_PATH     BDEV_STATUS(NVME_SCT_PATH, NVME_SC_CTRL_PATH_ERROR) /* hosts try another controller */
+#define STATUS_MISMATCH (BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED) | NVME_SC_DNR)
+
+static struct rbd_bdev *image_of(const struct bdev_io *io)
+{
+	return (struct rbd_bdev *)bdev_channel_bdev(io->ch);
+}
+
+/* A client that was blocklisted has lost nothing that it was told of: what the cluster has not carried out by then, it
+ * never will. So another gateway may carry it out. */
+static uint16_t image_status(struct rbd_bdev *r, const struct bdev_io *io, ssize_t result)
+{
+	if (likely(result >= 0)) {
+		return 0;
+	}
+	if (result == -EILSEQ && io->type == BDEV_IO_COMPARE_AND_WRITE) {
+		return STATUS_MISMATCH;
+	}
+	if (result == -ESHUTDOWN || result == -ENOENT) {
+		bdev_rbd_bdev_lost(r, result == -ENOENT ? "its image was removed" : "Ceph has blocklisted this client");
+		return STATUS_PATH;
+	}
+	log_limited(LOG_LEVEL_ERROR, "bdev %s: %s of %lu blocks at %lu: %s", r->name, bdev_io_type_name(io->type),
+		    io->num_blocks, io->offset_blocks, strerror((int)-result));
+	return bdev_status_from_errno((int)result);
+}
+
+static void image_io_ended(struct thread_msg *msg)
+{
+	struct rbd_io *x = container_of(msg, struct rbd_io, msg);
+	struct bdev_io *io = bdev_io_from_ctx(x);
+
+	free(x->bounce);
+	bdev_io_complete(io, image_status(image_of(io), io, x->result));
+}
+
+static void on_complete(rbd_completion_t completion, void *arg)
+{
+	struct rbd_io *x = arg;
+	struct rbd_channel *c = x->channel;
+
+	x->result = librbd.rbd_aio_get_return_value(completion);
+	librbd.rbd_aio_release(completion);
+	thread_post(c->thread, &x->msg, image_io_ended);
+	/* x is the channel's thread's now; the channel itself waits for this */
+	__atomic_fetch_sub(&c->outstanding, 1, __ATOMIC_RELEASE);
+}
+
+/* librbd wants one piece. */
+static int compare_and_write(struct rbd_bdev *r, struct bdev_io *io, struct rbd_io *x, rbd_completion_t completion)
+{
+	size_t len = io->num_blocks * r->bdev.block_size;
+
+	x->bounce = malloc(2 * len);
+	if (x->bounce == NULL) {
+		return -ENOMEM;
+	}
+	struct iov_cursor expected = iov_cursor_at(io->compare.iovs, 0), written = iov_cursor_at(io->iovs, 0);
+	iov_to_buffer(&expected, x->bounce, len);
+	iov_to_buffer(&written, x->bounce + len, len);
+	return (int)librbd.rbd_aio_compare_and_write(r->image.image, io->offset_blocks * r->bdev.block_size, len,
+						     x->bounce, x->bounce + len, completion, &x->mismatch, 0);
+}
+
+static int image_io_begin(struct rbd_bdev *r, struct bdev_io *io, struct rbd_io *x, rbd_completion_t completion)
+{
+	rbd_image_t image = r->image.image;
+	uint64_t offset = io->offset_blocks * r->bdev.block_size, len = io->num_blocks * r->bdev.block_size;
+
+	switch (io->type) {
+	case BDEV_IO_READ:
+		return librbd.rbd_aio_readv(image, io->iovs, (int)io->iovcnt, offset, completion);
+	case BDEV_IO_WRITE:
+		return librbd.rbd_aio_writev(image, io->iovs, (int)io->iovcnt, offset, completion);
+	case BDEV_IO_UNMAP:
+		return librbd.rbd_aio_discard(image, offset, len, completion);
+	case BDEV_IO_WRITE_ZEROES:
+		return librbd.rbd_aio_write_zeroes(image, offset, len, completion, 0, 0);
+	case BDEV_IO_FLUSH:
+		return librbd.rbd_aio_flush(image, completion);
+	case BDEV_IO_COMPARE_AND_WRITE:
+		return compare_and_write(r, io, x, completion);
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+void bdev_rbd_submit(void *channel, struct bdev_io *io)
+{
+	struct rbd_channel *c = channel;
+	struct rbd_bdev *r = image_of(io);
+	struct rbd_io *x = bdev_io_ctx(io);
+	rbd_completion_t completion;
+
+	if (unlikely(__atomic_load_n(&r->lost, __ATOMIC_RELAXED))) {
+		bdev_io_complete_untouched(io, STATUS_PATH);
+		return;
+	}
+	x->channel = c;
+	x->bounce = NULL;
+	if (unlikely(librbd.rbd_aio_create_completion(x, on_complete, &completion) < 0)) {
+		bdev_io_refuse(io);
+		return;
+	}
+	/* before librbd has it, whose thread may end it at once */
+	__atomic_fetch_add(&c->outstanding, 1, __ATOMIC_RELAXED);
+	int rc = image_io_begin(r, io, x, completion);
+	if (unlikely(rc < 0)) {
+		__atomic_fetch_sub(&c->outstanding, 1, __ATOMIC_RELAXED);
+		librbd.rbd_aio_release(completion);
+		free(x->bounce);
+		bdev_io_complete(io, image_status(r, io, rc));
+	}
+}
+
+int bdev_rbd_channel_create(struct bdev *b, void *channel)
+{
+	((struct rbd_channel *)channel)->thread = thread_current();
+	return 0;
+}
+
+/* No I/O is in flight, but a thread of librbd's may not have returned from telling the end of the last one. */
+void bdev_rbd_channel_destroy(struct bdev *b, void *channel)
+{
+	const struct rbd_channel *c = channel;
+
+	while (__atomic_load_n(&c->outstanding, __ATOMIC_ACQUIRE) != 0) {
+		sched_yield();
+	}
+}

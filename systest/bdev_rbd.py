@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# needs: ceph
+# limit: 600
+"""Images of a real Ceph (a monitor, a manager and an OSD that the test starts), served over RDMA and TCP: what hosts write is what `rbd export`
+finds; images that others resize; a cluster that is killed, stopped, or does not want this client any more."""
+import contextlib
+import json
+import random
+import signal
+import sys
+
+from appliance_lib import RpcError, check, main, wait_for
+from ceph_lib import Ceph
+from nvmf_lib import Target, verifying, wait_io
+from nvmf_tcp_lib import Queue, TcpTarget
+
+BS = 4096
+MIB = 1 << 20
+
+
+@contextlib.contextmanager
+def serving(kind=Target, mib=32):
+    """A Ceph with an image, and a target that serves it as namespace 1."""
+    with Ceph() as ceph, kind() as t:
+        ceph.image("rbd/image", mib)
+        t.call("bdev_rbd_register_cluster", name="c", config_file=str(ceph.conf))
+        add(t, "R0", "image", nsid=1)
+        yield ceph, t
+
+
+def add(t, name, image, nsid, **params):
+    t.call("bdev_rbd_create", name=name, pool_name="rbd", rbd_name=image, block_size=BS, cluster_name="c", **params)
+    t.add_ns(name, nsid=nsid)
+
+
+def blocks_of(t, name):
+    return t.call("bdev_get_bdevs", name=name)[0]["num_blocks"]
+
+
+def refused(t, words, method, **params):
+    try:
+        t.call(method, **params)
+    except RpcError as e:
+        check(all(w in str(e) for w in words), f"{e}: {words}")
+    else:
+        check(False, f"{method} was not refused: {words}")
+
+
+@contextlib.contextmanager
+def queues(t):
+    with Queue() as admin:
+        admin.enable()
+        with Queue(qid=1, cntlid=admin.cntlid) as io:
+            yield io
+
+
+def test_what_hosts_write_is_in_the_image():
+    rng = random.Random(1)
+    with serving(TcpTarget) as (ceph, t):
+        expected = bytearray(32 * MIB)
+        with queues(t) as io:
+            for _ in range(60):
+                blocks = rng.choice((1, 2, 7, 16, 32))
+                # also across the objects, which have 4 MiB
+                lba = rng.choice((rng.randrange(8192 - blocks), 1024 - blocks // 2, 3072 - blocks // 2))
+                data = rng.randbytes(blocks * BS)
+                check(io.write(lba, data, bs=BS, in_capsule=blocks == 1).code == 0, lba)
+                expected[lba * BS:lba * BS + len(data)] = data
+            zeroes = io.sqe(8, 1, (512).to_bytes(8, "little") + (15).to_bytes(4, "little"))
+            check(io.command(zeroes).code == 0, "Write Zeroes")
+            expected[512 * BS:528 * BS] = bytes(16 * BS)
+            check(io.command(io.sqe(0, 1)).code == 0, "Flush")
+            for _ in range(30):
+                lba, blocks = rng.randrange(8192 - 32), 32
+                check(io.read(lba, blocks, bs=BS).data == bytes(expected[lba * BS:(lba + blocks) * BS]), lba)
+        check(ceph.export("rbd/image") == bytes(expected), "the image has other data")
+        t.stop_clean()
+
+
+def test_verified_io_goes_on_while_the_image_is_resized_and_snapshotted():
+    with serving() as (ceph, t):
+        with verifying(t, 1, "-q", "16", "-o", "4096", "-t", "3600", "--region", "256K") as h:
+            wait_io(t, [h])
+            check(t.call("bdev_rbd_resize", name="R0", new_size=48) is True, "resize")
+            check(blocks_of(t, "R0") == 48 * MIB // BS, "its new size")
+            ceph.run("rbd", "resize", "--no-progress", "-s", "64M", "rbd/image")
+            wait_for(lambda: blocks_of(t, "R0") == 64 * MIB // BS, "the size that somebody else gave it")
+            ceph.run("rbd", "snap", "create", "--no-progress", "rbd/image@before")
+            wait_io(t, [h])
+            add(t, "S", "image", nsid=2, snapshot="before")
+            check("write" in t.call("bdev_get_bdevs", name="S")[0]["supported_io_types"], "the snapshot")
+            h.check_perfect(h.stop())
+        refused(t, ["multiple", "67108864"], "bdev_rbd_resize", name="R0", new_size=63)
+        refused(t, ["read-only"], "bdev_rbd_resize", name="S", new_size=128)
+        t.stop_clean()
+
+
+def test_an_osd_that_is_killed_and_comes_back_loses_nothing():
+    with serving() as (ceph, t):
+        with verifying(t, 1, "-q", "16", "-o", "4096", "-t", "3600", "--region", "256K") as h:
+            wait_io(t, [h])
+            ceph.kill_osd()
+            # what waits is named
+            wait_for(lambda: any(i["state"] == "module" for b in t.call("bdev_get_inflight", name="R0") for i in b["inflight"]), "I/O that waits")
+            ceph.start_osd()
+            wait_io(t, [h], 400)
+            h.check_perfect(h.stop())
+        t.stop_clean()
+
+
+def test_a_client_that_is_blocklisted_acknowledges_nothing_any_more():
+    with serving(TcpTarget) as (ceph, t):
+        with queues(t) as io:
+            check(io.write(0, b"a" * BS, bs=BS).code == 0, "a write before")
+            watchers = json.loads(ceph.run("rbd", "status", "--format", "json", "rbd/image"))["watchers"]
+            ceph.run("ceph", "osd", "blocklist", "add", watchers[0]["address"])
+            code = io.write(0, b"b" * BS, bs=BS).code
+            check(code != 0, "a write after")
+            check(code >> 8 == 3, f"hosts are told to try another controller: {code:#x}")
+            check(io.write(1, b"b" * BS, bs=BS).code != 0, "a write after")
+        wait_for(lambda: "Ceph has blocklisted this client" in t.log(), "the log")
+        events = t.call("notify_get_notifications", all=True)
+        check([e["ctx"] for e in events if e["type"] == "bdev_rbd_lost"] == ["R0"], events)
+        check(t.call("bdev_get_bdevs", name="R0")[0]["driver_specific"]["rbd"]["lost"], "it is shown")
+        check(t.call("bdev_rbd_delete", name="R0") is True and t.call("bdev_rbd_unregister_cluster", name="c") is True, "deletion")
+        # a new connection is another client
+        t.call("bdev_rbd_register_cluster", name="c", config_file=str(ceph.conf))
+        add(t, "R0", "image", nsid=1)
+        with queues(t) as io:
+            check(io.read(0, 1, bs=BS).data == b"a" * BS, "what was acknowledged")
+        t.stop_clean("bdev R0: ")
+
+
+def test_a_node_is_made_again_from_its_saved_configuration():
+    with serving() as (ceph, t):
+        ceph.run("rbd", "namespace", "create", "rbd/tenant")
+        ceph.image("rbd/tenant/other", 16)
+        t.call("bdev_rbd_create", pool_name="rbd", rbd_name="other", rados_namespace="tenant", block_size=512, read_only=True,
+               config={"mon_host": f"[v2:127.0.0.1:{ceph.port}/0]", "auth_client_required": "none", "auth_cluster_required": "none",
+                       "auth_service_required": "none"})
+        saved = t.call("framework_get_config", name="bdev")
+        calls = [c for c in saved if c["method"].startswith("bdev_rbd_")]
+        check([c["method"] for c in calls] == ["bdev_rbd_register_cluster", "bdev_rbd_create", "bdev_rbd_create"], calls)
+        shown = t.call("bdev_get_bdevs")
+        check(shown[1]["name"] == "Ceph0", shown[1])
+        check(t.call("bdev_rbd_delete", name="Ceph0") is True and t.call("bdev_rbd_delete", name="R0") is True, "deletion")
+        check(t.call("bdev_rbd_unregister_cluster", name="c") is True, "unregister")
+        refused(t, ["c"], "bdev_rbd_get_clusters_info", name="c")
+        for c in calls:
+            t.call(c["method"], **c["params"])
+
+        def comparable(bdevs):
+            return [{k: v for k, v in b.items() if k not in ("claimed", "claimed_by", "claim_type", "state_us")} for b in bdevs]
+        for now, before in zip(comparable(t.call("bdev_get_bdevs")), comparable(shown), strict=True):
+            check(now == before, [(k, now.get(k), before.get(k)) for k in now.keys() | before.keys() if now.get(k) != before.get(k)])
+        cluster, = t.call("bdev_rbd_get_clusters_info")
+        check(cluster["cluster_name"] == "c" and cluster["users"] == 1 and cluster["connected"], cluster)
+        t.stop_clean()
+
+
+def test_what_cannot_be_had_is_explained():
+    with serving() as (ceph, t):
+        create = {"pool_name": "rbd", "rbd_name": "image", "block_size": BS, "cluster_name": "c"}
+        refused(t, ["pool_name 'nobody'"], "bdev_rbd_create", **{**create, "pool_name": "nobody"})
+        refused(t, ["image 'nothing'"], "bdev_rbd_create", **{**create, "rbd_name": "nothing"})
+        refused(t, ["cluster_name 'd'"], "bdev_rbd_create", **{**create, "cluster_name": "d"})
+        refused(t, ["snapshot none"], "bdev_rbd_create", snapshot="none", **create)
+        refused(t, ["user_id", "cluster_name"], "bdev_rbd_create", user_id="admin", **create)
+        refused(t, ["1 use it"], "bdev_rbd_unregister_cluster", name="c")
+        refused(t, ["config_file", "/none"], "bdev_rbd_register_cluster", name="d", config_file="/none")
+        refused(t, ["no_such_thing"], "bdev_rbd_register_cluster", name="d", config_param={"no_such_thing": "1"})
+        refused(t, ["config_param", "string"], "bdev_rbd_register_cluster", name="d", config_param={"mon_host": 1})
+        # nobody listens there
+        refused(t, ["no connection"], "bdev_rbd_register_cluster", name="d", config_param={
+            "mon_host": "v2:127.0.0.1:1/0", "client_mount_timeout": "2", "auth_client_required": "none"})
+        t.stop_clean()
+
+
+def test_a_cluster_that_does_not_answer_does_not_keep_the_daemon():
+    with serving() as (ceph, t):
+        ceph.signal("osd.0", signal.SIGSTOP)
+        t.stop_clean("it could not be closed within", "still waiting for bdev to stop")
+        check("image 'image' of pool 'rbd'" in t.log(), t.log())
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

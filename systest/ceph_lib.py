@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A Ceph of one node, for tests: a monitor, a manager and one OSD on a file, on ports and in a folder of their own."""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import uuid
+
+from appliance_lib import DEADLINE, Failure, wait_for
+from nvmf_lib import PORT
+
+CONFIG = """\
+[global]
+fsid = {fsid}
+mon initial members = a
+mon host = [v2:127.0.0.1:{v2}/0,v1:127.0.0.1:{v1}/0]
+auth cluster required = none
+auth service required = none
+auth client required = none
+public network = 127.0.0.0/8
+cluster network = 127.0.0.0/8
+run dir = {folder}/run
+admin socket = {folder}/run/$cluster-$name.$pid.asok
+pid file = {folder}/run/$name.pid
+log file = {folder}/log/$name.log
+mon data = {folder}/mon
+mgr data = {folder}/mgr
+osd data = {folder}/osd
+keyring = /dev/null
+osd pool default size = 1
+osd pool default min size = 1
+osd crush chooseleaf type = 0
+mon allow pool size one = true
+mon allow pool delete = true
+mon warn on pool no redundancy = false
+mon data avail warn = 2
+mon data avail crit = 1
+osd objectstore = bluestore
+bluestore block size = 2147483648
+bluestore block create = true
+bluestore cache autotune = false
+bluestore cache size = 67108864
+osd memory target = 939524096
+mgr initial modules =
+ms bind ipv6 = false
+[client]
+admin socket =
+log file =
+"""
+LIMIT = DEADLINE * 2
+
+
+class Ceph:
+    """Runs until it is left. conf: its configuration file."""
+
+    def __init__(self, pools=("rbd",)):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-ceph-"))
+        self.conf = self.folder / "ceph.conf"
+        self.port = PORT + 12
+        for name in ("mon", "mgr", "osd", "log", "run"):
+            (self.folder / name).mkdir()
+        self.fsid = str(uuid.uuid4())
+        self.conf.write_text(CONFIG.format(fsid=self.fsid, folder=self.folder, v2=self.port, v1=self.port + 1))
+        try:
+            self.start(pools)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def run(self, *command, check=True, limit=LIMIT):
+        p = subprocess.run([str(c) for c in command], env={**os.environ, "CEPH_CONF": str(self.conf)}, capture_output=True, text=True,
+                           stdin=subprocess.DEVNULL, timeout=limit)
+        if check and p.returncode != 0:
+            logs = "".join(f"{x}:\n{x.read_text(errors='replace')[-1500:]}\n" for x in (self.folder / "log").iterdir())
+            raise Failure(f"{' '.join(map(str, command))}: {p.returncode}: {p.stdout[-1000:]}{p.stderr[-1000:]}\n{logs}")
+        return p.stdout
+
+    def start(self, pools):
+        monmap = self.folder / "monmap"
+        self.run("monmaptool", "--create", "--clobber", "--fsid", self.fsid, "--addv", "a",
+                 f"[v2:127.0.0.1:{self.port},v1:127.0.0.1:{self.port + 1}]", monmap)
+        self.run("ceph-mon", "-i", "a", "--mkfs", "--monmap", monmap)
+        self.run("ceph-mon", "-i", "a")
+        self.run("ceph-mgr", "-i", "x")
+        number = str(uuid.uuid4())
+        self.run("ceph", "osd", "new", number)
+        self.run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", number)
+        self.start_osd()
+        for pool in pools:
+            self.run("ceph", "osd", "pool", "create", pool, "8")
+            self.run("rbd", "pool", "init", pool)
+
+    def start_osd(self):
+        self.run("ceph-osd", "-i", "0", "--crush-location", "root=default host=h1")
+        wait_for(lambda: "1 up" in self.run("ceph", "osd", "stat"), "the OSD to be up", LIMIT)
+
+    def pid(self, name):
+        return int((self.folder / "run" / f"{name}.pid").read_text())
+
+    def signal(self, name, number):
+        os.kill(self.pid(name), number)
+
+    def kill_osd(self):
+        pid = self.pid("osd.0")
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not pathlib.Path(f"/proc/{pid}/exe").exists(), "the OSD to be gone")
+
+    def image(self, name, mib):
+        self.run("rbd", "create", "-s", f"{mib}M", name)
+
+    def export(self, name):
+        """What is in an image: bytes."""
+        path = self.folder / "export"
+        self.run("rbd", "export", "--no-progress", name, path)
+        data = path.read_bytes()
+        path.unlink()
+        return data
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        for pid_file in (self.folder / "run").glob("*.pid"):
+            try:
+                os.kill(int(pid_file.read_text()), signal.SIGKILL)
+            except (OSError, ValueError):
+                pass
+        shutil.rmtree(self.folder, ignore_errors=True)

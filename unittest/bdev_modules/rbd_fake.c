@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unittest/bdev_modules/rbd_fake.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "util/iov.h"
+
+struct fake fake;
+
+struct fake_completion {
+	rbd_callback_t cb;
+	void *arg;
+	ssize_t result;
+	STAILQ_ENTRY(fake_completion) link;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static STAILQ_HEAD(, fake_completion) ended = STAILQ_HEAD_INITIALIZER(ended);
+static bool stop, tell, telling;
+static rbd_update_callback_t watcher;
+static void *watcher_arg;
+static pthread_t thread;
+
+static void hold_while(const atomic_bool *flag)
+{
+	atomic_fetch_add(&fake.waiting, 1);
+	while (atomic_load(flag)) {
+		sched_yield();
+	}
+	atomic_fetch_sub(&fake.waiting, 1);
+}
+
+/* --- The library's thread --- */
+
+static bool fake_tell_watcher(void)
+{
+	rbd_update_callback_t fn = tell ? watcher : NULL;
+	void *arg = watcher_arg;
+
+	tell = false;
+	if (fn != NULL) {
+		telling = true;
+		pthread_mutex_unlock(&lock);
+		fn(arg);
+		pthread_mutex_lock(&lock);
+		telling = false;
+		pthread_cond_broadcast(&changed);
+	}
+	return fn != NULL;
+}
+
+static bool fake_end_one(void)
+{
+	struct fake_completion *c = atomic_load(&fake.hold_io) ? NULL : STAILQ_FIRST(&ended);
+
+	if (c == NULL) {
+		return false;
+	}
+	STAILQ_REMOVE_HEAD(&ended, link);
+	pthread_mutex_unlock(&lock);
+	c->cb(c, c->arg);
+	pthread_mutex_lock(&lock);
+	return true;
+}
+
+static void *fake_thread(void *arg)
+{
+	pthread_mutex_lock(&lock);
+	while (!stop) {
+		if (!fake_tell_watcher() && !fake_end_one()) {
+			struct timespec at;
+			clock_gettime(CLOCK_REALTIME, &at);
+			at.tv_nsec += 1000000; /* moods change without a signal */
+			at.tv_sec += at.tv_nsec / 1000000000;
+			at.tv_nsec %= 1000000000;
+			pthread_cond_timedwait(&changed, &lock, &at);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+/* --- librados --- */
+
+static int fake_rados_create(rados_t *rados, const char *id)
+{
+	*rados = malloc(1);
+	atomic_fetch_add(&fake.clients, 1);
+	return 0;
+}
+
+static int fake_rados_conf_read_file(rados_t rados, const char *path)
+{
+	return path != NULL && strcmp(path, "/none") == 0 ? -ENOENT : 0;
+}
+
+static int fake_rados_conf_set(rados_t rados, const char *key, const char *value)
+{
+	pthread_mutex_lock(&lock);
+	size_t n = strlen(fake.settings);
+	snprintf(&fake.settings[n], sizeof(fake.settings) - n, "%s=%s ", key, value);
+	pthread_mutex_unlock(&lock);
+	return strcmp(key, "wrong") == 0 ? -ENOENT : 0;
+}
+
+static int fake_rados_conf_get(rados_t rados, const char *key, char *value, size_t size)
+{
+	snprintf(value, size, "false");
+	return 0;
+}
+
+static int fake_rados_connect(rados_t rados)
+{
+	hold_while(&fake.hold_connect);
+	atomic_fetch_add(&fake.connects, 1);
+	return atomic_load(&fake.connect_rc);
+}
+
+static void fake_rados_shutdown(rados_t rados)
+{
+	atomic_fetch_add(&fake.shutdowns, 1);
+	free(rados);
+}
+
+static int fake_rados_ioctx_create(rados_t rados, const char *pool, rados_ioctx_t *ioctx)
+{
+	if (strcmp(pool, "none") == 0) {
+		return -ENOENT;
+	}
+	atomic_fetch_add(&fake.ioctxs, 1);
+	*ioctx = malloc(1);
+	return 0;
+}
+
+static void fake_rados_ioctx_set_namespace(rados_ioctx_t ioctx, const char *name)
+{
+}
+
+static void fake_rados_ioctx_destroy(rados_ioctx_t ioctx)
+{
+	atomic_fetch_sub(&fake.ioctxs, 1);
+	free(ioctx);
+}
+
+/* --- Images --- */
+
+static int fake_rbd_open(rados_ioctx_t ioctx, const char *name, rbd_image_t *image, const char *snapshot)
+{
+	hold_while(&fake.hold_open);
+	int rc = atomic_load(&fake.open_rc);
+	if (rc == 0) {
+		*image = malloc(1);
+		atomic_fetch_add(&fake.opens, 1);
+	}
+	return rc;
+}
+
+static int fake_rbd_open_read_only(rados_ioctx_t ioctx, const char *name, rbd_image_t *image, const char *snapshot)
+{
+	return fake_rbd_open(ioctx, name, image, snapshot);
+}
+
+static int fake_rbd_close(rbd_image_t image)
+{
+	hold_while(&fake.hold_close);
+	atomic_fetch_add(&fake.closes, 1);
+	free(image);
+	return 0;
+}
+
+static int fake_rbd_stat(rbd_image_t image, rbd_image_info_t *info, size_t size)
+{
+	memset(info, 0, size);
+	info->size = atomic_load(&fake.size);
+	info->obj_size = FAKE_OBJECT_BYTES;
+	return atomic_load(&fake.stat_rc);
+}
+
+static int fake_rbd_resize(rbd_image_t image, uint64_t size)
+{
+	hold_while(&fake.hold_resize);
+	int rc = atomic_load(&fake.resize_rc);
+	if (rc == 0) {
+		atomic_store(&fake.size, size);
+	}
+	return rc;
+}
+
+static int fake_rbd_update_watch(rbd_image_t image, uint64_t *handle, rbd_update_callback_t fn, void *arg)
+{
+	pthread_mutex_lock(&lock);
+	watcher = fn;
+	watcher_arg = arg;
+	pthread_mutex_unlock(&lock);
+	*handle = 1;
+	return atomic_load(&fake.watch_rc);
+}
+
+static int fake_rbd_update_unwatch(rbd_image_t image, uint64_t handle)
+{
+	pthread_mutex_lock(&lock);
+	watcher = NULL;
+	while (telling) {
+		pthread_cond_wait(&changed, &lock);
+	}
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+/* --- I/O --- */
+
+static int fake_rbd_aio_create_completion(void *arg, rbd_callback_t cb, rbd_completion_t *completion)
+{
+	struct fake_completion *c = calloc(1, sizeof(*c));
+
+	c->cb = cb;
+	c->arg = arg;
+	atomic_fetch_add(&fake.completions, 1);
+	*completion = c;
+	return 0;
+}
+
+static ssize_t fake_rbd_aio_get_return_value(rbd_completion_t completion)
+{
+	return ((struct fake_completion *)completion)->result;
+}
+
+static void fake_rbd_aio_release(rbd_completion_t completion)
+{
+	atomic_fetch_sub(&fake.completions, 1);
+	free(completion);
+}
+
+static int fake_end(rbd_completion_t completion, ssize_t result)
+{
+	struct fake_completion *c = completion;
+
+	if (atomic_load(&fake.aio_rc) != 0) {
+		return atomic_load(&fake.aio_rc);
+	}
+	c->result = atomic_load(&fake.io_rc) != 0 ? atomic_load(&fake.io_rc) : result;
+	pthread_mutex_lock(&lock);
+	STAILQ_INSERT_TAIL(&ended, c, link);
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static int fake_rbd_aio_readv(rbd_image_t image, const struct iovec *iov, int n, uint64_t at, rbd_completion_t c)
+{
+	for (int i = 0; i < n; at += iov[i++].iov_len) {
+		memcpy(iov[i].iov_base, &fake.memory[at], iov[i].iov_len);
+	}
+	return fake_end(c, 1); /* librbd returns the bytes */
+}
+
+static int fake_rbd_aio_writev(rbd_image_t image, const struct iovec *iov, int n, uint64_t at, rbd_completion_t c)
+{
+	for (int i = 0; i < n; at += iov[i++].iov_len) {
+		memcpy(&fake.memory[at], iov[i].iov_base, iov[i].iov_len);
+	}
+	return fake_end(c, 0);
+}
+
+static int fake_rbd_aio_discard(rbd_image_t image, uint64_t at, uint64_t len, rbd_completion_t c)
+{
+	memset(&fake.memory[at], 0, len);
+	return fake_end(c, 0);
+}
+
+static int fake_rbd_aio_write_zeroes(rbd_image_t image, uint64_t at, size_t len, rbd_completion_t c, int flags, int op)
+{
+	memset(&fake.memory[at], 0, len);
+	return fake_end(c, 0);
+}
+
+static int fake_rbd_aio_flush(rbd_image_t image, rbd_completion_t c)
+{
+	return fake_end(c, 0);
+}
+
+static ssize_t fake_rbd_aio_compare_and_write(rbd_image_t image, uint64_t at, size_t len, const char *expected,
+					      const char *data, rbd_completion_t c, uint64_t *mismatch, int op)
+{
+	if (memcmp(&fake.memory[at], expected, len) != 0) {
+		return fake_end(c, -EILSEQ);
+	}
+	memcpy(&fake.memory[at], data, len);
+	return fake_end(c, 0);
+}
+
+/* --- For tests --- */
+
+void fake_start(void)
+{
+#define FAKE_SET(function_) librbd.function_ = fake_##function_;
+	RBD_LIBRARY_FUNCTIONS(FAKE_SET)
+#undef FAKE_SET
+	stop = false;
+	fake_reset();
+	pthread_create(&thread, NULL, fake_thread, NULL);
+}
+
+void fake_stop(void)
+{
+	pthread_mutex_lock(&lock);
+	stop = true;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	pthread_join(thread, NULL);
+}
+
+void fake_reset(void)
+{
+	memset(&fake, 0, sizeof(fake));
+	fake.size = FAKE_IMAGE_BYTES;
+}
+
+void fake_change_size(uint64_t bytes)
+{
+	atomic_store(&fake.size, bytes);
+	pthread_mutex_lock(&lock);
+	tell = true;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* librados and librbd in memory, for the module's tests: one cluster, one pool, a few images, and a thread that ends
+ * I/O. Tests say what goes wrong. */
+#ifndef UNITTEST_RBD_FAKE_H
+#define UNITTEST_RBD_FAKE_H
+
+#include <stdatomic.h>
+
+#include "bdev_modules/rbd/library.h"
+
+#define FAKE_OBJECT_BYTES 65536
+#define FAKE_IMAGE_BYTES  (1u << 20)
+
+struct fake {
+	atomic_int connect_rc, open_rc, stat_rc, watch_rc, io_rc, aio_rc,
+		resize_rc; /* what these functions return, if not 0 */
+	atomic_bool hold_connect, hold_open, hold_close, hold_io, hold_resize;        /* these wait until it is false */
+	atomic_uint clients, connects, shutdowns, opens, closes, ioctxs, completions; /* that exist, or calls so far */
+	atomic_uint waiting; /* calls that wait because of hold_ */
+	uint8_t memory[2 * FAKE_IMAGE_BYTES];
+	atomic_ulong size;
+	char settings[1024]; /* "key=value " of each rados_conf_set() */
+};
+extern struct fake fake;
+
+/* Puts the functions into the module's table, and starts the thread. */
+void fake_start(void);
+void fake_stop(void);
+/* Moods and counts as at the start; the image is zeroes. */
+void fake_reset(void);
+/* Somebody else has changed the image: its watchers are told, on a thread of the library's. */
+void fake_change_size(uint64_t bytes);
+
+#endif

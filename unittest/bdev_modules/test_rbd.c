@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The module on a library in memory: what each operation leaves behind, whatever happens meanwhile. */
+#include "unittest/bdev/fixture.h"
+
+#include "unittest/bdev_modules/rbd_fake.h"
+#include "bdev_modules/rbd/rbd.h"
+#include "thread/worker.h"
+
+#define BS 4096u
+
+struct answer {
+	atomic_bool done;
+	int rc;
+	char text[BDEV_ERROR_MAX];
+};
+
+static void on_answer(void *arg, int rc, const char *text)
+{
+	struct answer *a = arg;
+
+	a->rc = rc;
+	snprintf(a->text, sizeof(a->text), "%s", text != NULL ? text : "");
+	set_done(&a->done);
+}
+
+static int answer_rc(struct answer *a)
+{
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&a->done));
+	return a->rc;
+}
+
+static struct bdev_rbd_opts opts_of(const char *name)
+{
+	return (struct bdev_rbd_opts){.name = name, .pool = "rbd", .image = "image", .block_size = BS};
+}
+
+static int create(const struct bdev_rbd_opts *opts, struct answer *a)
+{
+	*a = (struct answer){.rc = 1};
+	bdev_rbd_create(opts, on_answer, a);
+	return answer_rc(a);
+}
+
+static int create_named(const char *name)
+{
+	struct bdev_rbd_opts opts = opts_of(name);
+	struct answer a;
+
+	return create(&opts, &a);
+}
+
+static int register_cluster(const struct bdev_rbd_cluster_opts *opts, struct answer *a)
+{
+	*a = (struct answer){.rc = 1};
+	bdev_rbd_register_cluster(opts, on_answer, a);
+	return answer_rc(a);
+}
+
+static int unregister_cluster(const char *name)
+{
+	struct answer a = {.rc = 1};
+
+	bdev_rbd_unregister_cluster(name, on_answer, &a);
+	return answer_rc(&a);
+}
+
+static bool nothing_is_open(void *arg)
+{
+	return fake.opens == fake.closes && fake.clients == fake.shutdowns && fake.ioctxs == 0 && fake.completions == 0;
+}
+
+static void check_nothing_is_left(void)
+{
+	struct bdev_rbd_cluster_info info;
+
+	CU_ASSERT_TRUE(fixture_poll(nothing_is_open, NULL));
+	CU_ASSERT_FALSE(bdev_rbd_get_cluster(0, &info));
+	fake_reset();
+}
+
+static bool flag_is_set(void *counter)
+{
+	return atomic_load((atomic_uint *)counter) != 0;
+}
+
+static void test_data_goes_where_it_belongs(void)
+{
+	static uint8_t data[4 * BS], back[4 * BS];
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(0)), 0);
+	for (size_t i = 0; i < sizeof(data); i++) {
+		data[i] = (uint8_t)(i * 7 >> 3);
+	}
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 5, 4), 0);
+	CU_ASSERT_EQUAL(memcmp(&fake.memory[5 * BS], data, sizeof(data)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, back, 5, 4), 0);
+	CU_ASSERT_EQUAL(memcmp(back, data, sizeof(data)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 256), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_ZEROES, NULL, 6, 1), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 8, 1), 0);
+	CU_ASSERT_EQUAL(fake.memory[6 * BS + 1] | fake.memory[8 * BS + 1], 0);
+	CU_ASSERT_EQUAL(memcmp(&fake.memory[7 * BS], &data[2 * BS], BS), 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
+	check_nothing_is_left();
+}
+
+static uint16_t compare_and_write(struct user *u, const uint8_t *expected, const uint8_t *data, uint64_t offset)
+{
+	struct request *r = request_new(u);
+	struct iovec compare[2] = {{(void *)expected, 512}, {(void *)(expected + 512), BS - 512}},
+		     write = {(void *)data, BS};
+
+	bdev_io_set_rw(r->io, BDEV_IO_COMPARE_AND_WRITE, &write, 1, offset, 1);
+	r->io->compare.iovs = compare;
+	r->io->compare.iovcnt = 2;
+	request_submit(r);
+	return request_finish(r);
+}
+
+static void test_compare_and_write_is_the_clusters(void)
+{
+	static uint8_t zeroes[BS], ones[BS], twos[BS];
+	struct user u;
+
+	memset(ones, 1, BS);
+	memset(twos, 2, BS);
+	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(1)), 0);
+	CU_ASSERT_EQUAL(compare_and_write(&u, zeroes, ones, 3), 0);
+	CU_ASSERT_EQUAL(fake.memory[3 * BS], 1);
+	CU_ASSERT_EQUAL(compare_and_write(&u, zeroes, twos, 3) & BDEV_STATUS_MASK,
+			BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED));
+	CU_ASSERT_EQUAL(fake.memory[3 * BS], 1);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
+	check_nothing_is_left();
+}
+
+static void test_errors_are_told(void)
+{
+	static uint8_t data[BS];
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(0)), 0);
+	fake.io_rc = -EIO;
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, data, 0, 1), NVME_SC_INTERNAL);
+	fake.io_rc = -ENOSPC;
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1) & BDEV_STATUS_MASK, NVME_SC_CAP_EXCEEDED);
+	fake.io_rc = 0;
+	fake.aio_rc = -EIO; /* before anything has begun */
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1), NVME_SC_INTERNAL);
+	fake.aio_rc = 0;
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1), 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
+	check_nothing_is_left();
+}
+
+static atomic_bool loss_told;
+static char loss[128];
+
+static void on_loss(const char *name, const char *reason)
+{
+	snprintf(loss, sizeof(loss), "%s: %s", name, reason);
+	set_done(&loss_told);
+}
+
+static void test_a_client_that_is_blocklisted_writes_nothing_any_more(void)
+{
+	static uint8_t data[BS] = {1};
+	struct user u;
+
+	loss_told = false;
+	bdev_rbd_observe_losses(on_loss);
+	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(0)), 0);
+	fake.io_rc = -ESHUTDOWN;
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, data, 0, 1), BDEV_STATUS(NVME_SCT_PATH, NVME_SC_CTRL_PATH_ERROR));
+	fake.io_rc = 0;
+	data[0] = 1;
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1), BDEV_STATUS(NVME_SCT_PATH, NVME_SC_CTRL_PATH_ERROR));
+	CU_ASSERT_EQUAL(fake.memory[0], 0);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&loss_told));
+	CU_ASSERT_STRING_EQUAL(loss, "R: Ceph has blocklisted this client");
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
+	bdev_rbd_observe_losses(NULL);
+	check_nothing_is_left();
+}
+
+static void test_images_that_cannot_be_had_are_explained(void)
+{
+	struct bdev_rbd_opts opts = opts_of("R");
+	struct answer a;
+
+	opts.pool = "none";
+	CU_ASSERT_EQUAL(create(&opts, &a), -ENOENT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "pool_name 'none'"));
+	opts.pool = "rbd";
+	fake.open_rc = -ENOENT;
+	CU_ASSERT_EQUAL(create(&opts, &a), -ENOENT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "image 'image' of pool 'rbd'"));
+	fake.open_rc = 0;
+	fake.stat_rc = -EIO;
+	CU_ASSERT_EQUAL(create(&opts, &a), -EIO);
+	fake.stat_rc = 0;
+	fake.watch_rc = -EPERM;
+	CU_ASSERT_EQUAL(create(&opts, &a), -EPERM);
+	fake.watch_rc = 0;
+	fake.size = BS - 1;
+	CU_ASSERT_EQUAL(create(&opts, &a), -EINVAL);
+	fake.size = FAKE_IMAGE_BYTES;
+	opts.block_size = 1000;
+	CU_ASSERT_EQUAL(create(&opts, &a), -EINVAL);
+	opts.block_size = BS;
+	opts.image = "";
+	CU_ASSERT_EQUAL(create(&opts, &a), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "rbd_name"));
+	CU_ASSERT_EQUAL(create_named("R"), 0);
+	CU_ASSERT_EQUAL(create_named("R"), -EEXIST);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), -ENODEV);
+	check_nothing_is_left();
+}
+
+static void test_images_share_a_connection(void)
+{
+	struct bdev_rbd_setting other = {"mon_host", "b"};
+	struct bdev_rbd_opts opts = opts_of("C");
+	struct bdev_rbd_cluster_opts cluster = {.name = "cl", .config_file = "/conf"};
+	struct answer a;
+
+	CU_ASSERT_EQUAL(create_named("A"), 0);
+	CU_ASSERT_EQUAL(create_named("B"), 0);
+	CU_ASSERT_EQUAL(fake.connects, 1);
+	opts.cluster.settings = &other;
+	opts.cluster.num_settings = 1;
+	CU_ASSERT_EQUAL(create(&opts, &a), 0);
+	CU_ASSERT_EQUAL(fake.connects, 2);
+	CU_ASSERT_PTR_NOT_NULL(strstr(fake.settings, "mon_host=b"));
+	CU_ASSERT_EQUAL(register_cluster(&cluster, &a), 0);
+	opts = opts_of("D");
+	opts.cluster.name = "cl";
+	CU_ASSERT_EQUAL(create(&opts, &a), 0);
+	CU_ASSERT_EQUAL(fake.connects, 3);
+	CU_ASSERT_EQUAL(unregister_cluster("cl"), -EBUSY);
+	for (const char *name = "ABCD"; *name != '\0'; name++) {
+		CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, (char[2]){*name}), 0);
+	}
+	CU_ASSERT_EQUAL(unregister_cluster("cl"), 0);
+	CU_ASSERT_EQUAL(unregister_cluster("cl"), -ENOENT);
+	check_nothing_is_left();
+}
+
+static void test_clusters_that_cannot_be_reached_are_explained(void)
+{
+	struct bdev_rbd_cluster_opts cluster = {.name = "cl", .config_file = "/none"};
+	struct bdev_rbd_setting wrong = {"wrong", "secret"};
+	struct bdev_rbd_opts opts = opts_of("R");
+	struct answer a, second;
+
+	CU_ASSERT_EQUAL(register_cluster(&cluster, &a), -ENOENT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "config_file '/none'"));
+	cluster = (struct bdev_rbd_cluster_opts){.name = "cl", .settings = &wrong, .num_settings = 1};
+	CU_ASSERT_EQUAL(register_cluster(&cluster, &a), -ENOENT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "'wrong'"));
+	CU_ASSERT_PTR_NULL(strstr(a.text, "secret"));
+	cluster = (struct bdev_rbd_cluster_opts){.name = "cl", .core_mask = "zz"};
+	CU_ASSERT_EQUAL(register_cluster(&cluster, &a), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "core_mask"));
+	opts.cluster.name = "cl";
+	CU_ASSERT_EQUAL(create(&opts, &a), -ENOENT);
+	fake.connect_rc = -ETIMEDOUT;
+	fake.hold_connect = true;
+	cluster = (struct bdev_rbd_cluster_opts){.name = "cl"};
+	a = second = (struct answer){.rc = 1};
+	bdev_rbd_register_cluster(&cluster, on_answer, &a);
+	bdev_rbd_create(&opts, on_answer, &second); /* waits for the connection */
+	struct answer third = {.rc = 1};
+	bdev_rbd_register_cluster(&cluster, on_answer, &third);
+	CU_ASSERT_EQUAL(third.rc, -EEXIST);
+	CU_ASSERT_EQUAL(unregister_cluster("cl"), -EBUSY);
+	fake.hold_connect = false;
+	CU_ASSERT_EQUAL(answer_rc(&a), -ETIMEDOUT);
+	CU_ASSERT_EQUAL(answer_rc(&second), -ETIMEDOUT);
+	check_nothing_is_left();
+}
+
+static bool has_blocks(void *arg)
+{
+	struct bdev *b = bdev_find("R");
+
+	return b != NULL && bdev_num_blocks(b) == *(uint64_t *)arg;
+}
+
+static void test_the_size_follows_the_image(void)
+{
+	uint64_t larger = 2 * FAKE_IMAGE_BYTES / BS, smaller = 3;
+	struct answer a = {.rc = 1};
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(0)), 0);
+	bdev_rbd_resize("R", 2 * FAKE_IMAGE_BYTES, on_answer, &a);
+	CU_ASSERT_EQUAL(answer_rc(&a), 0);
+	CU_ASSERT_TRUE(has_blocks(&larger));
+	a = (struct answer){.rc = 1};
+	bdev_rbd_resize("R", FAKE_IMAGE_BYTES, on_answer, &a); /* smaller */
+	CU_ASSERT_EQUAL(answer_rc(&a), -EINVAL);
+	fake_change_size(smaller * BS + 17); /* whoever did that */
+	CU_ASSERT_TRUE(fixture_poll(has_blocks, &smaller));
+	a = (struct answer){.rc = 1};
+	fake.resize_rc = -EROFS;
+	bdev_rbd_resize("R", FAKE_IMAGE_BYTES, on_answer, &a);
+	CU_ASSERT_EQUAL(answer_rc(&a), -EROFS);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
+	check_nothing_is_left();
+}
+
+/* The bdev goes while the image is being resized, and somebody else changes it, too. */
+static void test_a_deletion_waits_for_what_uses_the_image(void)
+{
+	struct answer resized = {.rc = 1};
+
+	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+	fake.hold_resize = true;
+	bdev_rbd_resize("R", 2 * FAKE_IMAGE_BYTES, on_answer, &resized);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(flag_is_set, &fake.waiting));
+	bdev_unregister(bdev_find("R"), NULL, NULL);
+	fake_change_size(FAKE_IMAGE_BYTES / 2);
+	CU_ASSERT_EQUAL(fake.closes, 0);
+	fake.hold_resize = false;
+	CU_ASSERT_EQUAL(answer_rc(&resized), -ENODEV);
+	CU_ASSERT_TRUE(fixture_poll(nothing_is_open, NULL));
+	check_nothing_is_left();
+}
+
+/* Many changes, and a deletion at any time after one of them. */
+static void test_changes_race_with_deletion(void)
+{
+	for (unsigned i = 0; i < 40; i++) {
+		CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+		fake_change_size(FAKE_IMAGE_BYTES / 2 + i % 7 * BS);
+		for (unsigned k = 0; k < i % 8; k++) {
+			sched_yield();
+		}
+		CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
+	}
+	check_nothing_is_left();
+}
+
+/* Channels come and go while the library's thread ends their last I/O. */
+static void test_channels_go_right_after_their_last_io(void)
+{
+	static uint8_t data[BS];
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+	for (unsigned i = 0; i < 100; i++) {
+		CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(i % 4)), 0);
+		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, i % 200, 1), 0);
+		user_close(&u);
+	}
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
+	check_nothing_is_left();
+}
+
+static void test_the_layer_stops_with_an_image_that_is_being_opened(void)
+{
+	struct bdev_rbd_opts opts = opts_of("late");
+	struct bdev_rbd_cluster_opts cluster = {.name = "cl"};
+	struct answer a = {.rc = 1}, b;
+	atomic_bool done = false;
+
+	CU_ASSERT_EQUAL(register_cluster(&cluster, &b), 0);
+	fake.hold_open = true;
+	bdev_rbd_create(&opts, on_answer, &a);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(flag_is_set, &fake.waiting));
+	bdev_fini(set_done, &done);
+	CU_ASSERT_FALSE(done);
+	fake.hold_open = false;
+	CU_ASSERT_EQUAL(answer_rc(&a), -ESHUTDOWN);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&done));
+	CU_ASSERT_EQUAL_FATAL(bdev_init(), 0);
+	check_nothing_is_left();
+}
+
+/* The limits are shorter here: hurry.c. */
+static void test_an_image_that_is_not_opened_in_time_is_closed_later(void)
+{
+	struct bdev_rbd_opts opts = opts_of("R");
+	struct answer a;
+
+	fake.hold_open = true;
+	CU_ASSERT_EQUAL(create(&opts, &a), -ETIMEDOUT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "image 'image' of pool 'rbd' has not ended for 45 s"));
+	CU_ASSERT_PTR_NULL(bdev_find("R"));
+	fake.hold_open = false;
+	CU_ASSERT_EQUAL(create(&opts, &a), 0); /* the cluster is back */
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
+	fake.hold_connect = true;
+	CU_ASSERT_TRUE(fixture_poll(nothing_is_open, NULL));
+	CU_ASSERT_EQUAL(create(&opts, &a), -ETIMEDOUT);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "connecting for image"));
+	fake.hold_connect = false;
+	check_nothing_is_left();
+}
+
+static void test_the_layer_stops_without_an_image_that_cannot_be_closed(void)
+{
+	atomic_bool done = false;
+
+	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+	fake.hold_close = true;
+	bdev_fini(set_done, &done);
+	CU_ASSERT_TRUE(fixture_wait(&done));
+	CU_ASSERT_EQUAL(fake.closes, 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_init(), 0);
+	fake.hold_close = false;
+	check_nothing_is_left();
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_data_goes_where_it_belongs),
+	UNIT(test_compare_and_write_is_the_clusters),
+	UNIT(test_errors_are_told),
+	UNIT(test_a_client_that_is_blocklisted_writes_nothing_any_more),
+	UNIT(test_images_that_cannot_be_had_are_explained),
+	UNIT(test_images_share_a_connection),
+	UNIT(test_clusters_that_cannot_be_reached_are_explained),
+	UNIT(test_the_size_follows_the_image),
+	UNIT(test_a_deletion_waits_for_what_uses_the_image),
+	UNIT(test_changes_race_with_deletion),
+	UNIT(test_channels_go_right_after_their_last_io),
+	UNIT(test_the_layer_stops_with_an_image_that_is_being_opened),
+	UNIT(test_an_image_that_is_not_opened_in_time_is_closed_later),
+	UNIT(test_the_layer_stops_without_an_image_that_cannot_be_closed),
+	UNIT_END,
+};
+
+static int start(void)
+{
+	fake_start();
+	return fixture_start();
+}
+
+static int end(void)
+{
+	int rc = fixture_stop();
+
+	fake_stop();
+	return rc;
+}
+UNIT_MAIN("bdev_rbd", tests, start, end)
