@@ -5,8 +5,7 @@
 
 #include "appliance/config.h"
 #include "appliance/config_place.h"
-#include "rpc/registry.h"
-#include "util/nearest.h"
+#include "rpc/rpc.h"
 
 #define PER_ENTRY 32  /* so many mistakes of one entry are reported */
 #define PATH_SIZE 256 /* of the names of a parameter and the objects around it */
@@ -63,28 +62,16 @@ static json_t *config_examine_object(json_t *params, char *copy, char **last)
 	return json_object_get(params, *last) != NULL ? params : NULL;
 }
 
-static const char *config_examine_hint(const char *method, char hint[NEAREST_TEXT_MAX])
-{
-	struct nearest near;
-
-	nearest_begin(&near, method);
-	for (const struct rpc_method *m = NULL; (m = rpc_method_next(m)) != NULL;) {
-		nearest_try(&near, m->name);
-	}
-	return nearest_format(&near, hint, NEAREST_TEXT_MAX);
-}
-
 /* One mistake of an entry, whose place is that of the parameter that it is about, or the method. params: of the entry,
  * without those that were found wrong before. False: nothing more can be found. */
 static bool config_examine_mistake(struct config *c, const struct config_entry *e, json_t *params)
 {
 	char wrong[RPC_ERROR_TEXT_MAX], text[RPC_ERROR_TEXT_MAX], path[PATH_SIZE], line[CONFIG_ERROR_MAX];
-	char in_entry[PATH_SIZE + sizeof("params.")] = "method", hint[NEAREST_TEXT_MAX] = "";
+	char in_entry[PATH_SIZE + sizeof("params.")] = "method";
 	char copy[PATH_SIZE], again[PATH_SIZE], *name;
 	unsigned states;
-	int code = rpc_check_method(e->method, params, &states, wrong);
 
-	if (code == 0) {
+	if (rpc_check_method(e->method, params, &states, wrong) == 0) {
 		return false;
 	}
 	bool named = config_examine_path(wrong, path, sizeof(path));
@@ -100,8 +87,7 @@ static bool config_examine_mistake(struct config *c, const struct config_entry *
 		snprintf(in_entry, sizeof(in_entry), "params.%s", path);
 	}
 	config_place_find_member(c->places, e->entry, in_entry, &c->line, &c->column);
-	snprintf(line, sizeof(line), "%s: %s%s", e->method, rpc_refusal_text(e->params, wrong, text),
-		 code == RPC_ERROR_NO_METHOD ? config_examine_hint(e->method, hint) : "");
+	snprintf(line, sizeof(line), "%s: %s", e->method, rpc_refusal_text(e->params, wrong, text));
 	config_examine_print(c, line);
 	return object != NULL && json_object_del(object, name) == 0;
 }

@@ -408,8 +408,8 @@ static void test_all_that_is_wrong_is_found_with_its_place(void)
 		"x.json:7:43: subsystems[3]: \"subsystem\" is missing or not a string\n"
 		"x.json:4:43: test_runtime: parameter \"valeu\" is unknown: known ones are value\n"
 		"x.json:4:55: test_runtime: parameter \"value\" is 101: expected an integer from 0 to 100\n"
-		"x.json:5:6: test_runtme: there is no method \"test_runtme\"; rpc_get_methods lists all methods; "
-		"did you mean \"test_runtime\"?\n"
+		"x.json:5:6: test_runtme: there is no method \"test_runtme\"; did you mean \"test_runtime\"? "
+		"rpc_get_methods lists all methods\n"
 		"x.json:5:62: test_always: parameter \"value\" (uint32) is missing\n");
 	check_examined("{\n  nonsense", 1, "x.json:2:10: string or '}' expected near 'nonsense'\n");
 	check_examined("[1]", 1, "x.json:1:1: expected {\"subsystems\": [...]}\n");
