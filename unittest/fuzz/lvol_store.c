@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any bytes as a volume store: nothing reads outside of it, and what is accepted keeps its promises. Input: the first
+/* Any bytes as a volume store: nothing reads or writes outside of it, and what is accepted keeps its promises. What can
+ * be opened for writing is changed and closed, and is a good store then. Input: the first
  * pages of the store, the rest is zeroes. The checksums of the superblock and of the metadata pages are made right,
  * except where the first byte of the input is odd. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lvol/store.h"
+#include "lvol/live.h"
 
 enum { STORE_BYTES = 4 << 20, INPUT_MAX = 256 << 10 };
 static uint8_t bytes[STORE_BYTES];
+static bool written;
 
 static void expect(bool truth)
 {
@@ -56,6 +59,120 @@ static void walk(const struct lvol_store *s, const struct lvol_volume *v)
 	}
 }
 
+/* ---- Opening it for writing ---- */
+
+static void live_read(void *ctx, uint64_t offset, void *to, size_t n, lvol_live_done done, void *arg)
+{
+	done(arg, fuzz_read(ctx, offset, to, n));
+}
+
+static void live_write(void *ctx, uint64_t offset, const void *from, size_t n, lvol_live_done done, void *arg)
+{
+	(void)ctx;
+	expect(offset <= STORE_BYTES && n <= STORE_BYTES - offset);
+	memcpy(bytes + offset, from, n);
+	done(arg, 0);
+}
+
+static void live_zeroes(void *ctx, uint64_t offset, uint64_t n, lvol_live_done done, void *arg)
+{
+	(void)ctx;
+	expect(offset <= STORE_BYTES && n <= STORE_BYTES - offset);
+	memset(bytes + offset, 0, n);
+	done(arg, 0);
+}
+
+static void live_nothing(void *ctx, lvol_live_done done, void *arg)
+{
+	(void)ctx;
+	done(arg, 0);
+}
+
+static struct lvol_live *opened;
+
+static void live_opened(void *arg, int status, struct lvol_live *s, const struct lvol_error *e)
+{
+	(void)arg;
+	expect((status == 0) == (s != NULL) && (status == 0 || e->text[0] != 0));
+	opened = s;
+}
+
+static void status_set(void *arg, int status)
+{
+	*(int *)arg = status;
+}
+
+static void volume_set(void *arg, int status, struct lvol_live_volume *v)
+{
+	(void)v;
+	*(int *)arg = status;
+}
+
+/* Changes each volume, in a way that fits. */
+static void live_change(void)
+{
+	static char names[64][16];
+	int status = 1, n = 0;
+
+	for (struct lvol_live_volume *v = NULL; n < 64 && (v = lvol_live_next(opened, v)) != NULL; n++) {
+		struct lvol_live_fill f;
+		snprintf(names[n], sizeof(names[n]), "fuzz%d", n);
+		if (v->num_clusters > 0 && lvol_live_fill_claim(v, 0, &f) == 0) {
+			lvol_live_fill_commit(&f, status_set, &status);
+		}
+		if (!v->read_only) {
+			lvol_live_volume_snapshot(v, names[n], names[n], volume_set, &status);
+			lvol_live_volume_resize(v, v->num_clusters / 2, status_set, &status);
+		} else if (v->num_clones == 1) {
+			struct lvol_live_volume *gone = v;
+			v = lvol_live_next(opened, NULL);
+			lvol_live_volume_delete(gone, status_set, &status);
+			break;
+		}
+	}
+}
+
+static void live_walk(const struct lvol_device *device)
+{
+	static const struct lvol_live_user user = {
+		.size_bytes = STORE_BYTES,
+		.block_bytes = 512,
+		.read = live_read,
+		.write = live_write,
+		.flush = live_nothing,
+		.write_zeroes = live_zeroes,
+		.synchronize = live_nothing,
+	};
+	struct lvol_store *s;
+	struct lvol_error e;
+	int status = 1;
+
+	lvol_live_open(&user, live_opened, NULL);
+	if (opened == NULL) {
+		return;
+	}
+	live_change();
+	lvol_live_close(opened, status_set, &status);
+	expect(status == 0);
+	expect(lvol_store_read(device, &s, &e) == 0 && lvol_store_check(s) == 0 && s->geometry.clean);
+	for (size_t i = 0; i < s->num_volumes; i++) {
+		expect(!s->volumes[i].damaged);
+	}
+	expect(s->clusters_shared == 0);
+	lvol_store_free(s);
+}
+
+/* Maps of forged sizes take only time. */
+static bool sizes_are_small(const struct lvol_store *s)
+{
+	for (size_t i = 0; i < s->num_volumes; i++) {
+		if (s->volumes[i].num_clusters > 1 << 16) {
+			return false;
+		}
+	}
+	return s->num_volumes < 64;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -66,7 +183,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 1 || size > INPUT_MAX) {
 		return 0;
 	}
-	memset(bytes, 0, INPUT_MAX);
+	memset(bytes, 0, written ? STORE_BYTES : INPUT_MAX);
+	written = false;
 	memcpy(bytes, data + 1, size - 1);
 	if ((data[0] & 1) == 0) {
 		seal();
@@ -79,6 +197,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		walk(s, &s->volumes[i]);
 	}
 	expect(lvol_store_check(s) == 0);
+	bool small = sizes_are_small(s);
 	lvol_store_free(s);
+	if (small) {
+		written = true;
+		live_walk(&device);
+	}
 	return 0;
 }

@@ -32,10 +32,12 @@ uint64_t disk_external(uint64_t offset)
 	return 0xe0000000000ull + offset;
 }
 
-/* A test that has no memory is no test. */
-static void *must(void *p)
+/* Memory that a test which lets allocations fail does not count. */
+static void *disk_alloc(size_t bytes)
 {
-	if (p == NULL) {
+	void *p;
+
+	if (posix_memalign(&p, 64, bytes) != 0) {
 		abort();
 	}
 	return p;
@@ -44,8 +46,8 @@ static void *must(void *p)
 void disk_init(struct disk *d, uint64_t size)
 {
 	*d = (struct disk){.size = size, .random = 1, .fail_in = -1, .fail_status = -EIO};
-	d->bytes = must(malloc(size));
-	d->before = must(malloc(size));
+	d->bytes = disk_alloc(size);
+	d->before = disk_alloc(size);
 	memset(d->bytes, 0xa5, size);
 	memset(d->before, 0xa5, size);
 }
@@ -76,15 +78,21 @@ static void log_add(struct disk *d, const struct disk_log *entry)
 {
 	if (d->num_log == d->room_log) {
 		d->room_log = d->room_log == 0 ? 256 : 2 * d->room_log;
-		d->log = must(realloc(d->log, d->room_log * sizeof(*d->log)));
+		struct disk_log *log = disk_alloc(d->room_log * sizeof(*log));
+		if (d->log != NULL) {
+			memcpy(log, d->log, d->num_log * sizeof(*log));
+		}
+		free(d->log);
+		d->log = log;
 	}
 	d->log[d->num_log++] = *entry;
 }
 
 static void disk_write_now(struct disk *d, const struct disk_op *op)
 {
-	struct disk_log entry = {.offset = op->offset, .bytes = op->bytes, .data = must(calloc(1, op->bytes))};
+	struct disk_log entry = {.offset = op->offset, .bytes = op->bytes, .data = disk_alloc(op->bytes)};
 
+	memset(entry.data, 0, op->bytes);
 	if (op->kind == DISK_WRITE) {
 		memcpy(entry.data, op->from, op->bytes);
 	}
@@ -130,7 +138,7 @@ static void disk_op_end(struct disk *d, struct disk_op *op)
 
 static void disk_op(struct disk *d, struct disk_op o)
 {
-	struct disk_op *op = must(malloc(sizeof(*op)));
+	struct disk_op *op = disk_alloc(sizeof(*op));
 
 	if (o.bytes > d->size || o.offset > d->size - o.bytes || o.offset % DISK_SECTOR != 0 ||
 	    o.bytes % DISK_SECTOR != 0 || ((o.kind == DISK_READ || o.kind == DISK_WRITE) && o.bytes == 0)) {
@@ -201,7 +209,7 @@ static void disk_zeroes(void *ctx, uint64_t offset, uint64_t bytes, lvol_live_do
 static void disk_unmap(void *ctx, uint64_t offset, uint64_t bytes, lvol_live_done done, void *arg)
 {
 	struct disk *d = ctx;
-	struct disk_log entry = {.offset = offset, .bytes = bytes, .data = must(malloc(bytes))};
+	struct disk_log entry = {.offset = offset, .bytes = bytes, .data = disk_alloc(bytes)};
 
 	memset(entry.data, 0x5a, bytes);
 	memcpy(d->bytes + offset, entry.data, bytes);
