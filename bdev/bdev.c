@@ -230,6 +230,13 @@ void bdev_dump_info(const struct bdev *b, struct json_t *driver_specific)
 	}
 }
 
+void bdev_dump_stat(const struct bdev *b, struct json_t *driver_specific)
+{
+	if (b->ops->dump_stat != NULL) {
+		b->ops->dump_stat(b, driver_specific);
+	}
+}
+
 bool bdev_zcopy_region(const struct bdev *b, void **addr, size_t *len)
 {
 	*addr = b->zcopy_memory;

@@ -354,6 +354,9 @@ int bdev_numa_node(const struct bdev *b);
 struct json_t;
 /* Adds the module's description of b to the JSON object driver_specific, as bdev_get_bdevs shows it. Control thread. */
 void bdev_dump_info(const struct bdev *b, struct json_t *driver_specific);
+/* Adds what the module counts itself to the JSON object driver_specific, as bdev_get_iostat shows it. Control thread.
+ */
+void bdev_dump_stat(const struct bdev *b, struct json_t *driver_specific);
 /* Whether b does I/O of that type, by its module or by emulation in the layer. */
 bool bdev_io_type_supported(const struct bdev *b, enum bdev_io_type type);
 /* The memory that bdev_zcopy_get() returns addresses in, for registration with a device; false: the bdev has none. */
@@ -441,6 +444,8 @@ enum bdev_stat_class {
 	BDEV_STAT_COPY,
 	BDEV_STAT_CLASSES,
 };
+/* The class of a type of I/O. Any thread. */
+enum bdev_stat_class bdev_io_stat_class(enum bdev_io_type type);
 struct bdev_stat_ops {
 	uint64_t ops, bytes;
 	/* ticks: the sum of all times, whose mean is right; it never decreases. max_ticks: right to within a round.
@@ -467,7 +472,8 @@ enum bdev_stat_reset {
 	BDEV_STAT_RESET_MAXMIN,
 	BDEV_STAT_RESET_ERROR,
 };
-/* Sets statistics back to zero: all, the largest and smallest times, or the errors. */
+/* Sets statistics back to zero: all, the largest and smallest times, or the errors; with all and the errors also what
+ * the module counts itself. */
 void bdev_reset_stat(struct bdev *b, enum bdev_stat_reset what);
 /* Calls fn(arg, thread id, stat) for each channel, on the channel's thread; returns after the last. */
 void bdev_for_each_channel_stat(struct bdev *b, void (*fn)(void *arg, uint64_t thread_id, const struct bdev_stat *stat),

@@ -35,6 +35,11 @@ const char *bdev_io_type_name(enum bdev_io_type type)
 	return (unsigned)type < BDEV_IO_TYPES ? bdev_io_type_infos[type].name : NULL;
 }
 
+enum bdev_stat_class bdev_io_stat_class(enum bdev_io_type type)
+{
+	return (enum bdev_stat_class)bdev_io_type_infos[type].stat_class;
+}
+
 bool bdev_io_type_supported(const struct bdev *b, enum bdev_io_type type)
 {
 	return (unsigned)type < BDEV_IO_TYPES &&

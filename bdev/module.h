@@ -110,6 +110,10 @@ struct bdev_ops {
 	void (*describe_io)(struct bdev_io *io, char *text, size_t size);
 	/* Adds the module's description of b to driver_specific of bdev_get_bdevs; or NULL. Control thread. */
 	void (*dump_info)(const struct bdev *b, struct json_t *driver_specific);
+	/* Adds what the module counts itself to driver_specific of bdev_get_iostat, and sets it back to zero; or NULL.
+	 * Control thread. */
+	void (*dump_stat)(const struct bdev *b, struct json_t *driver_specific);
+	void (*reset_stat)(struct bdev *b);
 };
 
 struct bdev_core;

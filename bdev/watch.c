@@ -115,6 +115,9 @@ void bdev_reset_stat(struct bdev *b, enum bdev_stat_reset what)
 	pthread_mutex_lock(&b->core->mutex);
 	stat_reset(&b->core->closed_stat, what);
 	pthread_mutex_unlock(&b->core->mutex);
+	if ((what == BDEV_STAT_RESET_ALL || what == BDEV_STAT_RESET_ERROR) && b->ops->reset_stat != NULL) {
+		b->ops->reset_stat(b);
+	}
 }
 
 struct per_channel {

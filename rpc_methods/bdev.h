@@ -9,6 +9,9 @@
 /* The bdev of that name. NULL: there is none, and the request has been answered with that error. */
 struct bdev *rpc_bdev_find(struct rpc_request *req, const char *name);
 
+/* Adds the numbers of all classes of I/O as bdev_get_iostat tells them. */
+void rpc_bdev_add_stat_ops(json_t *o, const struct bdev_stat_ops class[BDEV_STAT_CLASSES]);
+
 /* The parameters of the last bdev_set_options. */
 struct rpc_bdev_options {
 	uint32_t bdev_io_pool_size, bdev_io_cache_size;

@@ -65,12 +65,17 @@ static json_t *errors_json(const struct bdev_stat *s)
 	return o;
 }
 
+void rpc_bdev_add_stat_ops(json_t *o, const struct bdev_stat_ops class[BDEV_STAT_CLASSES])
+{
+	add_ops(o, "bytes_read", "num_read_ops", "read", &class[BDEV_STAT_READ]);
+	add_ops(o, "bytes_written", "num_write_ops", "write", &class[BDEV_STAT_WRITE]);
+	add_ops(o, "bytes_unmapped", "num_unmap_ops", "unmap", &class[BDEV_STAT_UNMAP]);
+	add_ops(o, "bytes_copied", "num_copy_ops", "copy", &class[BDEV_STAT_COPY]);
+}
+
 static void add_stat(json_t *o, const struct bdev_stat *s)
 {
-	add_ops(o, "bytes_read", "num_read_ops", "read", &s->class[BDEV_STAT_READ]);
-	add_ops(o, "bytes_written", "num_write_ops", "write", &s->class[BDEV_STAT_WRITE]);
-	add_ops(o, "bytes_unmapped", "num_unmap_ops", "unmap", &s->class[BDEV_STAT_UNMAP]);
-	add_ops(o, "bytes_copied", "num_copy_ops", "copy", &s->class[BDEV_STAT_COPY]);
+	rpc_bdev_add_stat_ops(o, s->class);
 	json_object_set_new(o, "io_error", errors_json(s));
 	json_object_set_new(o, "in_flight", rpc_uint(s->queue_depth));
 	json_object_set_new(o, "num_nomem_waits", rpc_uint(s->nomem_waits));
@@ -94,7 +99,9 @@ static json_t *stat_json(struct bdev *b)
 		json_object_set_new(o, "io_time", rpc_uint(qd.io_time_us));
 		json_object_set_new(o, "weighted_io_time", rpc_uint(qd.weighted_io_time_us));
 	}
-	json_object_set_new(o, "driver_specific", json_object());
+	json_t *driver_specific = json_object();
+	bdev_dump_stat(b, driver_specific);
+	json_object_set_new(o, "driver_specific", driver_specific);
 	return o;
 }
 

@@ -54,6 +54,8 @@ struct bdev_nvme_options {
 	uint8_t arbitration_burst, low_priority_weight, medium_priority_weight, high_priority_weight;
 	uint64_t adminq_poll_period_us;   /* 0: the driver's default */
 	uint32_t io_queue_requests;       /* no effect; kept for clients that read it back: there is no such pool */
+	bool io_path_stat;                /* statistics by path: bdev_nvme_for_each_path_stat() */
+	bool nvme_error_stat;             /* counts of commands that ended with an error, by status */
 	bool enable_flush;                /* no effect, likewise: flushes are never left out */
 	int32_t fence_timeout_ms;         /* struct bdev_nvme_attach */
 	uint32_t default_quiesce_time_ms; /* likewise */
@@ -207,6 +209,13 @@ struct bdev_nvme_io_path {
 };
 /* Calls fn(arg, ...) for each channel of b and each of its paths. */
 void bdev_nvme_for_each_io_path(struct bdev *b, void (*fn)(void *arg, const struct bdev_nvme_io_path *path), void *arg);
+/* Calls fn(arg, the path's address, its statistics) for each path of b: I/O that its controller has carried out with
+ * success, since the path was added. Times are from the start of the round in which the I/O was submitted to the bdev
+ * to its end. 0; -EPERM: b was made without the option io_path_stat. */
+int bdev_nvme_for_each_path_stat(struct bdev *b,
+				 void (*fn)(void *arg, const struct nvme_trid *trid,
+					    const struct bdev_stat_ops class[BDEV_STAT_CLASSES]),
+				 void *arg);
 /* "optimized", "non_optimized" and so on. */
 const char *bdev_nvme_ana_name(enum nvme_ana_state state);
 /* The id of a bdev's namespace. */

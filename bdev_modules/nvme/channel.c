@@ -7,6 +7,7 @@
  * usable again, and fails otherwise. */
 #include <errno.h>
 #include <rte_branch_prediction.h>
+#include <stdlib.h>
 
 #include "bdev_modules/nvme/internal.h"
 #include "usdt/usdt.h"
@@ -352,8 +353,14 @@ int bdev_nvme_channel_path_open(struct bdev_nvme_channel *ch, struct bdev_nvme_p
 	if (qpair_channel == NULL) {
 		return -ENOMEM;
 	}
+	struct bdev_stat_ops *stat = path->stat != NULL ? bdev_nvme_stat_alloc() : NULL;
+	if (path->stat != NULL && stat == NULL) {
+		io_channel_put(qpair_channel);
+		return -ENOMEM;
+	}
 	struct bdev_nvme_channel_path *cp = &ch->paths[i];
 	*cp = (struct bdev_nvme_channel_path){.path = path,
+					      .stat = stat,
 					      .qpair_channel = qpair_channel,
 					      .qpair = bdev_nvme_qpair_of(qpair_channel),
 					      .ch = ch,
@@ -373,6 +380,8 @@ void bdev_nvme_channel_path_close(struct bdev_nvme_channel_path *cp)
 
 	LIST_REMOVE(cp, link);
 	cp->path = NULL;
+	free(cp->stat);
+	cp->stat = NULL;
 	bdev_nvme_channel_choose(cp->ch);
 	io_channel_put(qpair_channel);
 }

@@ -161,6 +161,7 @@ struct bdev_nvme_path {
 	bool ana_outdated; /* the controller has been disconnected since it reported ana */
 	bool leaving;      /* takes no new I/O */
 	bool preferred;    /* by bdev_nvme_set_preferred_path */
+	struct bdev_stat_ops *stat; /* by class; NULL: none. What channels have counted and handed over; d->mutex */
 	struct thread_timer anatt_timer;
 	TAILQ_ENTRY(bdev_nvme_path) link, c_link;
 };
@@ -170,9 +171,16 @@ struct bdev_nvme_io;
 STAILQ_HEAD(bdev_nvme_io_list, bdev_nvme_io);
 struct bdev_nvme_channel;
 
+/* How many commands have ended with an error, by status code type, and by status code of the first four types. */
+struct bdev_nvme_error_stat {
+	_Atomic uint32_t type[8], code[4][256];
+};
+
 /* The bdev of a namespace. */
 struct bdev_nvme_ns {
 	struct bdev bdev;
+	struct bdev_nvme_error_stat *errors; /* NULL: they are not counted. Any thread */
+	bool path_stat;                      /* its paths have statistics */
 	struct bdev_nvme_subsystem *subsystem;
 	struct bdev_nvme_attach attach; /* of its first controller */
 	struct bdev_nvme_policy policy;
@@ -240,6 +248,7 @@ struct bdev_nvme_channel_path {
 	struct bdev_nvme_qpair *qpair;
 	struct io_channel *qpair_channel;
 	struct bdev_nvme_channel *ch;
+	struct bdev_stat_ops *stat; /* by class, since they were handed over to the path; NULL: none */
 	enum nvme_ana_state ana;
 	bool access_lost, leaving, preferred;
 	bool stale; /* a command was refused for want of access although ana grants it; until the log has been read */
@@ -252,6 +261,8 @@ struct bdev_nvme_channel {
 	struct bdev_nvme_qpair *qpair; /* of the path that all I/O takes; NULL: bdev_nvme_channel_pick_qpair() */
 	uint32_t nsid;
 	bool has_md;       /* blocks carry metadata: bdev_nvme_md_set() */
+	bool counts;       /* the paths have statistics */
+	bool has_extras;   /* has_md or counts: what most channels have not */
 	bool resetting;    /* an I/O that is lost with its queue pair is not submitted again */
 	bool leaving;      /* the bdev is being removed: no I/O waits for a path to become usable */
 	bool spread;       /* the path is chosen for each I/O */
@@ -308,6 +319,7 @@ struct bdev_nvme_io {
 	bool everywhere : 1; /* a Flush, which goes to each controller with a write cache, one after the other */
 	bool repeatable : 1; /* carrying it out twice has the same effect as once */
 	bool aborting : 1;   /* its submitter has asked to abort it */
+	bool counted : 1;    /* the path that carries it out counts it */
 	bool unfenced : 1;   /* it was lost with a controller that was not waited for: it may still be carried out */
 	struct nvme_request req __attribute__((aligned(64)));
 };
@@ -387,6 +399,26 @@ uint16_t bdev_nvme_cmd_check_vendor(const struct nvme_sqe *cmd, uint64_t data_le
 void bdev_nvme_cmd_raw_hold(struct bdev_nvme_io *n, struct bdev_nvme_fence *f);
 /* The end of a raw I/O command: calls its owner and frees n. */
 void bdev_nvme_cmd_raw_complete(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0);
+
+/* --- Statistics: stat.c --- */
+
+/* Allocates what the options ask for: 0 or -ENOMEM. Control thread. */
+int bdev_nvme_stat_init(struct bdev_nvme_ns *d);
+void bdev_nvme_stat_free(struct bdev_nvme_ns *d);
+/* A command of n has ended with an error, which may yet be repeated. The channel's thread. */
+void bdev_nvme_stat_error(struct bdev_nvme_io *n, uint16_t status);
+/* n, which is counted, has been carried out by the controller of n->qpair. The channel's thread. */
+void bdev_nvme_stat_io(struct bdev_nvme_io *n);
+/* n->counted, for a channel that counts. The channel's thread. */
+void bdev_nvme_stat_begin(struct bdev_nvme_io *n, const struct bdev_io *io);
+/* Allocates the statistics of a path, or of a channel's copy of one. NULL: no memory. */
+struct bdev_stat_ops *bdev_nvme_stat_alloc(void);
+/* Hands the channel's numbers over to its paths, which exist. d->mutex is held. The channel's thread. */
+void bdev_nvme_stat_hand_over(struct bdev_nvme_channel *ch);
+/* The bdev's dump_stat and reset_stat functions. */
+struct json_t;
+void bdev_nvme_stat_dump(const struct bdev *b, struct json_t *driver_specific);
+void bdev_nvme_stat_reset(struct bdev *b);
 
 /* --- A thread's queue pair to a controller --- */
 

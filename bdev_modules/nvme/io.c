@@ -216,6 +216,9 @@ void bdev_nvme_io_ended(struct bdev_nvme_io *n, uint16_t status, uint32_t cdw0)
 		return;
 	}
 	uint16_t code = status & BDEV_STATUS_MASK;
+	if (!n->raw) {
+		bdev_nvme_stat_error(n, status);
+	}
 	if (code == NVME_ST(GENERIC, ABORT_QUEUE) && nvme_request_was_lost(&n->req) && bdev_nvme_fence_hold(n)) {
 		return;
 	}
@@ -392,6 +395,17 @@ void bdev_nvme_io_take_back(void *channel, struct bdev_io *io)
 	}
 }
 
+static NOINLINE void command_add_extras(struct bdev_nvme_io *n, const struct bdev_io *io,
+					const struct bdev_nvme_channel *ch)
+{
+	if (ch->has_md) {
+		bdev_nvme_md_set(n, io);
+	}
+	if (ch->counts) {
+		bdev_nvme_stat_begin(n, io);
+	}
+}
+
 void bdev_nvme_io_submit(void *channel, struct bdev_io *io)
 {
 	struct bdev_nvme_channel *ch = channel;
@@ -406,8 +420,8 @@ void bdev_nvme_io_submit(void *channel, struct bdev_io *io)
 	} else if (!command_build_other(n, io, ch)) {
 		return;
 	}
-	if (unlikely(ch->has_md)) {
-		bdev_nvme_md_set(n, io);
+	if (unlikely(ch->has_extras)) {
+		command_add_extras(n, io, ch);
 	}
 	if (io->type != BDEV_IO_RESET && unlikely(ch->resetting)) {
 		ch->resetting = false; /* the bdev layer submits nothing before the reset has ended: it has */

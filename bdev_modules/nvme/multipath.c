@@ -229,7 +229,7 @@ static void path_remove_from_channel(struct bdev_nvme_channel *ch, void *arg)
 	struct bdev_nvme_channel_path *cp = path_in_channel(ch, arg);
 
 	if (cp != NULL) {
-		bdev_nvme_channel_path_close(cp);
+		bdev_nvme_channel_path_close(cp); /* what it has counted goes with the path */
 	}
 }
 
@@ -274,6 +274,10 @@ struct bdev_nvme_path *bdev_nvme_path_add(struct bdev_nvme_ns *d, struct bdev_nv
 	if (n < BDEV_NVME_PATHS_MAX) {
 		path = calloc(1, sizeof(*path));
 	}
+	if (path != NULL && d->path_stat && (path->stat = bdev_nvme_stat_alloc()) == NULL) {
+		free(path);
+		path = NULL;
+	}
 	if (path == NULL) {
 		return NULL;
 	}
@@ -307,6 +311,7 @@ void bdev_nvme_path_free(struct bdev_nvme_path *path)
 	pthread_mutex_lock(&path->d->mutex);
 	TAILQ_REMOVE(&path->d->paths, path, link);
 	pthread_mutex_unlock(&path->d->mutex);
+	free(path->stat);
 	free(path);
 }
 

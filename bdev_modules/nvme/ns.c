@@ -83,6 +83,8 @@ static int ns_channel_create(struct bdev *b, void *channel)
 		return rc;
 	}
 	ch->has_md = d->ns.md_size != 0;
+	ch->counts = d->path_stat;
+	ch->has_extras = ch->has_md || ch->counts;
 	return 0;
 }
 
@@ -92,6 +94,7 @@ static void ns_channel_destroy(struct bdev *b, void *channel)
 	struct bdev_nvme_channel *ch = channel;
 
 	pthread_mutex_lock(&d->mutex);
+	bdev_nvme_stat_hand_over(ch);
 	TAILQ_REMOVE(&d->channels, ch, link);
 	pthread_mutex_unlock(&d->mutex);
 	channel_close_paths(ch);
@@ -251,6 +254,7 @@ static void ns_destruct(struct bdev *b)
 		bdev_nvme_path_free(path);
 	}
 	bdev_destruct_done(b);
+	bdev_nvme_stat_free(d);
 	pthread_mutex_destroy(&d->mutex);
 	free(d);
 	for (c = TAILQ_FIRST(&m->ctrlrs); c != NULL; c = TAILQ_NEXT(c, subsystem_link)) {
@@ -284,6 +288,8 @@ static const struct bdev_ops bdev_nvme_ops = {
 	.take_back = bdev_nvme_io_take_back,
 	.destruct = ns_destruct,
 	.dump_info = ns_dump_info,
+	.dump_stat = bdev_nvme_stat_dump,
+	.reset_stat = bdev_nvme_stat_reset,
 };
 
 /* The largest Copy of one range (NVM 4.1.5.1, MSSRL and MCL); 0: Copy cannot be used. */
@@ -442,7 +448,7 @@ static void ns_bdev_add(struct bdev_nvme *c, const struct nvme_ns *ns)
 	limits_set(&d->bdev, ns, c->ctrlr);
 	ns_bdev_set_uuid(&d->bdev, ns);
 	ns_insert(c->subsystem, d);
-	struct bdev_nvme_path *path = bdev_nvme_path_add(d, c, ns);
+	struct bdev_nvme_path *path = bdev_nvme_stat_init(d) == 0 ? bdev_nvme_path_add(d, c, ns) : NULL;
 	if (path == NULL || bdev_register_or_say(&d->bdev, error) != 0) {
 		log_error("%s: namespace %u is left out: %s", c->name, ns->nsid,
 			  path == NULL ? "out of memory" : error);
@@ -450,6 +456,7 @@ static void ns_bdev_add(struct bdev_nvme *c, const struct nvme_ns *ns)
 			bdev_nvme_path_free(path);
 		}
 		TAILQ_REMOVE(&c->subsystem->namespaces, d, link);
+		bdev_nvme_stat_free(d);
 		pthread_mutex_destroy(&d->mutex);
 		free(d);
 	}

@@ -108,8 +108,11 @@ static const struct rpc_param set_options_params[] = {
 	RPC_NO_EFFECT(nvme_ioq_poll_period_us, RPC_UINT64, "0", "I/O queues are polled in each round of their reactor"),
 	RPC_NO_EFFECT(delay_cmd_submit, RPC_BOOL, "true", "a doorbell is written once for all commands of a round"),
 	RPC_ONLY(generate_uuids, RPC_BOOL, "false", "a bdev without a UUID of its namespace gets a random one"),
-	RPC_ONLY(nvme_error_stat, RPC_BOOL, "false", "bdev_get_iostat has no counts by NVMe status"),
-	RPC_ONLY(io_path_stat, RPC_BOOL, "false", "there are no statistics by path"),
+	OPTION("nvme_error_stat", nvme_error_stat, RPC_BOOL,
+	       "bdev_get_iostat counts commands that end with an error, by status, also those that are repeated, in "
+	       "driver_specific.nvme_error (default false)"),
+	OPTION("io_path_stat", io_path_stat, RPC_BOOL,
+	       "bdev_nvme_get_path_iostat has statistics by path (default false)"),
 	RPC_NO_EFFECT(allow_accel_sequence, RPC_BOOL, "false", "there is no acceleration framework"),
 	RPC_NO_EFFECT(rdma_umr_per_io, RPC_BOOL, "false", "the segments of an I/O are sent as a list"),
 	RPC_NO_EFFECT(rdma_srq_size, RPC_UINT32, "0", "each connection has a receive queue of its own"),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bdev_nvme_get_io_paths, bdev_nvme_set_multipath_policy, bdev_nvme_set_preferred_path: bdevs with several paths. */
+/* bdev_nvme_get_io_paths, bdev_nvme_get_path_iostat, bdev_nvme_set_multipath_policy, bdev_nvme_set_preferred_path:
+ * bdevs with several paths. */
 #include <errno.h>
 #include <string.h>
 
@@ -76,6 +77,53 @@ RPC_METHOD("bdev_nvme_get_io_paths", rpc_bdev_nvme_get_io_paths, struct by_name,
 	   .result = "{poll_groups: [{thread: string, io_paths: [{bdev_name: string, cntlid: int, current: "
 		     "bool, connected: bool, accessible: bool, preferred: bool, ana_state?: string, "
 		     "transport: " RPC_BDEV_NVME_TRID_SHAPE ", ...}]}]}")
+
+/* --- bdev_nvme_get_path_iostat --- */
+
+static const struct rpc_param get_path_iostat_params[] = {
+	RPC_PARAM(struct by_name, name, RPC_STRING, RPC_REQUIRED, "name of a bdev"), RPC_PARAM_END};
+
+static void path_iostat_add(void *arg, const struct nvme_trid *trid,
+			    const struct bdev_stat_ops class[BDEV_STAT_CLASSES])
+{
+	json_t *o = json_object(), *stat = json_object();
+
+	rpc_bdev_add_stat_ops(stat, class);
+	json_object_set_new(o, "trid", bdev_nvme_rpc_trid_json(trid));
+	json_object_set_new(o, "stat", stat);
+	json_array_append_new(arg, o);
+}
+
+static void rpc_bdev_nvme_get_path_iostat(struct rpc_request *req, void *params)
+{
+	const char *name = ((const struct by_name *)params)->name;
+	struct bdev *b = rpc_bdev_find(req, name);
+
+	if (b == NULL) {
+		return;
+	}
+	if (!bdev_nvme_is(b)) {
+		rpc_error(req, -ENODEV, "name '%s': is no bdev of an NVMe controller", name);
+		return;
+	}
+	json_t *stats = json_array(), *result = json_object();
+	int rc = bdev_nvme_for_each_path_stat(b, path_iostat_add, stats);
+	json_object_set_new(result, "name", rpc_string(bdev_name(b)));
+	json_object_set_new(result, "stats", stats);
+	if (rc == 0) {
+		rpc_reply(req, result);
+	} else {
+		json_decref(result);
+		rpc_error(req, rc,
+			  "bdev '%s' has no statistics by path: its controller was attached with the option "
+			  "io_path_stat of bdev_nvme_set_options off",
+			  name);
+	}
+}
+RPC_METHOD("bdev_nvme_get_path_iostat", rpc_bdev_nvme_get_path_iostat, struct by_name, get_path_iostat_params,
+	   RPC_RUNTIME, "Tell the statistics of a bdev's paths (with io_path_stat of bdev_nvme_set_options)",
+	   .result = "{name: string, stats: [{trid: " RPC_BDEV_NVME_TRID_SHAPE
+		     ", stat: {bytes_read: int, num_read_ops: int, bytes_written: int, num_write_ops: int, ...}}]}")
 
 /* --- bdev_nvme_set_multipath_policy --- */
 

@@ -58,7 +58,13 @@ static void bdev_nvme_qpair_command_done(struct nvme_request *req, const struct 
 		}
 		qp->fused_io = NULL;
 		status = n->status;
-	} else if (unlikely(n->wants_range || n->everywhere)) {
+		if (n->counted && status == 0) {
+			bdev_nvme_stat_io(n);
+		}
+	} else if (unlikely(n->wants_range || n->everywhere || n->counted)) {
+		if (n->counted && status == 0) {
+			bdev_nvme_stat_io(n);
+		}
 		bdev_nvme_qpair_free_range(qp, n);
 		if (n->everywhere && status == 0 && bdev_nvme_channel_flush_next(n)) {
 			return;
