@@ -18,6 +18,7 @@
 #include "nvmf/nvmf.h"
 #include "rpc/allowed.h"
 #include "rpc/rpc.h"
+#include "tls/handshake.h"
 #include "trace/trace.h"
 #include "util/build_id.h"
 #include "util/compiler.h"
@@ -211,6 +212,7 @@ static void rooms_stop_trace_clock(void)
 static void rooms_wait_for_dhchap(void (*done)(void *arg), void *arg)
 {
 	dhchap_stop();
+	tls_handshake_stop();
 	done(arg);
 }
 

@@ -232,6 +232,31 @@ static uint16_t connect_io(struct nvmf_subsystem *s, struct nvmf_qpair *qpair, c
 	return NVME_ST_SUCCESS;
 }
 
+/* Over TLS a host is who its key says, and is connected to the subsystem that the key is for; it may read the discovery
+ * log, too. A connection that was accepted before its address became a secure one is not let in. */
+static uint16_t connect_check_secure(const struct nvmf_subsystem *s, const struct nvmf_qpair *qpair,
+				     const struct nvmf_connect *c, struct connect_refusal *r)
+{
+	const struct tls_identity *by = qpair->secured_by;
+	const struct nvmf_listener *l = nvmf_subsystem_find_listener(s, &qpair->listen_address);
+
+	if (by == NULL) {
+		return l == NULL || !l->listen->secure
+			       ? NVME_ST_SUCCESS
+			       : connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
+						"its connection is not encrypted, which the listener demands");
+	}
+	if (strcmp(by->hostnqn, c->hostnqn) != 0) {
+		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
+				      "HOSTNQN is not %.100s, whose key its TLS connection was made with", by->hostnqn);
+	}
+	if (s->subtype != NVMF_SUBTYPE_DISCOVERY && strcmp(by->subnqn, s->nqn) != 0) {
+		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
+				      "its TLS connection was made with its key for %.100s", by->subnqn);
+	}
+	return NVME_ST_SUCCESS;
+}
+
 /* To a host, a subsystem that does not listen on the host's address does not exist. */
 static uint16_t connect_admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c, struct connect_refusal *r)
 {
@@ -247,6 +272,10 @@ static uint16_t connect_admit(struct nvmf_qpair *qpair, const struct nvmf_connec
 				      connect_is_unnamed(c->hostnqn)
 					      ? "HOSTNQN is empty: allowed is that of one of the subsystem's hosts"
 					      : "it is not among the subsystem's hosts");
+	}
+	uint16_t status = connect_check_secure(s, qpair, c, r);
+	if (status != NVME_ST_SUCCESS) {
+		return status;
 	}
 	if (!s->connectable) {
 		return connect_refuse(r, NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY),

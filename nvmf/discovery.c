@@ -36,7 +36,7 @@ static void discovery_put_listener(struct log_writer *lw, const struct nvmf_subs
 	struct nvmf_transport *t = l->transport;
 	struct nvmf_disc_log_entry e = {
 		.subtype = s->subtype == NVMF_SUBTYPE_DISCOVERY ? NVME_NQN_CURR : NVME_NQN_NVME,
-		.treq = NVMF_TREQ_NOT_SPECIFIED | NVMF_TREQ_DISABLE_SQFLOW,
+		.treq = (l->listen->secure ? NVMF_TREQ_REQUIRED : NVMF_TREQ_NOT_SPECIFIED) | NVMF_TREQ_DISABLE_SQFLOW,
 		.portid = htole16(l->listen->portid),
 		.cntlid = htole16(s->static_ctrlrs ? NVMF_CNTLID_STATIC_ANY : NVMF_CNTLID_DYNAMIC),
 		.asqsz = htole16((uint16_t)t->opts.max_aq_depth),

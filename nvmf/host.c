@@ -42,6 +42,8 @@ static void host_free(struct nvmf_hosts *hosts, struct nvmf_host *host)
 	TAILQ_REMOVE(hosts, host, link);
 	keyring_put(host->key);
 	keyring_put(host->ctrlr_key);
+	keyring_put(host->psk_key);
+	nvmf_psk_remove(host->psk);
 	free(host);
 }
 
@@ -118,11 +120,12 @@ int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow)
 }
 
 /* Takes a reference to a key of the keyring. */
-static int host_get_key(const char *what, const char *name, struct keyring_key **key, char why[NVMF_ERROR_MAX])
+static int host_get_key(const char *what, const char *name, enum keyring_kind kind, struct keyring_key **key,
+			char why[NVMF_ERROR_MAX])
 {
 	const char *reason;
 
-	*key = name != NULL ? keyring_get_kind(name, KEYRING_DHCHAP, &reason) : NULL;
+	*key = name != NULL ? keyring_get_kind(name, kind, &reason) : NULL;
 	if (name != NULL && *key == NULL) {
 		snprintf(why, NVMF_ERROR_MAX, "parameter \"%s\" is \"%.80s\": %s", what, name, reason);
 		return -ENOKEY;
@@ -131,16 +134,18 @@ static int host_get_key(const char *what, const char *name, struct keyring_key *
 }
 
 struct keys {
-	struct keyring_key *host, *ctrlr;
+	struct keyring_key *host, *ctrlr, *psk;
 };
 
 static void host_put_keys(const struct keys *keys)
 {
 	keyring_put(keys->host);
 	keyring_put(keys->ctrlr);
+	keyring_put(keys->psk);
 }
 
-static int host_get_keys(const char *host, const char *ctrlr, struct keys *keys, char why[NVMF_ERROR_MAX])
+static int host_get_keys(const char *host, const char *ctrlr, const char *psk, struct keys *keys,
+			 char why[NVMF_ERROR_MAX])
 {
 	*keys = (struct keys){0};
 	if (host == NULL && ctrlr != NULL) {
@@ -149,9 +154,12 @@ static int host_get_keys(const char *host, const char *ctrlr, struct keys *keys,
 			 "is only to a host that does the same");
 		return -EINVAL;
 	}
-	int rc = host_get_key("dhchap_key", host, &keys->host, why);
+	int rc = host_get_key("dhchap_key", host, KEYRING_DHCHAP, &keys->host, why);
 	if (rc == 0) {
-		rc = host_get_key("dhchap_ctrlr_key", ctrlr, &keys->ctrlr, why);
+		rc = host_get_key("dhchap_ctrlr_key", ctrlr, KEYRING_DHCHAP, &keys->ctrlr, why);
+	}
+	if (rc == 0) {
+		rc = host_get_key("psk", psk, KEYRING_PSK, &keys->psk, why);
 	}
 	if (rc != 0) {
 		host_put_keys(keys);
@@ -161,9 +169,28 @@ static int host_get_keys(const char *host, const char *ctrlr, struct keys *keys,
 
 static void host_set_keys(struct nvmf_host *host, const struct keys *keys)
 {
-	host_put_keys(&(struct keys){host->key, host->ctrlr_key});
+	host_put_keys(&(struct keys){.host = host->key, .ctrlr = host->ctrlr_key});
 	host->key = keys->host;
 	host->ctrlr_key = keys->ctrlr;
+	if (keys->psk != NULL) {
+		keyring_put(host->psk_key);
+		host->psk_key = keys->psk;
+		nvmf_psk_set(host->psk, keyring_key_psk(keys->psk));
+	}
+}
+
+/* Where its key for TLS will be, so that setting it cannot fail. */
+static int host_make_psk_room(const struct nvmf_subsystem *s, struct nvmf_host *host, const struct keys *keys,
+			      char why[NVMF_ERROR_MAX])
+{
+	if (keys->psk != NULL && host->psk == NULL) {
+		host->psk = nvmf_psk_add(s->tgt, host->nqn, s->nqn);
+	}
+	if (keys->psk != NULL && host->psk == NULL) {
+		snprintf(why, NVMF_ERROR_MAX, "%s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	return 0;
 }
 
 static void host_explain_not_added(const char *hostnqn, int rc, char why[NVMF_ERROR_MAX])
@@ -183,13 +210,13 @@ static void host_explain_not_added(const char *hostnqn, int rc, char why[NVMF_ER
 
 /* The keys are looked up before the host is added: a host that has to authenticate must never be in the list without
  * its keys, not even if memory runs out. */
-int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name,
-			    const char *ctrlr_key_name, char why[NVMF_ERROR_MAX])
+int nvmf_subsystem_add_host_psk(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name,
+				const char *ctrlr_key_name, const char *psk_name, char why[NVMF_ERROR_MAX])
 {
 	struct keys keys;
 	int rc = nvmf_subsystem_check_open(s, why);
 
-	rc = rc != 0 ? rc : host_get_keys(key_name, ctrlr_key_name, &keys, why);
+	rc = rc != 0 ? rc : host_get_keys(key_name, ctrlr_key_name, psk_name, &keys, why);
 	if (rc != 0) {
 		return rc;
 	}
@@ -199,14 +226,32 @@ int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const
 		host_explain_not_added(hostnqn, rc, why);
 		return rc;
 	}
+	rc = host_make_psk_room(s, nvmf_hosts_find(&s->hosts, hostnqn), &keys, why);
+	if (rc != 0) {
+		host_put_keys(&keys);
+		nvmf_hosts_remove(&s->hosts, hostnqn);
+		return rc;
+	}
 	host_set_keys(nvmf_hosts_find(&s->hosts, hostnqn), &keys);
 	USDT(nvmf_subsystem_add_host, s->nqn, hostnqn);
 	nvmf_tgt_discovery_changed(s->tgt);
 	return 0;
 }
 
+int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name,
+			    const char *ctrlr_key_name, char why[NVMF_ERROR_MAX])
+{
+	return nvmf_subsystem_add_host_psk(s, hostnqn, key_name, ctrlr_key_name, NULL, why);
+}
+
 int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name,
 			    const char *ctrlr_key_name, char why[NVMF_ERROR_MAX])
+{
+	return nvmf_subsystem_set_keys_psk(s, hostnqn, key_name, ctrlr_key_name, NULL, why);
+}
+
+int nvmf_subsystem_set_keys_psk(struct nvmf_subsystem *s, const char *hostnqn, const char *key_name,
+				const char *ctrlr_key_name, const char *psk_name, char why[NVMF_ERROR_MAX])
 {
 	struct nvmf_host *host = nvmf_hosts_find(&s->hosts, hostnqn);
 	struct keys keys;
@@ -219,9 +264,15 @@ int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const
 			 hostnqn);
 		return -ENOENT;
 	}
-	int rc = host_get_keys(key_name, ctrlr_key_name, &keys, why);
+	int rc = host_get_keys(key_name, ctrlr_key_name, psk_name, &keys, why);
+	if (rc != 0) {
+		return rc;
+	}
+	rc = host_make_psk_room(s, host, &keys, why);
 	if (rc == 0) {
 		host_set_keys(host, &keys);
+	} else {
+		host_put_keys(&keys);
 	}
 	return rc;
 }
@@ -232,6 +283,13 @@ const char *nvmf_subsystem_host_key(const struct nvmf_subsystem *s, const char *
 	const struct keyring_key *key = of_ctrlr ? host->ctrlr_key : host->key;
 
 	return key != NULL ? keyring_key_name(key) : NULL;
+}
+
+const char *nvmf_subsystem_host_psk(const struct nvmf_subsystem *s, const char *hostnqn)
+{
+	const struct nvmf_host *host = nvmf_hosts_find(&s->hosts, hostnqn);
+
+	return host->psk_key != NULL ? keyring_key_name(host->psk_key) : NULL;
 }
 
 static bool ctrlr_host_matches(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)

@@ -56,6 +56,12 @@ static void listener_dealloc(struct nvmf_listener *l)
 int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_address *address,
 				    enum nvme_ana_state state)
 {
+	return nvmf_subsystem_add_listener_secure(s, address, state, false);
+}
+
+int nvmf_subsystem_add_listener_secure(struct nvmf_subsystem *s, const struct nvmf_address *address,
+				       enum nvme_ana_state state, bool secure)
+{
 	struct nvmf_transport *t = nvmf_transport_find(s->tgt, address->trtype);
 	char allowed[NVMF_ERROR_MAX];
 	const char *field;
@@ -77,7 +83,7 @@ int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_
 	if (l == NULL) {
 		return -ENOMEM;
 	}
-	int rc = nvmf_transport_listen(t, address, &l->listen);
+	int rc = nvmf_transport_listen(t, address, secure, &l->listen);
 	if (rc != 0) {
 		listener_dealloc(l);
 		return rc;
@@ -150,6 +156,11 @@ struct nvmf_listener *nvmf_listener_next(const struct nvmf_subsystem *s, const s
 const struct nvmf_address *nvmf_listener_address(const struct nvmf_listener *l)
 {
 	return &l->listen->address;
+}
+
+bool nvmf_listener_is_secure(const struct nvmf_listener *l)
+{
+	return l->listen->secure;
 }
 
 /* ---- Referrals ---- */

@@ -213,6 +213,8 @@ struct nvmf_transport *nvmf_transport_find(struct nvmf_tgt *tgt, const char *trt
 struct nvmf_transport *nvmf_transport_next(struct nvmf_tgt *tgt, const struct nvmf_transport *after);
 /* Its type: "RDMA". Any thread. */
 const char *nvmf_transport_name(const struct nvmf_transport *transport);
+/* Whether it can demand TLS of hosts. Any thread. */
+bool nvmf_transport_has_tls(const struct nvmf_transport *transport);
 /* The options that it was made with; they do not change. Any thread. */
 const struct nvmf_transport_opts *nvmf_transport_get_opts(const struct nvmf_transport *transport);
 
@@ -331,10 +333,20 @@ int nvmf_subsystem_set_allow_any_host(struct nvmf_subsystem *s, bool allow);
  */
 int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
 			    char why[NVMF_ERROR_MAX]);
+/* The same, with the name of a key for TLS, or NULL, by which the host connects through secure listeners. -ENOKEY also
+ * if it is a key for something else. */
+int nvmf_subsystem_add_host_psk(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
+				const char *psk, char why[NVMF_ERROR_MAX]);
 /* Replaces the keys of an allowed host. The next authentication uses them. 0, -ENOENT (no such host), -ENOKEY or
  * -EINVAL, as above. */
 int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
 			    char why[NVMF_ERROR_MAX]);
+/* The same, and replaces its key for TLS, or, with NULL, leaves that as it is. Its next connection needs the new one;
+ * those that it has go on. */
+int nvmf_subsystem_set_keys_psk(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
+				const char *psk, char why[NVMF_ERROR_MAX]);
+/* The name of a host's key for TLS; NULL: it has none. hostnqn: an allowed host. */
+const char *nvmf_subsystem_host_psk(const struct nvmf_subsystem *s, const char *hostnqn);
 /* The name of a host's key, or of the key that the controller proves itself with (of_ctrlr); NULL: it has none.
  * hostnqn: an allowed host. */
 const char *nvmf_subsystem_host_key(const struct nvmf_subsystem *s, const char *hostnqn, bool of_ctrlr);
@@ -359,6 +371,11 @@ int nvmf_subsystem_add_listener(struct nvmf_subsystem *s, const struct nvmf_addr
  * without ana_reporting. */
 int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_address *address,
 				    enum nvme_ana_state state);
+/* The same, and with secure, hosts have to connect over TLS, by a key of nvmf_subsystem_add_host_psk(); the transport
+ * must have it (nvmf_transport_has_tls()). -EPROTOTYPE: another subsystem listens on that address, and demands
+ * something else. */
+int nvmf_subsystem_add_listener_secure(struct nvmf_subsystem *s, const struct nvmf_address *address,
+				       enum nvme_ana_state state, bool secure);
 /* Calls done with status 0 when the transport is ready to serve hosts at the addresses where it listens: it may
  * register memory with a device on a worker thread first. Hosts that connect earlier wait. */
 void nvmf_subsystem_settle_listeners(struct nvmf_subsystem *s, const char *trtype, nvmf_done_fn done, void *arg);
@@ -372,6 +389,8 @@ struct nvmf_listener *nvmf_subsystem_find_listener(const struct nvmf_subsystem *
 struct nvmf_listener *nvmf_listener_next(const struct nvmf_subsystem *s, const struct nvmf_listener *after);
 /* The listener's address; its own memory. */
 const struct nvmf_address *nvmf_listener_address(const struct nvmf_listener *l);
+/* Whether it takes connections over TLS only. */
+bool nvmf_listener_is_secure(const struct nvmf_listener *l);
 /* Sets the state of an ANA group (0: of all) that hosts see through a listener (Base 8.1.3). When it returns, commands
  * that arrive are treated by the new state, and hosts have been sent the event; commands under way end as they would
  * have. 0, -ENOENT (no such listener), -ENOTSUP (the subsystem was made without ana_reporting) or -EINVAL (the group is

@@ -18,6 +18,9 @@ struct nvmf_host {
 	TAILQ_ENTRY(nvmf_host) link;
 	/* In a subsystem's list: what the host proves itself with, and what the subsystem does. NULL: no proof. */
 	struct keyring_key *key, *ctrlr_key;
+	/* What its connections over TLS are made with, and the copy that handshakes find; NULL: it has none. */
+	struct keyring_key *psk_key;
+	struct nvmf_psk *psk;
 	char nqn[NVMF_NQN_MAX + 1];
 };
 TAILQ_HEAD(nvmf_hosts, nvmf_host);
@@ -32,6 +35,13 @@ int nvmf_hosts_remove(struct nvmf_hosts *hosts, const char *nqn);
 void nvmf_hosts_free(struct nvmf_hosts *hosts);
 /* The NQN after one in the list; NULL: the first. NULL when there are no more. */
 const char *nvmf_hosts_next(const struct nvmf_hosts *hosts, const char *after);
+
+/* Adds an entry, without a key, to those that nvmf_psk_find() looks at. NULL: no memory. */
+struct nvmf_psk *nvmf_psk_add(const struct nvmf_tgt *tgt, const char *hostnqn, const char *subnqn);
+/* Sets or replaces its key. */
+void nvmf_psk_set(struct nvmf_psk *p, const struct tls_psk *psk);
+/* Removes it, and overwrites its key. NULL is ignored. */
+void nvmf_psk_remove(struct nvmf_psk *p);
 
 /* ---- Namespaces ---- */
 

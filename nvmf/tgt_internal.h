@@ -11,6 +11,7 @@ struct nvmf_ana;
 struct nvmf_listen {
 	struct nvmf_address address;
 	unsigned refs; /* subsystems that listen on it */
+	bool secure;   /* it takes connections over TLS only */
 	uint16_t portid;
 	TAILQ_ENTRY(nvmf_listen) link;
 };
@@ -90,7 +91,8 @@ void nvmf_anonymous_remove(struct nvmf_qpair *qpair);
 void nvmf_transport_destroy(struct nvmf_transport *transport);
 /* One more subsystem listens on an address: the first makes the transport listen. 0, -ENOMEM, or what the transport
  * returns. */
-int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address, struct nvmf_listen **listen);
+int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address, bool secure,
+			  struct nvmf_listen **listen);
 /* One subsystem fewer does; the last makes the transport stop listening. */
 void nvmf_transport_unlisten(struct nvmf_transport *t, struct nvmf_listen *listen);
 /* Removes a subsystem's listener. Its controllers stay. */

@@ -308,17 +308,27 @@ static struct nvmf_listen *find_listen(struct nvmf_transport *t, const struct nv
 	return NULL;
 }
 
-int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address, struct nvmf_listen **listen)
+bool nvmf_transport_has_tls(const struct nvmf_transport *t)
+{
+	return t->ops->listen_secure != NULL;
+}
+
+int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address, bool secure,
+			  struct nvmf_listen **listen)
 {
 	struct nvmf_listen *l = find_listen(t, address);
 
+	if (l != NULL && l->secure != secure) {
+		return -EPROTOTYPE;
+	}
 	if (l == NULL) {
 		l = calloc(1, sizeof(*l));
 		if (l == NULL) {
 			return -ENOMEM;
 		}
 		l->address = *address;
-		int rc = t->ops->listen(t, address);
+		l->secure = secure;
+		int rc = secure ? t->ops->listen_secure(t, address) : t->ops->listen(t, address);
 		if (rc != 0) {
 			free(l);
 			return rc;

@@ -49,6 +49,7 @@
 #include "nvmf/nvmf.h"
 #include "nvmf/transport_options.h"
 #include "thread/thread.h"
+#include "tls/psk.h"
 #include "util/compiler.h"
 
 struct nvmf_request;
@@ -125,6 +126,8 @@ struct nvmf_transport_ops {
 	void (*destroy)(struct nvmf_transport *t);
 	/* Listens at an address at which it does not listen yet. 0 or a negative errno; the log has the details. */
 	int (*listen)(struct nvmf_transport *t, const struct nvmf_address *address);
+	/* The same, and takes connections over TLS only. NULL: the transport has no TLS. */
+	int (*listen_secure)(struct nvmf_transport *t, const struct nvmf_address *address);
 	/* Stops listening. Connections that came in through the address go on. */
 	void (*stop_listen)(struct nvmf_transport *t, const struct nvmf_address *address);
 	/* Calls done(arg, 0) when everything that listen() began has ended, with or without success: for RDMA, memory
@@ -132,7 +135,7 @@ struct nvmf_transport_ops {
 	 * nothing to wait for. */
 	void (*settle)(struct nvmf_transport *t, nvmf_done_fn done, void *arg);
 	/* Fills in tsas of a discovery log entry (Base 5.16.1.23) of a listener or a referral. The target has filled in
-	 * the rest. */
+	 * the rest; treq says whether a secure channel is required. */
 	void (*discover)(struct nvmf_transport *t, const struct nvmf_address *address,
 			 struct nvmf_disc_log_entry *entry);
 
@@ -287,7 +290,10 @@ struct nvmf_qpair {
 	struct nvmf_address
 		local_address; /* ... the one that the host connected to, which is another where that is 0.0.0.0 ... */
 	struct nvmf_address peer_address; /* ... and the host's */
-	char hostnqn[NVMF_NQN_MAX + 1];   /* empty until connected */
+	/* Set by the transport before nvmf_qpair_accept(), and its memory until qpair_destroy(): over TLS, who has the
+	 * key that the connection was made with. NULL: it is not encrypted. Control thread. */
+	const struct tls_identity *secured_by;
+	char hostnqn[NVMF_NQN_MAX + 1]; /* empty until connected */
 };
 
 /* Control thread: puts a new queue pair on the poll group with the fewest of its kind. qid: the queue's number if the
@@ -296,6 +302,9 @@ struct nvmf_qpair {
  * group, because the target does not run; -ENOSPC, -EUSERS: there are max_anonymous connections whose hosts are not
  * known, or max_anonymous_per_host of this host's address; -ENOMEM; the transport keeps the queue pair then. */
 int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid);
+/* Finds the pre-shared key that a host has for a subsystem. False: it has none. The copy is to be overwritten after use
+ * (dhchap_cleanse()). Any thread. */
+bool nvmf_psk_find(const struct nvmf_tgt *tgt, const char *hostnqn, const char *subnqn, struct tls_psk *psk);
 /* Control thread: the transport refuses a connection before there is a queue pair. Tells operators, in the log and as a
  * notification, both limited in number. traddr: the host's address. why: the field, its value and what is allowed. */
 void nvmf_connection_refused(const char *traddr, const char *why);

@@ -24,6 +24,7 @@
 #include "tcp/pdu.h"
 #include "tcp/receiver.h"
 #include "thread/thread.h"
+#include "tls/session.h"
 #include "trace/trace.h"
 #include "usdt/usdt.h"
 #include "util/compiler.h"
@@ -111,23 +112,24 @@ extern const char *const nvmf_tcp_qpair_state_names[NVMF_TCP_QPAIR_STATES]; /* "
 struct nvmf_tcp_qpair {
 	struct nvmf_qpair base;
 	struct nvmf_tcp_group *tgroup;
-	int fd;                 /* -1: closed */
-	uint8_t state;          /* enum nvmf_tcp_qpair_state */
-	bool dirty;             /* in its group's list of those that have something to send or to look at */
-	bool look;              /* dirty, and bytes that were read may be waiting to be looked at */
-	bool send_blocked;      /* the socket took no more; EPOLLOUT is awaited */
-	bool growing;           /* the control thread makes the requests of its queue: */
-	bool grow_admin;        /* of an admin queue, and */
-	uint16_t grow_count;    /* how many */
-	bool described;         /* its trace owner names host and subsystem */
-	bool broken;            /* the other side has closed, or the socket has an error */
-	uint8_t term_bytes;     /* of a TermReq that is sent when it is closed; 0: none */
-	uint16_t owner;         /* of trace records */
-	uint32_t events;        /* that epoll looks for */
-	uint32_t in_use;        /* requests that are not FREE */
-	uint32_t transfers;     /* R2Ts whose data have not arrived completely */
-	uint64_t unsent;        /* bytes that the requests in `out` have to send */
-	uint64_t sent_of_first; /* of those of the first, how many have been sent */
+	int fd;                  /* -1: closed */
+	uint8_t state;           /* enum nvmf_tcp_qpair_state */
+	bool dirty;              /* in its group's list of those that have something to send or to look at */
+	bool look;               /* dirty, and bytes that were read may be waiting to be looked at */
+	bool send_blocked;       /* the socket took no more; EPOLLOUT is awaited */
+	bool growing;            /* the control thread makes the requests of its queue: */
+	bool grow_admin;         /* of an admin queue, and */
+	uint16_t grow_count;     /* how many */
+	bool described;          /* its trace owner names host and subsystem */
+	struct tls_session *tls; /* NULL: it is not encrypted */
+	bool broken;             /* the other side has closed, or the socket has an error */
+	uint8_t term_bytes;      /* of a TermReq that is sent when it is closed; 0: none */
+	uint16_t owner;          /* of trace records */
+	uint32_t events;         /* that epoll looks for */
+	uint32_t in_use;         /* requests that are not FREE */
+	uint32_t transfers;      /* R2Ts whose data have not arrived completely */
+	uint64_t unsent;         /* bytes that the requests in `out` have to send */
+	uint64_t sent_of_first;  /* of those of the first, how many have been sent */
 	struct nvmf_tcp_request_list free, out;
 	struct nvmf_tcp_request_array *array; /* setup, then requests */
 	struct nvmf_tcp_request_array requests;
@@ -203,6 +205,7 @@ struct nvmf_tcp_listener {
 	struct nvmf_tcp_transport *transport;
 	struct nvmf_address address;
 	int fd;
+	bool secure; /* hosts have to begin with TLS */
 	struct fd_source *source;
 	struct thread_timer again; /* it was paused because no descriptor or memory was left */
 	TAILQ_ENTRY(nvmf_tcp_listener) link;
@@ -212,6 +215,7 @@ struct nvmf_tcp_transport {
 	struct nvmf_transport base;
 	struct nvmf_buffer_pool buffers;
 	TAILQ_HEAD(, nvmf_tcp_listener) listeners;
+	TAILQ_HEAD(, nvmf_tcp_handshake) handshakes; /* of its secure listeners */
 };
 
 /* The transport's own options (transport.c says what each means). */
@@ -264,12 +268,23 @@ static inline bool nvmf_tcp_qpair_is_of_a_stranger(const struct nvmf_tcp_qpair *
 
 /* listen.c: control thread. */
 int nvmf_tcp_op_listen(struct nvmf_transport *t, const struct nvmf_address *address);
+int nvmf_tcp_op_listen_secure(struct nvmf_transport *t, const struct nvmf_address *address);
 void nvmf_tcp_op_stop_listen(struct nvmf_transport *t, const struct nvmf_address *address);
+
+/* secure.c: connections over TLS, until their handshake is done. Control thread. */
+
+/* A connection has come in at a secure listener. The socket is no longer the caller's. */
+void nvmf_tcp_secure_accept(struct nvmf_tcp_listener *l, int fd, const struct sockaddr *peer, size_t peer_bytes);
+/* The listener goes, and so do connections whose handshake is not done. */
+void nvmf_tcp_secure_stop(struct nvmf_tcp_listener *l);
 
 /* qpair.c: a connection from accept() to its end. */
 
-/* Control thread: a connection has come in at a listener. The socket is the queue pair's from now on, or closed. */
-void nvmf_tcp_qpair_accept(struct nvmf_tcp_listener *l, int fd, const struct sockaddr *peer);
+/* Control thread: writes an IP address and its port as text. */
+void nvmf_tcp_name_address(struct nvmf_address *a, const struct sockaddr *sa);
+/* Control thread: a connection has come in at a listener, and, at a secure one, its handshake is done; otherwise tls is
+ * NULL. Socket and session are the queue pair's from now on, or gone. */
+void nvmf_tcp_qpair_accept(struct nvmf_tcp_listener *l, int fd, const struct sockaddr *peer, struct tls_session *tls);
 int nvmf_tcp_op_qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair *base);
 bool nvmf_tcp_op_qpair_is_idle(const struct nvmf_qpair *base);
 void nvmf_tcp_op_qpair_close(struct nvmf_qpair *base);

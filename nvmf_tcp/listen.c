@@ -67,6 +67,15 @@ static void pause_listener(struct nvmf_tcp_listener *l, int error)
 	thread_timer_start(&l->again, ACCEPT_AGAIN_US);
 }
 
+static void take_connection(struct nvmf_tcp_listener *l, int fd, const struct sockaddr_storage *peer)
+{
+	if (l->secure) {
+		nvmf_tcp_secure_accept(l, fd, (const struct sockaddr *)peer, sizeof(*peer));
+	} else {
+		nvmf_tcp_qpair_accept(l, fd, (const struct sockaddr *)peer, NULL);
+	}
+}
+
 static void accept_connections(void *arg, uint32_t events)
 {
 	struct nvmf_tcp_listener *l = arg;
@@ -77,7 +86,7 @@ static void accept_connections(void *arg, uint32_t events)
 		int fd = accept4(l->fd, (struct sockaddr *)&peer, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd >= 0) {
-			nvmf_tcp_qpair_accept(l, fd, (struct sockaddr *)&peer);
+			take_connection(l, fd, &peer);
 		} else if (errno == EAGAIN) {
 			return;
 		} else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -104,7 +113,7 @@ static int start_listener(struct nvmf_tcp_listener *l, const struct addrinfo *at
 	return 0;
 }
 
-int nvmf_tcp_op_listen(struct nvmf_transport *base, const struct nvmf_address *address)
+static int listen_at(struct nvmf_transport *base, const struct nvmf_address *address, bool secure)
 {
 	struct nvmf_tcp_listener *l = calloc(1, sizeof(*l));
 	struct addrinfo *at = NULL;
@@ -116,6 +125,7 @@ int nvmf_tcp_op_listen(struct nvmf_transport *base, const struct nvmf_address *a
 	}
 	l->transport = nvmf_tcp_transport_of(base);
 	l->address = *address;
+	l->secure = secure;
 	rc = start_listener(l, at);
 	freeaddrinfo(at);
 	if (rc != 0) {
@@ -130,6 +140,16 @@ int nvmf_tcp_op_listen(struct nvmf_transport *base, const struct nvmf_address *a
 	return rc;
 }
 
+int nvmf_tcp_op_listen(struct nvmf_transport *base, const struct nvmf_address *address)
+{
+	return listen_at(base, address, false);
+}
+
+int nvmf_tcp_op_listen_secure(struct nvmf_transport *base, const struct nvmf_address *address)
+{
+	return listen_at(base, address, true);
+}
+
 void nvmf_tcp_op_stop_listen(struct nvmf_transport *base, const struct nvmf_address *address)
 {
 	struct nvmf_tcp_transport *t = nvmf_tcp_transport_of(base);
@@ -140,6 +160,7 @@ void nvmf_tcp_op_stop_listen(struct nvmf_transport *base, const struct nvmf_addr
 			TAILQ_REMOVE(&t->listeners, l, link);
 			thread_timer_stop(&l->again);
 			fd_source_remove(&l->source);
+			nvmf_tcp_secure_stop(l);
 			close(l->fd);
 			free(l);
 			return;

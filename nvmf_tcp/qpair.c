@@ -234,7 +234,7 @@ void nvmf_tcp_qpair_request_freed(struct nvmf_tcp_qpair *qp)
 	}
 }
 
-static void name_socket_address(struct nvmf_address *a, const struct sockaddr *sa)
+void nvmf_tcp_name_address(struct nvmf_address *a, const struct sockaddr *sa)
 {
 	char port[16];
 
@@ -252,7 +252,7 @@ static void name_local_address(struct nvmf_tcp_qpair *qp)
 	socklen_t length = sizeof(local);
 
 	if (getsockname(qp->fd, (struct sockaddr *)&local, &length) == 0) {
-		name_socket_address(&qp->base.local_address, (struct sockaddr *)&local);
+		nvmf_tcp_name_address(&qp->base.local_address, (struct sockaddr *)&local);
 	}
 }
 
@@ -301,7 +301,21 @@ static void free_memory(struct nvmf_tcp_qpair *qp)
 	qp->owner = 0;
 }
 
-static struct nvmf_tcp_qpair *make_tcp_qpair(struct nvmf_tcp_listener *l, int fd, const struct sockaddr *peer)
+static ssize_t read_decrypted(void *tls, const struct iovec *iovs, unsigned iovcnt)
+{
+	return tls_session_read(tls, iovs, iovcnt);
+}
+
+static void take_tls_session(struct nvmf_tcp_qpair *qp, struct tls_session *tls)
+{
+	qp->tls = tls;
+	qp->base.secured_by = tls_session_identity(tls);
+	qp->receiver.read = read_decrypted;
+	qp->receiver.read_arg = tls;
+}
+
+static struct nvmf_tcp_qpair *make_tcp_qpair(struct nvmf_tcp_listener *l, int fd, const struct sockaddr *peer,
+					     struct tls_session *tls)
 {
 	struct nvmf_tcp_qpair *qp = calloc(1, sizeof(*qp));
 	char text[160];
@@ -321,8 +335,11 @@ static struct nvmf_tcp_qpair *make_tcp_qpair(struct nvmf_tcp_listener *l, int fd
 	STAILQ_INIT(&qp->out);
 	free_array_list(qp, &qp->setup);
 	tcp_receiver_init(&qp->receiver, TCP_CONTROLLER, qp->stage, NVMF_TCP_STAGE);
+	if (tls != NULL) {
+		take_tls_session(qp, tls);
+	}
 	qp->base.listen_address = l->address;
-	name_socket_address(&qp->base.peer_address, peer);
+	nvmf_tcp_name_address(&qp->base.peer_address, peer);
 	name_local_address(qp);
 	write_tcp_trace_owner(qp, text, sizeof(text));
 	qp->owner = trace_owner_register(TRACE_OWNER_NVMF_TCP_QP, text);
@@ -355,9 +372,9 @@ static void tell_tcp_not_passed(const struct nvmf_address *peer, const struct nv
 	nvmf_connection_refused(peer->traddr, why);
 }
 
-void nvmf_tcp_qpair_accept(struct nvmf_tcp_listener *l, int fd, const struct sockaddr *peer)
+void nvmf_tcp_qpair_accept(struct nvmf_tcp_listener *l, int fd, const struct sockaddr *peer, struct tls_session *tls)
 {
-	struct nvmf_tcp_qpair *qp = make_tcp_qpair(l, fd, peer);
+	struct nvmf_tcp_qpair *qp = make_tcp_qpair(l, fd, peer, tls);
 	struct nvmf_address unmade = {.traddr = "an unknown address"};
 	int rc = -ENOMEM;
 
@@ -367,12 +384,13 @@ void nvmf_tcp_qpair_accept(struct nvmf_tcp_listener *l, int fd, const struct soc
 		rc = nvmf_qpair_accept(&qp->base, 0);
 		unmade = qp->base.peer_address;
 	} else {
-		name_socket_address(&unmade, peer);
+		nvmf_tcp_name_address(&unmade, peer);
 	}
 	if (rc == 0) {
 		return;
 	}
 	tell_tcp_not_passed(&unmade, &l->transport->base.opts, rc);
+	tls_session_free(tls);
 	close(fd);
 	if (qp != NULL) {
 		free_memory(qp);
@@ -417,6 +435,9 @@ static void send_term(struct nvmf_tcp_qpair *qp)
 static void let_socket_leave(struct nvmf_tcp_qpair *qp)
 {
 	(void)epoll_ctl(qp->tgroup->epoll, EPOLL_CTL_DEL, qp->fd, NULL);
+	if (qp->tls != NULL && !qp->broken) {
+		tls_session_end(qp->tls);
+	}
 	if (qp->broken) {
 		close(qp->fd);
 	} else {
@@ -478,6 +499,7 @@ void nvmf_tcp_op_qpair_destroy(struct nvmf_qpair *base)
 	if (qp->fd >= 0) {
 		close(qp->fd);
 	}
+	tls_session_free(qp->tls); /* base.secured_by is its memory */
 	free_memory(qp);
 	free(qp);
 }

@@ -219,12 +219,17 @@ static bool handle_read(struct nvmf_tcp_qpair *qp)
 
 static void end_unread(struct nvmf_tcp_qpair *qp, int rc)
 {
+	if (rc == -EPROTO) {
+		log_limited(LOG_LEVEL_NOTICE, "host %s at %s: %s",
+			    qp->base.hostnqn[0] != '\0' ? qp->base.hostnqn : "(unknown)", qp->base.peer_address.traddr,
+			    tls_session_why(qp->tls));
+	}
 	qp->broken = true;
 	nvmf_qpair_disconnect(&qp->base, rc == -ECONNRESET ? "the host closed the connection"
 							   : "the connection broke while it was read");
 }
 
-void nvmf_tcp_qpair_receive(struct nvmf_tcp_qpair *qp)
+static void read_for_a_while(struct nvmf_tcp_qpair *qp)
 {
 	struct nvmf_tcp_counters *counters = &qp->tgroup->counters;
 
@@ -250,4 +255,23 @@ void nvmf_tcp_qpair_receive(struct nvmf_tcp_qpair *qp)
 		}
 	}
 	(void)handle_read(qp);
+}
+
+/* epoll does not know what was decrypted and not read yet; and what was read may have been answered (KeyUpdate). */
+static void look_after_tls(struct nvmf_tcp_qpair *qp)
+{
+	if (tls_session_has_more(qp->tls) && !nvmf_tcp_qpair_reads_nothing(qp)) {
+		nvmf_tcp_qpair_mark_dirty(qp, true);
+	}
+	if (tls_session_has_unsent(qp->tls) && !qp->send_blocked) {
+		nvmf_tcp_qpair_mark_dirty(qp, false);
+	}
+}
+
+void nvmf_tcp_qpair_receive(struct nvmf_tcp_qpair *qp)
+{
+	read_for_a_while(qp);
+	if (unlikely(qp->tls != NULL) && nvmf_tcp_qpair_is_open(qp)) {
+		look_after_tls(qp);
+	}
 }

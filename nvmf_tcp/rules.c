@@ -39,3 +39,14 @@ uint64_t nvmf_tcp_stall_bytes(bool scarce, uint64_t moved, uint32_t connections)
 	}
 	return share < NVMF_TCP_STALL_BYTES_SCARCE ? share : NVMF_TCP_STALL_BYTES_SCARCE;
 }
+
+const char *nvmf_tcp_handshake_refusal(uint32_t all, uint32_t of_host, uint32_t max, uint32_t max_per_host)
+{
+	if (all >= NVMF_TCP_HANDSHAKES_MAX || (max != 0 && all >= max)) {
+		return "TLS: too many handshakes are under way (1024, or max_anonymous)";
+	}
+	if (max_per_host != 0 && of_host >= max_per_host) {
+		return "TLS: too many handshakes with this address are under way (max_anonymous_per_host)";
+	}
+	return NULL;
+}

@@ -26,4 +26,10 @@ bool nvmf_tcp_h2c_data_check(const struct tcp_piece *piece, uint8_t flags, const
  * is `moved` bytes together; NVMF_TCP_STALL_BYTES at least, and NVMF_TCP_STALL_BYTES_SCARCE at most. */
 uint64_t nvmf_tcp_stall_bytes(bool scarce, uint64_t moved, uint32_t connections);
 
+/* Why a connection over TLS may not begin its handshake, for operators; NULL: it may. all: handshakes under way,
+ * of_host: those from the same address. max, max_per_host: the options max_anonymous and max_anonymous_per_host; 0: no
+ * limit. */
+const char *nvmf_tcp_handshake_refusal(uint32_t all, uint32_t of_host, uint32_t max, uint32_t max_per_host);
+#define NVMF_TCP_HANDSHAKES_MAX 1024 /* whatever the options say: each takes some 60 KiB */
+
 #endif

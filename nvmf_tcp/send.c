@@ -104,9 +104,15 @@ static void account_sent(struct nvmf_tcp_qpair *qp, size_t bytes)
 static ssize_t send_pieces(struct nvmf_tcp_qpair *qp)
 {
 	struct msghdr msg = {.msg_iov = qp->tgroup->iovs, .msg_iovlen = collect_pieces(qp)};
-	ssize_t n = sendmsg(qp->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 	qp->tgroup->counters.sends++;
+	if (unlikely(qp->tls != NULL)) {
+		ssize_t taken = tls_session_write(qp->tls, msg.msg_iov, (unsigned)msg.msg_iovlen);
+
+		return taken != 0 ? taken : -EAGAIN;
+	}
+	ssize_t n = sendmsg(qp->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+
 	return n >= 0 ? n : -errno;
 }
 
@@ -117,6 +123,26 @@ static void wait_for_room(struct nvmf_tcp_qpair *qp)
 		qp->tgroup->counters.pending_send++;
 	}
 	nvmf_tcp_qpair_update_events(qp);
+}
+
+static void end_unsent(struct nvmf_tcp_qpair *qp)
+{
+	qp->broken = true;
+	nvmf_qpair_disconnect(&qp->base, "the connection broke while it was sent to");
+}
+
+/* Over TLS: what was encrypted has to be sent, too. True: all was. */
+static bool send_encrypted(struct nvmf_tcp_qpair *qp)
+{
+	if (tls_session_write(qp->tls, NULL, 0) < 0) {
+		end_unsent(qp);
+		return false;
+	}
+	if (tls_session_has_unsent(qp->tls)) {
+		wait_for_room(qp);
+		return false;
+	}
+	return true;
 }
 
 void nvmf_tcp_qpair_send(struct nvmf_tcp_qpair *qp)
@@ -131,10 +157,12 @@ void nvmf_tcp_qpair_send(struct nvmf_tcp_qpair *qp)
 			wait_for_room(qp);
 			return;
 		} else if (n != -EINTR) {
-			qp->broken = true;
-			nvmf_qpair_disconnect(&qp->base, "the connection broke while it was sent to");
+			end_unsent(qp);
 			return;
 		}
+	}
+	if (unlikely(qp->tls != NULL) && !send_encrypted(qp)) {
+		return;
 	}
 	qp->send_blocked = false;
 	nvmf_tcp_qpair_update_events(qp);
@@ -142,5 +170,8 @@ void nvmf_tcp_qpair_send(struct nvmf_tcp_qpair *qp)
 
 bool nvmf_tcp_qpair_send_now(struct nvmf_tcp_qpair *qp, const void *bytes, size_t length)
 {
+	if (unlikely(qp->tls != NULL)) {
+		return tls_session_send_now(qp->tls, bytes, length);
+	}
 	return send(qp->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)length;
 }

@@ -50,6 +50,7 @@ static struct nvmf_transport *create_tcp_transport(struct nvmf_tgt *tgt, const s
 		return NULL;
 	}
 	TAILQ_INIT(&t->listeners);
+	TAILQ_INIT(&t->handshakes);
 	t->base.sgl_rules = (struct nvmf_sgl_rules){.in_capsule = true, .transport = true, .max_descs = 1};
 	int rc = nvmf_buffer_pool_create(&t->buffers, &buffers_module, opts, error);
 	if (rc != 0) {
@@ -74,7 +75,9 @@ static void destroy_tcp_transport(struct nvmf_transport *base)
 static void fill_tcp_discovery_entry(struct nvmf_transport *t, const struct nvmf_address *address,
 				     struct nvmf_disc_log_entry *entry)
 {
-	entry->tsas.tcp.sectype = NVMF_TCP_SECTYPE_NONE;
+	bool secure = (entry->treq & (NVMF_TREQ_REQUIRED | NVMF_TREQ_NOT_REQUIRED)) == NVMF_TREQ_REQUIRED;
+
+	entry->tsas.tcp.sectype = secure ? NVMF_TCP_SECTYPE_TLS13 : NVMF_TCP_SECTYPE_NONE;
 }
 
 static void fill_tcp_group_stats(struct nvmf_transport_group *base, struct nvmf_transport_stats *stats)
@@ -138,6 +141,7 @@ static struct nvmf_transport_ops nvmf_tcp_ops = {
 	.create = create_tcp_transport,
 	.destroy = destroy_tcp_transport,
 	.listen = nvmf_tcp_op_listen,
+	.listen_secure = nvmf_tcp_op_listen_secure,
 	.stop_listen = nvmf_tcp_op_stop_listen,
 	.discover = fill_tcp_discovery_entry,
 	.group_create = nvmf_tcp_op_group_create,

@@ -69,6 +69,9 @@ static void config_write_listener(json_t *methods, struct nvmf_tgt *tgt, const s
 {
 	json_t *params = config_listener_params(tgt, s, l);
 
+	if (nvmf_listener_is_secure(l)) {
+		json_object_set_new(params, "secure_channel", json_true());
+	}
 	if (!nvmf_subsystem_ana_reporting(s)) {
 		rpc_config_add(methods, "nvmf_subsystem_add_listener", params);
 		return;

@@ -32,7 +32,8 @@ struct listener_params {
 static const struct rpc_param add_listener_params[] = {
 	LISTENER_PARAMS,
 	RPC_PARAM(struct listener_params, secure_channel, RPC_BOOL, RPC_OPTIONAL,
-		  "must be false on TCP, since there is no TLS; no effect on RDMA, which is not encrypted"),
+		  "hosts have to connect over TLS, each by its psk (nvmf_subsystem_add_host); no effect on RDMA, which "
+		  "is not encrypted"),
 	RPC_NO_EFFECT(sock_impl, RPC_STRING, "null", "RDMA has no sockets to choose, and TCP uses the kernel's"),
 	RPC_NO_EFFECT(numa_id, RPC_INT32, "-1", "the address decides which device, and so which node, serves"),
 	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_OPTIONAL, "of all ANA groups; by default optimized",
@@ -81,29 +82,23 @@ static void listener_answer_no_ana(struct rpc_request *req, const struct listene
 		  nvmf_ana_state_name((enum nvme_ana_state)p->ana_state), p->where.nqn);
 }
 
-/* A channel that is asked to be secure must be, where the transport could make it so. False: the request has been
- * answered.
- */
-static bool listener_check_secure(struct rpc_request *req, const struct listener_params *p,
-				  const struct nvmf_address *address)
+/* Whether the listener is to demand TLS. Over RDMA there is none, which the log tells once. */
+static bool listener_wants_tls(const struct listener_params *p, struct nvmf_tgt *tgt,
+			       const struct nvmf_address *address)
 {
+	const struct nvmf_transport *t = nvmf_transport_find(tgt, address->trtype);
 	static bool told;
 
-	if (p->secure_channel && strcasecmp(address->trtype, "TCP") == 0) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"secure_channel\" is true: allowed is false, because connections over TCP cannot "
-			  "be "
-			  "encrypted (there is no TLS)");
-		return false;
+	if (!p->secure_channel || (t != NULL && nvmf_transport_has_tls(t))) {
+		return p->secure_channel;
 	}
-	if (p->secure_channel && !told) {
+	if (!told) {
 		log_notice("nvmf_subsystem_add_listener: parameter \"secure_channel\" is true: taken, no effect: %s is "
-			   "not "
-			   "encrypted",
+			   "not encrypted",
 			   address->trtype);
 		told = true;
 	}
-	return true;
+	return false;
 }
 
 /* What to do about an error, in front of its text, which clients look for at the end. */
@@ -116,6 +111,28 @@ static const char *listener_remedy(int rc)
 		       : "";
 }
 
+static void listener_answer_add(struct rpc_request *req, const struct listener_params *p,
+				const struct nvmf_address *address, int rc)
+{
+	if (rc == -ENOTSUP) {
+		listener_answer_no_ana(req, p);
+	} else if (rc == -EEXIST) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"listen_address\": %s listens on %s %s %s already: File exists", p->where.nqn,
+			  address->trtype, address->traddr, address->trsvcid);
+	} else if (rc == -EPROTOTYPE) {
+		rpc_error(
+			req, RPC_ERROR_INVALID_PARAMS,
+			"parameter \"secure_channel\" is %s: another subsystem listens on %s %s %s with %s, and all of "
+			"an address must have the same",
+			p->secure_channel ? "true" : "false", address->trtype, address->traddr, address->trsvcid,
+			p->secure_channel ? "false" : "true");
+	} else if (rc != 0) {
+		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s%s", p->where.nqn, address->trtype, address->traddr,
+			  address->trsvcid, listener_remedy(rc), strerror(-rc));
+	}
+}
+
 static void rpc_add_listener(struct rpc_request *req, void *params)
 {
 	const struct listener_params *p = params;
@@ -124,7 +141,7 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 	char allowed[NVMF_ERROR_MAX];
 	const char *field;
 
-	if (s == NULL || !listener_check_secure(req, p, &address)) {
+	if (s == NULL) {
 		return;
 	}
 	struct nvmf_tgt *tgt = nvmf_subsystem_tgt(s);
@@ -132,16 +149,10 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 		rpc_nvmf_address_refuse(req, "listen_address", &address, field, allowed);
 		return;
 	}
-	int rc = nvmf_subsystem_add_listener_ana(s, &address, (enum nvme_ana_state)p->ana_state);
-	if (rc == -ENOTSUP) {
-		listener_answer_no_ana(req, p);
-	} else if (rc == -EEXIST) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "parameter \"listen_address\": %s listens on %s %s %s already: File exists", p->where.nqn,
-			  address.trtype, address.traddr, address.trsvcid);
-	} else if (rc != 0) {
-		rpc_error(req, rc, "%s cannot listen on %s %s %s: %s%s", p->where.nqn, address.trtype, address.traddr,
-			  address.trsvcid, listener_remedy(rc), strerror(-rc));
+	int rc = nvmf_subsystem_add_listener_secure(s, &address, (enum nvme_ana_state)p->ana_state,
+						    listener_wants_tls(p, tgt, &address));
+	if (rc != 0) {
+		listener_answer_add(req, p, &address, rc);
 	} else {
 		nvmf_subsystem_settle_listeners(s, address.trtype, rpc_nvmf_answer, req);
 	}

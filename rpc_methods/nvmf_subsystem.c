@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bdev/bdev.h"
+#include "keyring/keyring.h"
 #include "nvmf/resv.h"
 #include "rpc_methods/nvmf.h"
 #include "thread/thread.h"
@@ -420,13 +421,16 @@ static json_t *subsystem_listeners_json(const struct nvmf_subsystem *s)
 void rpc_nvmf_add_key_names(json_t *o, const struct nvmf_subsystem *s, const char *hostnqn)
 {
 	const char *key = nvmf_subsystem_host_key(s, hostnqn, false),
-		   *ctrlr_key = nvmf_subsystem_host_key(s, hostnqn, true);
+		   *ctrlr_key = nvmf_subsystem_host_key(s, hostnqn, true), *psk = nvmf_subsystem_host_psk(s, hostnqn);
 
 	if (key != NULL) {
 		json_object_set_new(o, "dhchap_key", rpc_string(key));
 	}
 	if (ctrlr_key != NULL) {
 		json_object_set_new(o, "dhchap_ctrlr_key", rpc_string(ctrlr_key));
+	}
+	if (psk != NULL) {
+		json_object_set_new(o, "psk", rpc_string(psk));
 	}
 }
 
@@ -555,7 +559,7 @@ struct host_params {
 
 struct keyed_host_params {
 	struct rpc_nvmf_where where;
-	char *host, *dhchap_key, *dhchap_ctrlr_key;
+	char *host, *dhchap_key, *dhchap_ctrlr_key, *psk;
 };
 
 #define KEYED_HOST_PARAMS                                                                                              \
@@ -566,14 +570,18 @@ struct keyed_host_params {
 		RPC_PARAM(struct keyed_host_params, dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,                        \
 			  "name of a key of the keyring: proves to the host who the subsystem is")
 
-static const struct rpc_param keyed_host_params[] = {
+static const struct rpc_param set_keys_params[] = {
 	KEYED_HOST_PARAMS,
+	RPC_PARAM(struct keyed_host_params, psk, RPC_STRING, RPC_OPTIONAL,
+		  "name of a TLS key of the keyring: the host's next connections need it, those that it has go on; by "
+		  "default as it was"),
 	RPC_PARAM_END,
 };
 
 static const struct rpc_param add_host_params[] = {
 	KEYED_HOST_PARAMS,
-	RPC_NO_EFFECT(psk, RPC_STRING, "null", "there is no TLS"),
+	RPC_PARAM(struct keyed_host_params, psk, RPC_STRING, RPC_OPTIONAL,
+		  "name of a TLS key of the keyring, by which the host connects where secure_channel is true"),
 	RPC_PARAM_END,
 };
 
@@ -598,6 +606,33 @@ static bool subsystem_has_host(const struct nvmf_subsystem *s, const char *hostn
 	return h != NULL;
 }
 
+static bool tgt_has_tls(struct nvmf_tgt *tgt)
+{
+	const struct nvmf_transport *t = NULL;
+
+	while ((t = nvmf_transport_next(tgt, t)) != NULL && !nvmf_transport_has_tls(t)) {
+	}
+	return t != NULL;
+}
+
+/* Clients of RDMA targets give keys that the keyring does not have: nothing can ask for them there. If a transport with
+ * TLS comes later, the host has no key, and is not let in. */
+static const char *host_psk_that_counts(struct nvmf_subsystem *s, const char *name)
+{
+	const char *why;
+	struct keyring_key *key = name != NULL ? keyring_get_kind(name, KEYRING_PSK, &why) : NULL;
+
+	if (name == NULL || key != NULL || tgt_has_tls(nvmf_subsystem_tgt(s))) {
+		keyring_put(key);
+		return name;
+	}
+	log_notice(
+		"nvmf_subsystem_add_host: parameter \"psk\" is \"%.80s\": taken, no effect: no transport of the target "
+		"has TLS, and %s",
+		name, why);
+	return NULL;
+}
+
 static void rpc_add_host(struct rpc_request *req, void *params)
 {
 	const struct keyed_host_params *p = params;
@@ -607,7 +642,8 @@ static void rpc_add_host(struct rpc_request *req, void *params)
 	if (s == NULL) {
 		return;
 	}
-	int rc = nvmf_subsystem_add_host(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key, why);
+	int rc = nvmf_subsystem_add_host_psk(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key,
+					     host_psk_that_counts(s, p->psk), why);
 	if (rc == 0) {
 		rpc_reply_true(req);
 	} else {
@@ -626,14 +662,14 @@ static void rpc_set_keys(struct rpc_request *req, void *params)
 	if (s == NULL) {
 		return;
 	}
-	int rc = nvmf_subsystem_set_keys(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key, why);
+	int rc = nvmf_subsystem_set_keys_psk(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key, p->psk, why);
 	if (rc == 0) {
 		rpc_reply_true(req);
 	} else {
 		rpc_error(req, rc, "%s", why);
 	}
 }
-RPC_METHOD("nvmf_subsystem_set_keys", rpc_set_keys, struct keyed_host_params, keyed_host_params, RPC_RUNTIME,
+RPC_METHOD("nvmf_subsystem_set_keys", rpc_set_keys, struct keyed_host_params, set_keys_params, RPC_RUNTIME,
 	   "Give a host other keys, or none; they count from its next authentication on", .result = "true")
 
 /* A removal outlasts its call, which is answered when its time is over. */

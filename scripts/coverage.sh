@@ -43,6 +43,7 @@ util/parse.c cores util_parse 0
 lvol/decode.c,lvol/volume.c lvol_store lvol_store 0
 dhchap/message.c,dhchap/secret.c dhchap dhchap-messages 1
 tls/psk.c tls_psk tls-psk 0
+tls/wire.c tls_psk tls-session 0
 nvme/ana.c:ana_state_is_valid:nvme_ana_decode nvme_logs bdev_nvme_verdict 0
 nvme/discovery.c:padded_field_copy:nvme_discovery_decode nvme_logs perf_util 0
 "

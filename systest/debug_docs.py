@@ -40,6 +40,7 @@ GDB = "gdb -nx -batch -iex 'set debuginfod enabled off' "
 WRONG = re.compile(r"Undefined (?:info )?command|No symbol|[Ii]nvalid option|unrecognized option|unknown option|not found$"
                    r"|No such file or directory\.$|Traceback|Python Exception|There is no process|is no address|^Usage:|syntax error"
                    r"|cannot connect", re.M)
+TLS_KEY = "NVMeTLSkey-1:01:Aw4ZJC86RVBbZnF8h5KdqLO+ydTf6vUACxYhLDdCTVhhy7Ks:"
 HARMLESS = re.compile(r"^\d+\t\.\./sysdeps/.*: No such file or directory\.$", re.M)     # the C library's source
 
 
@@ -160,7 +161,10 @@ def places(t):
     """The folders and the address that the page speaks of are others here."""
     (t.folder / t.trace_file.name).symlink_to(t.trace_file)
     address = t.call("metrics_start", address="127.0.0.1:0")
-    return {"/etc/varve/varve.json": t.folder / "saved.json", "/var/lib/varve/traces": t.folder, "127.0.0.1:9464": address}
+    for name, text in (("tls", TLS_KEY), ("tls2", TLS_KEY)):
+        (t.folder / f"{name}.key").touch(mode=0o600)
+        (t.folder / f"{name}.key").write_text(text)
+    return {"/etc/varve/tls": t.folder / "tls", "/etc/varve/varve.json": t.folder / "saved.json", "/var/lib/varve/traces": t.folder, "127.0.0.1:9464": address}
 
 
 def test_the_plain_lines_of_operations_md():

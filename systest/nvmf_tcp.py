@@ -186,18 +186,6 @@ def test_listeners_of_all_kinds_and_their_removal():
         t.stop_clean()
 
 
-def test_listener_that_should_be_secure_is_refused():
-    with TcpTarget(listen=False) as t:
-        for trtype in ("TCP", "tcp"):
-            try:
-                t.call("nvmf_subsystem_add_listener", nqn=NQN, listen_address={**t.listen_address(), "trtype": trtype}, secure_channel=True)
-            except RpcError as e:
-                check("secure_channel" in e.message and "TLS" in e.message, e.message)
-            else:
-                check(False, f"{trtype}: a listener without TLS was made for one with TLS")
-        t.call("nvmf_subsystem_add_listener", nqn=NQN, listen_address=t.listen_address(), secure_channel=False)
-
-
 def rpc_sleeps(t):
     return t.call("framework_get_reactors", detail=True)["reactors"][0]["sleeps"]
 

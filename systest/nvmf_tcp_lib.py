@@ -54,8 +54,7 @@ class Connection:
     """A connection, with ICReq answered unless initialize is False."""
 
     def __init__(self, port=PORT, address=ADDRESS, hdgst=False, ddgst=False, hpda=0, maxr2t=0, initialize=True):
-        self.sock = socket.create_connection((address, port), timeout=DEADLINE)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = self.open_socket(address, port)
         self.buffer = b""
         self.hdgst = self.ddgst = False
         self.align = 4 * (hpda + 1)
@@ -63,6 +62,11 @@ class Connection:
         self.received = []      # types
         if initialize:
             self.initialize(hdgst, ddgst, hpda, maxr2t)
+
+    def open_socket(self, address, port):
+        sock = socket.create_connection((address, port), timeout=DEADLINE)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
 
     def close(self):
         self.sock.close()

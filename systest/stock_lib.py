@@ -19,7 +19,7 @@ class Error:
         self.code, self.words = code, (*words, *([self.STANDARD[code]] if code in self.STANDARD else []))
 
 
-INVALID, UNKNOWN, NO_DEVICE, EXISTS = -32602, -32601, -19, -17
+INVALID, UNKNOWN, NO_DEVICE, EXISTS, NO_KEY = -32602, -32601, -19, -17, -126
 
 
 def keys(*names):

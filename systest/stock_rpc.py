@@ -17,7 +17,7 @@ import zlib
 from appliance_lib import Daemon, check, main, wait_for
 from module_lib import of_modules
 from nvmf_lib import ADDRESS, PORT, preload
-from stock_lib import EXISTS, INVALID, NO_DEVICE, UNKNOWN, UUID, Error, each, keys, play, wrong
+from stock_lib import EXISTS, INVALID, NO_DEVICE, NO_KEY, UNKNOWN, UUID, Error, each, keys, play, wrong
 
 BACK_PORT, FRONT_PORT = PORT, PORT + 20000
 NQN, HOSTNQN = "nqn.2016-06.io.spdk:cnode1", "nqn.2016-06.io.spdk:host1"
@@ -175,8 +175,8 @@ NVMF = [
     ("nvmf_ns_remove_host", {"nqn": NQN, "nsid": 3, "host": HOSTNQN}, True),
     ("nvmf_subsystem_set_ns_ana_group", {"nqn": NQN, "nsid": 3, "anagrpid": 3}, True),
     ("nvmf_subsystem_add_host", {"nqn": NQN, "host": HOSTNQN}, True),
-    ("nvmf_subsystem_add_host", {"nqn": NQN, "host": HOSTNQN + "x", "psk": "key0"}, True),
-    ("nvmf_subsystem_remove_host", {"nqn": NQN, "host": HOSTNQN + "x"}, True),
+    ("nvmf_subsystem_add_host", {"nqn": NQN, "host": HOSTNQN + "x", "psk": "key0"}, Error(NO_KEY, "key0")),      # the target has TCP, too
+    ("nvmf_subsystem_remove_host", {"nqn": NQN, "host": HOSTNQN + "x"}, Error(-2)),
     ("nvmf_subsystem_remove_host", {"nqn": NQN, "host": HOSTNQN, "timeout_ms": 60000}, True),
     ("nvmf_subsystem_allow_any_host", {"nqn": NQN, "allow_any_host": True}, True),
     ("nvmf_subsystem_allow_any_host", {"nqn": NQN, "allow_any_host": False}, True),
@@ -265,6 +265,12 @@ def test_keys():
                  ("nvmf_create_subsystem", {"nqn": NQN, **SUBSYSTEM_SWITCHES}, True),
                  ("nvmf_subsystem_add_host", {"nqn": NQN, "host": HOSTNQN, "dhchap_key": "key0"}, True),
                  ("nvmf_subsystem_set_keys", {"nqn": NQN, "host": HOSTNQN, "dhchap_key": "key0", "dhchap_ctrlr_key": "key0"}, True),
+                 ("nvmf_subsystem_remove_host", {"nqn": NQN, "host": HOSTNQN}, True),
+                 ("keyring_file_remove_key", {"name": "key0"}, True)])
+        path.write_text("NVMeTLSkey-1:01:" + base64.b64encode(secret + zlib.crc32(secret).to_bytes(4, "little")).decode() + ":")
+        play(d, [("keyring_file_add_key", {"name": "key0", "path": str(path)}, True),
+                 ("nvmf_create_transport", {"trtype": "TCP"}, True),
+                 ("nvmf_subsystem_add_host", {"nqn": NQN, "host": HOSTNQN, "psk": "key0"}, True),
                  ("nvmf_subsystem_remove_host", {"nqn": NQN, "host": HOSTNQN}, True),
                  ("keyring_file_remove_key", {"name": "key0"}, True)])
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "tcp/digest.h"
+#include "util/compiler.h"
 
 enum part { PART_COMMON, PART_HEADER, PART_PADDING, PART_DATA, PART_TRAILER, PART_END };
 
@@ -69,8 +70,11 @@ static void data_arrived(struct tcp_receiver *r, size_t n)
 	r->data_left -= (uint32_t)n;
 }
 
-static int receive(int fd, struct iovec *iovs, unsigned iovcnt)
+static int receive(const struct tcp_receiver *r, int fd, struct iovec *iovs, unsigned iovcnt)
 {
+	if (unlikely(r->read != NULL)) {
+		return (int)r->read(r->read_arg, iovs, iovcnt);
+	}
 	struct msghdr msg = {.msg_iov = iovs, .msg_iovlen = iovcnt};
 	ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT);
 
@@ -101,7 +105,7 @@ int tcp_receiver_read(struct tcp_receiver *r, int fd)
 		iovs[n++] = (struct iovec){r->stage + r->end, r->stage_bytes - r->end};
 		room += r->stage_bytes - r->end;
 	}
-	int rc = receive(fd, iovs, n);
+	int rc = receive(r, fd, iovs, n);
 	if (rc > 0) {
 		r->drained = (size_t)rc < room;
 		size_t placed = (size_t)rc < direct ? (size_t)rc : direct;

@@ -17,6 +17,7 @@
 #ifndef TCP_RECEIVER_H
 #define TCP_RECEIVER_H
 
+#include <sys/types.h>
 #include <sys/uio.h>
 
 #include "tcp/pdu.h"
@@ -33,6 +34,10 @@ struct tcp_receiver {
 	enum tcp_side side;       /* the side that receives */
 	bool data_is_bad;         /* at TCP_EVENT_PDU */
 	bool drained;             /* the last read has brought less than it had room for: the socket is empty */
+	/* Set by the owner of a connection over TLS: reads instead of recvmsg(), with the same results as
+	 * tcp_receiver_read(). NULL: the socket is read. */
+	ssize_t (*read)(void *read_arg, const struct iovec *iovs, unsigned iovcnt);
+	void *read_arg;
 	/* below: the receiver's own */
 	uint8_t part;          /* enum part, of the PDU under way */
 	uint16_t header_have;  /* bytes */

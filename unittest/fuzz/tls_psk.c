@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys and identities of any form: nothing is read beyond them, and what is accepted keeps its promises. The first byte
- * says what the rest is: a key (even) or an identity. */
+ * says what the rest is: a key, an identity, or what a host sends before OpenSSL sees it. */
 #include <stdlib.h>
 #include <string.h>
 #include "tls/psk.h"
+#include "tls/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -36,6 +37,25 @@ static void fuzz_identity(const char *text, size_t len)
 	}
 }
 
+static void fuzz_wire(const uint8_t *bytes, size_t len)
+{
+	size_t at = 0, n, total = 0;
+	const char *text;
+
+	while (tls_offer_next(bytes, len, &at, &text, &n)) {
+		if ((const uint8_t *)text + n > bytes + len) {
+			abort();
+		}
+		total += n;
+	}
+	if (total > len) {
+		abort();
+	}
+	if (len > 0 && tls_record_bytes(bytes, len, false) == 0) {
+		abort();
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size < 1) {
@@ -43,10 +63,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	char *exact = malloc(size > 1 ? size - 1 : 1); /* of its own, so that a byte too many is noticed */
 	memcpy(exact, data + 1, size - 1);
-	if (data[0] % 2 == 0) {
+	if (data[0] % 3 == 0) {
 		fuzz_key(exact, size - 1);
-	} else {
+	} else if (data[0] % 3 == 1) {
 		fuzz_identity(exact, size - 1);
+	} else {
+		fuzz_wire((const uint8_t *)exact, size - 1);
 	}
 	free(exact);
 	return 0;

@@ -428,7 +428,7 @@ void fake_open(void)
 	STAILQ_INIT(&group.dirty);
 	TAILQ_INIT(&group.qpairs);
 	TAILQ_INIT(&group.leavers);
-	nvmf_tcp_qpair_accept(&listener, FAKE_FD, (struct sockaddr *)&peer);
+	nvmf_tcp_qpair_accept(&listener, FAKE_FD, (struct sockaddr *)&peer, NULL);
 	must(fake.qp != NULL && nvmf_tcp_op_qpair_add(&group.base, &fake.qp->base) == 0);
 	fake.qp->base.state = NVMF_QPAIR_CONNECTING;
 }

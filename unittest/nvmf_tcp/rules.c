@@ -100,6 +100,18 @@ static void test_while_buffers_are_scarce_neighbours_are_the_measure(void)
 	}
 }
 
+static void test_handshakes_are_limited_in_all_and_by_address(void)
+{
+	CU_ASSERT_PTR_NULL(nvmf_tcp_handshake_refusal(0, 0, 0, 0));
+	CU_ASSERT_PTR_NULL(nvmf_tcp_handshake_refusal(1023, 1023, 0, 0));
+	CU_ASSERT_PTR_NOT_NULL(strstr(nvmf_tcp_handshake_refusal(1024, 0, 0, 0), "too many handshakes are under way"));
+	CU_ASSERT_PTR_NOT_NULL(nvmf_tcp_handshake_refusal(1024, 0, 32768, 1024));
+	CU_ASSERT_PTR_NULL(nvmf_tcp_handshake_refusal(4, 4, 5, 5));
+	CU_ASSERT_PTR_NOT_NULL(strstr(nvmf_tcp_handshake_refusal(5, 4, 5, 5), "max_anonymous)"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(nvmf_tcp_handshake_refusal(5, 5, 6, 5), "max_anonymous_per_host"));
+	CU_ASSERT_PTR_NULL(nvmf_tcp_handshake_refusal(5, 5, 6, 0));
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_the_next_data_are_taken),
 	UNIT(test_data_without_an_r2t_are_a_fault_of_the_tag),
@@ -108,6 +120,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_last_pdu_is_set_at_the_end_and_only_there),
 	UNIT(test_while_there_are_buffers_little_has_to_move),
 	UNIT(test_while_buffers_are_scarce_neighbours_are_the_measure),
+	UNIT(test_handshakes_are_limited_in_all_and_by_address),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_tcp_rules", tests, NULL, NULL)

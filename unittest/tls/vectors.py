@@ -33,12 +33,13 @@ def label(length, name, context, legacy):
     return struct.pack(">HB", length, len(name)) + name + bytes([len(context)]) + context
 
 
-def credential(key, how, version, legacy):
+def credential(key, how, version, legacy=0, hostnqn=HOSTNQN, subnqn=SUBNQN):
+    """Identity and TLS PSK."""
     use = how or {32: 1, 48: 2}[len(key)]
     name, length = NAMES[use], len(key)
-    retained = key if how == 0 else hkdf(name, key, label(length, b"HostNQN", HOSTNQN, legacy), length)
-    digest = base64.b64encode(hmac.new(retained, f"{HOSTNQN} {SUBNQN} NVMe-over-Fabrics".encode(), name).digest()).decode()
-    identity = f"NVMe{version}R{use:02} {HOSTNQN} {SUBNQN}" + (f" {digest}" if version == 1 else "")
+    retained = key if how == 0 else hkdf(name, key, label(length, b"HostNQN", hostnqn, legacy), length)
+    digest = base64.b64encode(hmac.new(retained, f"{hostnqn} {subnqn} NVMe-over-Fabrics".encode(), name).digest()).decode()
+    identity = f"NVMe{version}R{use:02} {hostnqn} {subnqn}" + (f" {digest}" if version == 1 else "")
     context = f"{use:02} {digest}" if version == 1 else identity
     return identity, hkdf(name, retained, label(length, b"nvme-tls-psk", context, legacy), length)
 
@@ -56,4 +57,5 @@ def main():
     print("};")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# beside
+# limit: 400
+# sanitize
+"""NVMe/TCP over TLS: the target judged by openssl s_client, which makes handshake and records, under an initiator that was written from the
+specification; keys and identities are computed by Python. Who gets in, who does not, and what is told of it."""
+import json
+import random
+import socket
+import struct
+import sys
+
+from appliance_lib import DEADLINE, Daemon, RpcError, check, main, wait_for
+from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT
+from nvmf_tcp_lib import DISCOVERY
+from nvmf_tls_lib import KEYS, Client, TlsQueue, TlsTarget, both, check_gone, credential
+
+BS = 512
+OTHER = "nqn.2026-11.io.varve:other"
+STRANGER = "nqn.2026-11.io.varve:stranger"
+SECRETS = [k.hex() for k, _ in KEYS.values()]
+
+
+def io_of_all_sizes(t, rounds=12, **options):
+    rng = random.Random(rounds)
+    admin, q = both(**options)
+    with admin, q:
+        for blocks in (1, 2, 7, 8, 9, 31, 32, 33, 64, 255, 256) * (rounds // 4):
+            lba, data = rng.randrange(512 - blocks), rng.randbytes(blocks * BS)
+            check(q.write(lba, data, in_capsule=len(data) <= 4096 and rng.random() < 0.5).status == 0, f"write of {blocks} blocks")
+            c = q.read(lba, blocks)
+            check(c.status == 0 and c.data == data, f"read of {blocks} blocks")
+    t.wait_empty()
+
+
+def test_io_over_tls_is_verified():
+    with TlsTarget() as t:
+        for version in (0, 1):
+            io_of_all_sizes(t, version=version)
+        io_of_all_sizes(t, hdgst=True, ddgst=True)
+        t.stop_clean()
+
+
+def test_a_key_that_is_not_transformed_connects():
+    with TlsTarget(psk="plain") as t:
+        for version in (0, 1):
+            io_of_all_sizes(t, rounds=4, key="plain", version=version)
+        t.stop_clean()
+
+
+def test_commands_under_way_at_once_over_tls():
+    with TlsTarget() as t:
+        admin, q = both(size=64)
+        with admin, q:
+            data = {i: random.Random(i).randbytes(32768) for i in range(24)}
+            for cid in [q.start(q.rw_sqe(1, 64 * i, 64), d, in_capsule=False) for i, d in data.items()]:
+                check(q.finish(cid).status == 0, "write")
+            cids = {i: q.start(q.rw_sqe(2, 64 * i, 64), length=32768) for i in data}
+            for i, cid in cids.items():
+                check(q.finish(cid).data == data[i], f"read {i}")
+        check_gone(t)
+        t.stop_clean()
+
+
+def test_groups_of_any_kind_connect():
+    """Also those whose arithmetic takes long, and those that s_client does not offer first, which costs it a second ClientHello."""
+    with TlsTarget() as t:
+        for groups in ("X25519", "P-256", "P-384", "ffdhe3072", "ffdhe8192", "ffdhe2048:X25519"):
+            with TlsQueue(tls=("-quiet", "-tls1_3", "-groups", groups)) as admin:
+                admin.enable()
+        for suites in ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256"):
+            with TlsQueue(tls=("-quiet", "-tls1_3", "-ciphersuites", suites)) as admin:
+                admin.enable()
+        check_gone(t)
+        t.stop_clean()
+
+
+def refused(t, why, identity=None, psk=None, options=("-quiet", "-tls1_3")):
+    before = len(t.refusals())
+    data, said = Client(identity, psk, options=options).ends_by_itself()
+    check(data == b"", data)
+    check(said != "", "s_client saw no alert and no error")
+    wait_for(lambda: len(t.refusals()) > before, f"the refusal to be told: {why}")
+    check(why in t.refusals()[-1], (why, t.refusals()[-1]))
+    check(t.log().count(why) >= 1, f"the log lacks {why}")
+    return said
+
+
+def test_wrong_keys_and_identities_are_refused():
+    with TlsTarget() as t:
+        t.call("nvmf_create_subsystem", nqn=OTHER, serial_number="O", allow_any_host=True)
+        with TlsQueue() as good:
+            good.enable()
+            identity0, psk0 = credential(version=0)
+            identity1, psk1 = credential(version=1)
+            refused(t, "has another key than the psk for", identity0, psk1)
+            refused(t, "has another key than the psk for", identity1, psk0)
+            refused(t, "has another key than the psk for", identity1, bytes(32))
+            refused(t, "is of another key than the one of host", *credential("other"))
+            refused(t, "is of another key than the one of host", *credential("plain"))
+            refused(t, f"host {STRANGER} has no psk for {NQN}", *credential(hostnqn=STRANGER))
+            refused(t, f"has no psk for {OTHER}", *credential(subnqn=OTHER))
+            refused(t, f"has no psk for {OTHER}", *credential(subnqn=OTHER, version=0))
+            for wrong in ("Client_identity", "NVMe2R01 a b", "NVMe1R01 " + HOSTNQN + " " + NQN, "NVMe0G01 " + HOSTNQN + " " + NQN, "\x01\x02", "x" * 120):
+                refused(t, "identity is not one of NVMe/TCP", wrong, psk1)
+            refused(t, "it offers no pre-shared key")
+            refused(t, "TLS:", identity1, psk1, ("-quiet", "-tls1_2"))
+            refused(t, "TLS:", identity1, psk1, ("-quiet", "-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"))
+            check(good.identify(1)[:2] != b"", "the good host")
+        check_gone(t)
+        t.stop_clean()
+        check(not any(s in t.log() for s in SECRETS), "a key is in the log")
+
+
+def test_the_host_of_the_key_is_the_host_of_connect():
+    with TlsTarget() as t:
+        t.call("nvmf_subsystem_add_host", nqn=NQN, host=STRANGER, psk="other")
+        t.call("nvmf_create_subsystem", nqn=OTHER, serial_number="O", allow_any_host=True)
+        t.add_listener(OTHER)
+        t.call("nvmf_subsystem_add_host", nqn=OTHER, host=HOSTNQN, psk="plain")
+        for kwargs, why in (({"hostnqn": STRANGER}, "HOSTNQN is not"), ({"nqn": OTHER}, "its key for"), ({"hostnqn": STRANGER, "nqn": OTHER}, "HOSTNQN is not")):
+            with TlsQueue(connect=False) as q:
+                c = q.connect(0xFFFF, kwargs.get("nqn", NQN), 32, kwargs.get("hostnqn", HOSTNQN))
+                check(c.code == 0x184, f"{kwargs}: status {c.status:#x}")     # Connect Invalid Host
+                wait_for(lambda w=why: any(w in r for r in t.refusals()), why)
+        with TlsQueue(nqn=OTHER, key="plain", subnqn=OTHER) as q:
+            q.enable()
+        check_gone(t)
+        t.stop_clean("is not allowed")
+
+
+def test_discovery_over_tls_says_that_it_is_demanded():
+    with TlsTarget() as t, TlsQueue(nqn=DISCOVERY) as admin:
+        admin.enable()
+        log = admin.log_page(0x70, 1024 * 3)
+        entry, = [e for e in (log[1024 * i:1024 * (i + 1)] for i in range(1, 3)) if e[256:512].rstrip(b"\0") == NQN.encode()]
+        check(entry[3] & 3 == 1 and entry[768] == 2, f"TREQ {entry[3]}, SECTYPE {entry[768]}")
+
+
+def plain(initial=b""):
+    s = socket.create_connection((ADDRESS, PORT), timeout=DEADLINE)
+    if initial:
+        s.sendall(initial)
+    return s
+
+
+def gone(s):
+    try:
+        return s.recv(4096)
+    except ConnectionResetError:
+        return b""
+
+
+ICREQ = struct.pack("<BBBBIHBBI112x", 0, 0, 128, 0, 128, 0, 0, 0, 0)
+
+
+def test_a_host_without_tls_gets_a_closed_connection():
+    with TlsTarget() as t:
+        for n, first in enumerate((ICREQ, b"\0", b"GET / HTTP/1.0\r\n\r\n", b"\x17\x03\x03\0\x10" + bytes(16), b"\x16\x02\0\0\x10" + bytes(16), b"\x16\x03\1\xff\xff")):
+            with plain(first) as s:
+                check(gone(s) == b"", "it was answered")
+            wait_for(lambda n=n: len(t.refusals()) > n, "the refusal")
+            check("does not begin with TLS, which is demanded here (secure_channel)" in t.refusals()[-1], t.refusals()[-1])
+        check("does not begin with TLS" in t.log(), "the log")
+        check_gone(t)
+        t.stop_clean()
+
+
+def client_hello():
+    """What s_client sends first, caught by a listener of ours."""
+    with socket.create_server((ADDRESS, 0)) as trap:
+        trap.settimeout(DEADLINE)
+        client = Client(*credential(), port=trap.getsockname()[1])
+        with trap.accept()[0] as s:
+            s.settimeout(DEADLINE)
+            hello = s.recv(5)
+            while len(hello) < 5 + struct.unpack(">H", hello[3:5])[0]:
+                hello += s.recv(4096)
+        client.close()
+    return hello
+
+
+def test_handshakes_that_are_cut_off_or_never_end():
+    with TlsTarget() as t:
+        hello = client_hello()
+        check(len(hello) > 100, hello)
+        silent = [plain(), plain(hello[:1]), plain(hello[:50]), plain(hello)]
+        for n in (1, 4, 5, 6, 20, len(hello) // 2, len(hello) - 1, len(hello)):
+            with plain(hello[:n]) as s:
+                s.shutdown(socket.SHUT_WR)
+                while gone(s):      # ServerHello and alert, where the whole of it has come
+                    pass
+        wrong = bytearray(hello)
+        for at in (5, 6, 9, 11, 60, len(hello) - 1, len(hello) - 40):
+            wrong[at] ^= 0x55
+            with plain(bytes(wrong)) as s:
+                while gone(s):
+                    pass
+            wrong[at] ^= 0x55
+        with plain() as s:          # byte by byte it is as good as at once
+            for b in hello:
+                s.sendall(bytes([b]))
+            answer = gone(s)
+            check(answer[:3] == b"\x16\x03\x03", f"{answer[:20]}")
+        io_of_all_sizes(t, rounds=4)
+        for s in silent:            # those have had their time
+            with s:
+                while gone(s):
+                    pass
+        wait_for(lambda: "the handshake was not made in time" in t.log(), "the log")
+        check_gone(t)
+        t.stop_clean()
+
+
+def test_those_with_an_open_handshake_do_not_keep_the_target_from_ending():
+    with TlsTarget() as t:
+        hello = client_hello()
+        waiting = [plain(), plain(hello[:10]), plain(hello)]
+        t.call("nvmf_subsystem_remove_listener", nqn=NQN, listen_address=t.listen_address())
+        for s in waiting:
+            with s:
+                while gone(s):
+                    pass
+        t.add_listener()
+        waiting = [plain(), plain(hello[:10]), plain(hello)]
+        t.stop_clean()
+        for s in waiting:
+            s.close()
+
+
+def test_too_many_handshakes_are_refused():
+    with TlsTarget(max_anonymous_per_host=3) as t:
+        held = [plain() for _ in range(3)]
+        with plain() as s:
+            check(gone(s) == b"", "answered")
+        wait_for(lambda: any("too many handshakes with this address" in r for r in t.refusals()), "the refusal")
+        for s in held:
+            s.close()
+        wait_for(lambda: sum("closed the connection in the handshake" in r for r in t.refusals()) == 3, "the ends")
+        with TlsQueue() as q:
+            q.enable()
+        t.stop_clean()
+
+
+def test_a_key_is_rotated_without_disconnecting():
+    with TlsTarget() as t:
+        admin, q = both()
+        with admin, q:
+            t.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN, psk="other")
+            check(q.write(0, b"x" * 512).status == 0 and q.read(0, 1).data == b"x" * 512, "I/O goes on")
+            refused(t, "is of another key than the one of host", *credential())
+            with TlsQueue(qid=2, cntlid=admin.cntlid, key="other") as second:
+                check(second.read(0, 1).data == b"x" * 512, "I/O with the new key")
+            t.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN)
+            with TlsQueue(qid=2, cntlid=admin.cntlid, key="other") as second:
+                check(second.read(0, 1).status == 0, "a call without psk leaves it")
+            t.call("keyring_file_remove_key", name="other")
+            with TlsQueue(qid=2, cntlid=admin.cntlid, key="other") as second:
+                check(second.read(0, 1).status == 0, "the host keeps a key that is removed from the keyring")
+            t.call("nvmf_subsystem_remove_host", nqn=NQN, host=HOSTNQN)
+            refused(t, f"host {HOSTNQN} has no psk", *credential("other"))
+        check_gone(t)
+        t.stop_clean()
+
+
+def test_keys_of_the_connection_are_updated():
+    """s_client sends KeyUpdate for a line K, and asks for one with it; k does not ask."""
+    with TlsTarget() as t:
+        with TlsQueue(tls=("-brief", "-tls1_3")) as admin:
+            admin.enable()
+            for n, letter in enumerate(b"KkKK", 1):
+                admin.sock.sendall(bytes([letter]) + b"\n")
+                wait_for(lambda n=n: admin.client.said().count("KEYUPDATE") == n, "s_client to send KeyUpdate")
+                for _ in range(3):
+                    check(len(admin.identify(1)) == 4096, "Identify")
+        check_gone(t)
+        t.stop_clean()
+
+
+def test_listeners_hosts_and_the_configuration():
+    with TlsTarget() as t:
+        host, = t.call("nvmf_get_subsystems", nqn=NQN)[0]["hosts"]
+        check(host == {"nqn": HOSTNQN, "psk": "psk"}, host)
+        t.call("nvmf_create_subsystem", nqn=OTHER, serial_number="O", allow_any_host=True)
+        for secure in ({}, {"secure_channel": False}):
+            try:
+                t.call("nvmf_subsystem_add_listener", nqn=OTHER, listen_address=t.listen_address(), **secure)
+                check(False, "one address, with and without TLS")
+            except RpcError as e:
+                check("secure_channel" in e.message and "another subsystem listens" in e.message, e.message)
+        t.add_listener(OTHER)
+        for params, why in (({"psk": "nothing"}, "no such key"), ({"dhchap_key": "psk"}, "for TLS (NVMeTLSkey-1), not for DH-HMAC-CHAP")):
+            try:
+                t.call("nvmf_subsystem_add_host", nqn=OTHER, host=STRANGER, **params)
+                check(False, f"{params} was taken")
+            except RpcError as e:
+                check(why in e.message, e.message)
+        check(t.call("nvmf_get_subsystems", nqn=OTHER)[0]["hosts"] == [], "the host is not there")
+        config = t.call("framework_get_config", name="nvmf")
+        check([m["params"]["psk"] for m in config if m["method"] == "nvmf_subsystem_add_host"] == ["psk"], config)
+        check([m["params"]["secure_channel"] for m in config if m["method"] == "nvmf_subsystem_add_listener"] == [True, True], config)
+        text = json.dumps([config, t.call("framework_get_config", name="keyring"), t.call("keyring_get_keys")]) + t.log()
+        check(not any(s in text for s in SECRETS) and "NVMeTLSkey-1:0" not in text, "a key is in the configuration or the log")
+        t.stop_clean()
+
+
+def test_a_saved_configuration_serves_tls_again():
+    with TlsTarget() as t:
+        config = {"subsystems": [{"subsystem": n, "config": t.call("framework_get_config", name=n)} for n in ("keyring", "bdev", "nvmf")]}
+        path = t.folder / "saved.json"
+        path.write_text(json.dumps(config))
+        t.stop_clean()
+        again = Daemon("-m", "[0]", "-s", "512", "-c", str(path))
+        with again:
+            admin, q = both()
+            with admin, q:
+                check(q.write(0, b"y" * 512).status == 0 and q.read(0, 1).data == b"y" * 512, "I/O")
+            check(again.stop() == 0, again.log())
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

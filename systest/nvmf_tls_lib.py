@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The small NVMe/TCP initiator of nvmf_tcp_lib.py over TLS: `openssl s_client` makes the handshake and the records. Keys and identities are
+computed by Python (unittest/tls/vectors.py)."""
+import importlib.util
+import socket
+import subprocess
+import tempfile
+
+from appliance_lib import DEADLINE, TOP, check
+from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT
+from nvmf_tcp_lib import Queue, TcpTarget
+
+spec = importlib.util.spec_from_file_location("tls_vectors", TOP / "unittest/tls/vectors.py")
+vectors = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(vectors)
+
+
+def raw_key(seed, length=32):
+    return bytes((seed * 29 + 13 * i) & 0xFF for i in range(length))
+
+
+# name: bytes, hash
+KEYS = {"psk": (raw_key(1), 1), "plain": (raw_key(2), 0), "longer": (raw_key(3, 48), 2), "plain-longer": (raw_key(4, 48), 0), "other": (raw_key(5), 1)}
+
+
+def credential(name="psk", version=1, hostnqn=HOSTNQN, subnqn=NQN):
+    key, how = KEYS[name]
+    return vectors.credential(key, how, version, 0, hostnqn, subnqn)
+
+
+def add_keys(daemon, names=KEYS):
+    for name in names:
+        path = daemon.folder / f"{name}.tls"
+        path.touch(mode=0o600)
+        path.write_text(vectors.text(*KEYS[name]) + "\n")
+        daemon.call("keyring_file_add_key", name=name, path=str(path))
+
+
+class TlsTarget(TcpTarget):
+    """A target whose listener demands TLS, with a host that has the key `psk`."""
+
+    def __init__(self, *options, psk="psk", **kwargs):
+        super().__init__(*options, listen=False, **kwargs)
+        add_keys(self)
+        self.call("nvmf_subsystem_allow_any_host", nqn=NQN, allow_any_host=False)
+        if psk:
+            self.call("nvmf_subsystem_add_host", nqn=NQN, host=HOSTNQN, psk=psk)
+        self.add_malloc("M0")
+        self.add_ns("M0")
+        self.add_listener()
+
+    def add_listener(self, nqn=NQN):
+        self.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address=self.listen_address(), secure_channel=True)
+
+    def refusals(self):
+        return [str(n) for n in self.call("notify_get_notifications", all=True) if n["type"] == "nvmf_host_refused"]
+
+
+class Client:
+    """openssl s_client: `sock` is what goes through it."""
+
+    def __init__(self, identity=None, psk=None, port=PORT, options=("-quiet", "-tls1_3"), address=ADDRESS):
+        self.sock, theirs = socket.socketpair()
+        self.sock.settimeout(DEADLINE)
+        key = ["-psk_identity", identity, "-psk", psk.hex()] if psk else []
+        with theirs:
+            self.errors = tempfile.TemporaryFile()
+            self.process = subprocess.Popen(["openssl", "s_client", "-connect", f"{address}:{port}", *options, *key], stdin=theirs, stdout=theirs,
+                                            stderr=self.errors)
+
+    def said(self):
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")
+
+    def close(self):
+        """What it said."""
+        self.sock.close()
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait(DEADLINE)
+        return self.said()
+
+    def ends_by_itself(self):
+        """Waits for its end; returns what came from the other side, and what it says."""
+        data = b""
+        while more := self.sock.recv(65536):
+            data += more
+        self.process.wait(DEADLINE)
+        self.sock.close()
+        return data, self.said()
+
+
+class TlsQueue(Queue):
+    def __init__(self, *args, key="psk", version=1, subnqn=NQN, tls=("-quiet", "-tls1_3"), tls_hostnqn=HOSTNQN, **kwargs):
+        self.tls_options = (credential(key, version, tls_hostnqn, subnqn), tls)
+        super().__init__(*args, **kwargs)
+
+    def open_socket(self, address, port):
+        (identity, psk), options = self.tls_options
+        self.client = Client(identity, psk, port, options, address)
+        return self.client.sock
+
+    def close(self):
+        return self.client.close()
+
+
+def both(size=32, **options):
+    """An admin queue and an I/O queue of one controller."""
+    admin = TlsQueue(**options).enable()
+    return admin, TlsQueue(qid=1, cntlid=admin.cntlid, size=size, **options)
+
+
+def check_gone(t):
+    """No connection, and nothing that a connection had, is left."""
+    t.wait_empty()
+    check(not t.controllers(), t.controllers())

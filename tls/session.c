@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tls/session.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include "tls/wire.h"
+
+#define RECORD_DATA  16384               /* bytes of payload in a record at most (RFC 8446 5.1) */
+#define RECORD_BYTES (RECORD_DATA + 256) /* and on the wire, with head, type and tag */
+#define OUT_BYTES    (2 * RECORD_BYTES)
+#define OUT_RESERVE  1024 /* bytes for answers to KeyUpdate, alerts; beyond them the other side reads nothing */
+#define MESSAGES_MAX 16   /* messages without payload (KeyUpdate) that one read handles */
+#define WHY_MAX      320
+
+struct tls_session {
+	SSL *ssl;
+	int fd;
+	bool is_server;
+	bool is_dry; /* the last read of the socket found nothing, or nothing that may be read yet */
+	bool done;
+	bool more;
+	int ended;     /* a negative errno: nothing more can be read or written */
+	size_t budget; /* bytes that may be read; SIZE_MAX: no limit */
+	tls_find_fn find;
+	void *find_arg;
+	struct tls_credential credential; /* overwritten when the handshake is done */
+	struct tls_identity identity;
+	char why[WHY_MAX];
+	size_t out_begin, out_end; /* what is to be sent of `out` */
+	uint8_t out[OUT_BYTES + OUT_RESERVE];
+};
+
+static SSL_CTX *server_ctx, *client_ctx;
+static BIO_METHOD *bio_method;
+
+static void session_explain(struct tls_session *s, const char *text)
+{
+	if (s->why[0] == '\0') { /* the first reason counts */
+		snprintf(s->why, sizeof(s->why), "%s", text);
+	}
+}
+
+/* ---- The socket under OpenSSL ---- */
+
+static int bio_write(BIO *bio, const char *bytes, int n)
+{
+	struct tls_session *s = BIO_get_data(bio);
+
+	if ((size_t)n > sizeof(s->out) - s->out_end) {
+		return -1; /* it floods us with requests, and does not read our answers */
+	}
+	memcpy(s->out + s->out_end, bytes, (size_t)n);
+	s->out_end += (size_t)n;
+	return n;
+}
+
+static int bio_read(BIO *bio, char *bytes, int n)
+{
+	struct tls_session *s = BIO_get_data(bio);
+	size_t most = (size_t)n < s->budget ? (size_t)n : s->budget;
+	ssize_t got = most > 0 ? recv(s->fd, bytes, most, MSG_DONTWAIT) : -1;
+
+	BIO_clear_retry_flags(bio);
+	if (got > 0) {
+		s->budget -= s->budget != SIZE_MAX ? (size_t)got : 0;
+		return (int)got;
+	}
+	if (most == 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) {
+		s->is_dry = true;
+		BIO_set_retry_read(bio);
+		return -1;
+	}
+	s->ended = got == 0 ? -ECONNRESET : -errno;
+	return got == 0 ? 0 : -1;
+}
+
+static long bio_ctrl(BIO *bio, int cmd, long n, void *arg)
+{
+	return cmd == BIO_CTRL_FLUSH;
+}
+
+/* ---- Keys ---- */
+
+static const char *suite_of(unsigned hash)
+{
+	return hash == DHCHAP_HASH_SHA384 ? "TLS_AES_256_GCM_SHA384" : "TLS_AES_128_GCM_SHA256";
+}
+
+/* OpenSSL takes an external PSK as a session to be resumed. */
+static SSL_SESSION *session_of_key(SSL *ssl, const struct tls_credential *c)
+{
+	const uint8_t suite[] = {0x13, c->hash == DHCHAP_HASH_SHA384 ? 0x02 : 0x01};
+	const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, suite);
+	SSL_SESSION *psk = SSL_SESSION_new();
+
+	if (psk == NULL || cipher == NULL || !SSL_SESSION_set1_master_key(psk, c->key, c->len) ||
+	    !SSL_SESSION_set_cipher(psk, cipher) || !SSL_SESSION_set_protocol_version(psk, TLS1_3_VERSION)) {
+		SSL_SESSION_free(psk);
+		return NULL;
+	}
+	return psk;
+}
+
+static int use_client_key(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t *id_len, SSL_SESSION **psk)
+{
+	const struct tls_session *s = SSL_get_app_data(ssl);
+
+	*psk = session_of_key(ssl, &s->credential);
+	*id = (const unsigned char *)s->credential.identity;
+	*id_len = strlen(s->credential.identity);
+	return *psk != NULL;
+}
+
+static int find_server_key(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **psk)
+{
+	const struct tls_session *s = SSL_get_app_data(ssl);
+
+	*psk = NULL;
+	if (s->credential.len == 0 || id_len != strlen(s->credential.identity) ||
+	    memcmp(id, s->credential.identity, id_len) != 0) {
+		return 1; /* not that one */
+	}
+	*psk = session_of_key(ssl, &s->credential);
+	return *psk != NULL;
+}
+
+/* Whether an identity that the host offers is one that it has a key for. */
+static bool take_identity(struct tls_session *s, const char *text, size_t len)
+{
+	struct tls_psk psk = {0};
+	char why[WHY_MAX];
+
+	if (!tls_identity_parse(text, len, &s->identity)) {
+		session_explain(s, "TLS: its identity is not one of NVMe/TCP (NVMe0R01, NVMe0R02, NVMe1R01, NVMe1R02)");
+		return false;
+	}
+	bool found = s->find(s->find_arg, s->identity.hostnqn, s->identity.subnqn, &psk);
+	bool good = found &&
+		    tls_credential_make(&psk, s->identity.hostnqn, s->identity.subnqn, s->identity.version, false,
+					&s->credential) == 0 &&
+		    strlen(s->credential.identity) == len && memcmp(s->credential.identity, text, len) == 0;
+
+	dhchap_cleanse(&psk, sizeof(psk));
+	if (!good) {
+		dhchap_cleanse(&s->credential, sizeof(s->credential));
+		snprintf(why, sizeof(why),
+			 found ? "TLS: its identity is of another key than the one of host %.100s for %.100s"
+			       : "TLS: host %.100s has no psk for %.100s",
+			 s->identity.hostnqn, s->identity.subnqn);
+		session_explain(s, why);
+	}
+	return good;
+}
+
+/* Before OpenSSL chooses a cipher suite, which must be one of the key's hash function. */
+static int choose_identity(SSL *ssl, int *alert, void *arg)
+{
+	struct tls_session *s = SSL_get_app_data(ssl);
+	const unsigned char *ext;
+	size_t ext_len, at = 0, len;
+	const char *text;
+
+	dhchap_cleanse(&s->credential, sizeof(s->credential));
+	if (SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_psk, &ext, &ext_len) != 1) {
+		session_explain(s, "TLS: it offers no pre-shared key");
+		*alert = SSL_AD_HANDSHAKE_FAILURE;
+		return SSL_CLIENT_HELLO_ERROR;
+	}
+	while (tls_offer_next(ext, ext_len, &at, &text, &len)) {
+		if (take_identity(s, text, len)) {
+			s->why[0] = '\0';
+			return SSL_set_ciphersuites(ssl, suite_of(s->credential.hash)) ? SSL_CLIENT_HELLO_SUCCESS
+										       : SSL_CLIENT_HELLO_ERROR;
+		}
+	}
+	session_explain(s, "TLS: it offers no pre-shared key");
+	*alert = TLS1_AD_UNKNOWN_PSK_IDENTITY;
+	return SSL_CLIENT_HELLO_ERROR;
+}
+
+/* ---- Making and unmaking ---- */
+
+static SSL_CTX *make_ctx(const SSL_METHOD *method)
+{
+	SSL_CTX *ctx = SSL_CTX_new(method);
+
+	if (ctx == NULL || !SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) ||
+	    !SSL_CTX_set_ciphersuites(ctx, "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256")) {
+		SSL_CTX_free(ctx);
+		return NULL;
+	}
+	SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
+	SSL_CTX_set_num_tickets(ctx, 0);
+	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+	SSL_CTX_clear_mode(ctx, SSL_MODE_AUTO_RETRY);
+	SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
+	return ctx;
+}
+
+static void init_openssl(void)
+{
+	bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "varve socket");
+	if (bio_method == NULL || !BIO_meth_set_write(bio_method, bio_write) ||
+	    !BIO_meth_set_read(bio_method, bio_read) || !BIO_meth_set_ctrl(bio_method, bio_ctrl)) {
+		return;
+	}
+	server_ctx = make_ctx(TLS_server_method());
+	client_ctx = make_ctx(TLS_client_method());
+	if (server_ctx != NULL && client_ctx != NULL) {
+		SSL_CTX_set_psk_find_session_callback(server_ctx, find_server_key);
+		SSL_CTX_set_client_hello_cb(server_ctx, choose_identity, NULL);
+		SSL_CTX_set_psk_use_session_callback(client_ctx, use_client_key);
+		/* A controller that proves itself otherwise than with the key is refused: no certificate is trusted. */
+		SSL_CTX_set_verify(client_ctx, SSL_VERIFY_PEER, NULL);
+	}
+}
+
+static struct tls_session *make_session(int fd, bool is_server)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct tls_session *s = calloc(1, sizeof(*s));
+
+	pthread_once(&once, init_openssl);
+	SSL_CTX *ctx = is_server ? server_ctx : client_ctx;
+	if (s == NULL || ctx == NULL) {
+		free(s);
+		return NULL;
+	}
+	s->fd = fd;
+	s->is_server = is_server;
+	s->ssl = SSL_new(ctx);
+	BIO *bio = s->ssl != NULL ? BIO_new(bio_method) : NULL;
+	if (bio == NULL) {
+		tls_session_free(s);
+		return NULL;
+	}
+	BIO_set_data(bio, s);
+	BIO_set_init(bio, 1);
+	SSL_set_bio(s->ssl, bio, bio);
+	SSL_set_app_data(s->ssl, s);
+	return s;
+}
+
+struct tls_session *tls_session_server(int fd, tls_find_fn find, void *arg)
+{
+	struct tls_session *s = make_session(fd, true);
+
+	if (s != NULL) {
+		s->find = find;
+		s->find_arg = arg;
+		SSL_set_accept_state(s->ssl);
+	}
+	return s;
+}
+
+struct tls_session *tls_session_client(int fd, const struct tls_credential *credential)
+{
+	struct tls_session *s = make_session(fd, false);
+
+	if (s != NULL) {
+		s->credential = *credential;
+		SSL_set_connect_state(s->ssl);
+		if (!SSL_set_ciphersuites(s->ssl, suite_of(credential->hash))) {
+			tls_session_free(s);
+			return NULL;
+		}
+	}
+	return s;
+}
+
+void tls_session_free(struct tls_session *s)
+{
+	if (s != NULL) {
+		SSL_free(s->ssl);
+		ERR_clear_error();
+		dhchap_cleanse(&s->credential, sizeof(s->credential));
+		free(s);
+	}
+}
+
+int tls_session_fd(const struct tls_session *s)
+{
+	return s->fd;
+}
+
+bool tls_session_is_server(const struct tls_session *s)
+{
+	return s->is_server;
+}
+
+const char *tls_session_why(const struct tls_session *s)
+{
+	return s->why;
+}
+
+const struct tls_identity *tls_session_identity(const struct tls_session *s)
+{
+	return &s->identity;
+}
+
+/* ---- Sending what is encrypted ---- */
+
+bool tls_session_has_unsent(const struct tls_session *s)
+{
+	return s->out_begin != s->out_end;
+}
+
+/* 0: all was sent; -EAGAIN: the socket is full; or another negative errno. */
+static int send_out(struct tls_session *s)
+{
+	while (tls_session_has_unsent(s)) {
+		ssize_t n = send(s->fd, s->out + s->out_begin, s->out_end - s->out_begin, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno != EINTR) {
+			return -errno;
+		}
+		s->out_begin += n > 0 ? (size_t)n : 0;
+	}
+	s->out_begin = s->out_end = 0;
+	return 0;
+}
+
+/* ---- The handshake ---- */
+
+/* What OpenSSL says; of the other side's alerts the usual reasons. */
+static void explain_failure(struct tls_session *s)
+{
+	char why[WHY_MAX];
+	unsigned long e = ERR_get_error();
+	int alert = ERR_GET_REASON(e) - SSL_AD_REASON_OFFSET;
+
+	if (s->ended != 0) {
+		snprintf(why, sizeof(why), "TLS: %s",
+			 s->ended == -ECONNRESET ? "the other side has closed the connection in the handshake"
+						 : strerror(-s->ended));
+	} else if (ERR_GET_REASON(e) == SSL_R_BINDER_DOES_NOT_VERIFY) {
+		snprintf(why, sizeof(why), "TLS: host %.100s has another key than the psk for %.100s",
+			 s->identity.hostnqn, s->identity.subnqn);
+	} else if (alert >= 0) {
+		snprintf(why, sizeof(why), "TLS: the other side says: %s", SSL_alert_desc_string_long(alert));
+	} else {
+		const char *reason = e != 0 ? ERR_reason_error_string(e) : NULL;
+		snprintf(why, sizeof(why), "TLS: %s", reason != NULL ? reason : "the connection has failed");
+	}
+	session_explain(s, why);
+	ERR_clear_error();
+}
+
+static enum tls_step fail_step(struct tls_session *s)
+{
+	explain_failure(s);
+	s->ended = s->ended != 0 ? s->ended : -EPROTO;
+	(void)send_out(s); /* the alert */
+	return TLS_STEP_FAILED;
+}
+
+static enum tls_step end_handshake(struct tls_session *s)
+{
+	if (!SSL_session_reused(s->ssl)) {
+		session_explain(s, "TLS: the other side has not proved that it has the pre-shared key");
+		return fail_step(s);
+	}
+	dhchap_cleanse(s->credential.key, sizeof(s->credential.key));
+	SSL_set_read_ahead(s->ssl, 1);
+	s->done = true;
+	return TLS_STEP_DONE;
+}
+
+enum tls_step tls_session_step(struct tls_session *s, size_t bytes)
+{
+	s->budget = bytes;
+	s->is_dry = false;
+	ERR_clear_error();
+	while (!SSL_is_init_finished(s->ssl)) {
+		int rc = SSL_do_handshake(s->ssl);
+		if (rc != 1 && (SSL_get_error(s->ssl, rc) != SSL_ERROR_WANT_READ || s->ended != 0)) {
+			return fail_step(s);
+		}
+		if (s->is_dry) {
+			break;
+		}
+	}
+	int rc = send_out(s);
+	if (rc != 0 && rc != -EAGAIN) {
+		s->ended = rc;
+		return fail_step(s);
+	}
+	if (rc == -EAGAIN) {
+		return TLS_STEP_WRITE;
+	}
+	if (!SSL_is_init_finished(s->ssl)) {
+		return TLS_STEP_READ;
+	}
+	s->budget = SIZE_MAX;
+	return end_handshake(s);
+}
+
+/* ---- Payload ---- */
+
+/* Reads once into one piece of memory. The number of bytes, or 0 and s->more or s->ended, or neither: none are there.
+ */
+static size_t read_once(struct tls_session *s, void *to, size_t length)
+{
+	size_t got = 0;
+
+	for (unsigned i = 0; i < MESSAGES_MAX; i++) {
+		s->is_dry = false;
+		ERR_clear_error();
+		int rc = SSL_read_ex(s->ssl, to, length, &got);
+		if (rc == 1) {
+			return got;
+		}
+		int e = SSL_get_error(s->ssl, rc);
+		if (e != SSL_ERROR_WANT_READ) {
+			s->ended = s->ended != 0 ? s->ended : e == SSL_ERROR_ZERO_RETURN ? -ECONNRESET : -EPROTO;
+			explain_failure(s);
+			return 0;
+		}
+		if (s->is_dry) {
+			return 0;
+		}
+	}
+	s->more = true;
+	return 0;
+}
+
+ssize_t tls_session_read(struct tls_session *s, const struct iovec *iovs, unsigned n)
+{
+	size_t total = 0, got = 1;
+	int rc;
+
+	s->more = false;
+	for (unsigned i = 0; i < n && got > 0 && s->ended == 0; i++) {
+		for (size_t at = 0; at < iovs[i].iov_len && got > 0 && s->ended == 0; at += got) {
+			got = read_once(s, (uint8_t *)iovs[i].iov_base + at, iovs[i].iov_len - at);
+			total += got;
+		}
+	}
+	s->more |= got > 0;
+	rc = send_out(s); /* answers to KeyUpdate */
+	if (rc != 0 && rc != -EAGAIN && s->ended == 0) {
+		s->ended = rc;
+	}
+	if (total > 0) {
+		s->more |= s->ended != 0;
+		return (ssize_t)total;
+	}
+	return s->ended != 0 ? s->ended : -EAGAIN;
+}
+
+bool tls_session_has_more(const struct tls_session *s)
+{
+	return s->more;
+}
+
+/* What is to be taken next. */
+struct source {
+	const struct iovec *iovs;
+	unsigned n;
+	size_t at; /* bytes into the first */
+};
+
+static void skip_empty(struct source *src)
+{
+	while (src->n > 0 && src->at == src->iovs->iov_len) {
+		src->iovs++;
+		src->n--;
+		src->at = 0;
+	}
+}
+
+/* The payload of the next record: where it lies if it is in one piece, else copied together. */
+static const void *next_payload(struct source *src, uint8_t bounce[RECORD_DATA], size_t *length)
+{
+	const uint8_t *first = (const uint8_t *)src->iovs->iov_base + src->at;
+	size_t left = src->iovs->iov_len - src->at;
+
+	*length = 0;
+	if (left >= RECORD_DATA || src->n == 1) {
+		*length = left < RECORD_DATA ? left : RECORD_DATA;
+		src->at += *length;
+		return first;
+	}
+	while (src->n > 0 && *length < RECORD_DATA) {
+		size_t room = RECORD_DATA - *length, take = src->iovs->iov_len - src->at;
+
+		take = take < room ? take : room;
+		memcpy(bounce + *length, (const uint8_t *)src->iovs->iov_base + src->at, take);
+		*length += take;
+		src->at += take;
+		skip_empty(src);
+	}
+	return bounce;
+}
+
+/* Encrypts as many records as there is room for. The bytes taken, or a negative errno. */
+static ssize_t encrypt_records(struct tls_session *s, struct source *src)
+{
+	uint8_t bounce[RECORD_DATA];
+	size_t taken = 0, length, written;
+
+	skip_empty(src);
+	while (src->n > 0 && s->out_end + RECORD_BYTES <= OUT_BYTES) {
+		const void *payload = next_payload(src, bounce, &length);
+
+		ERR_clear_error();
+		if (SSL_write_ex(s->ssl, payload, length, &written) != 1 || written != length) {
+			s->ended = -EPROTO;
+			explain_failure(s);
+			return s->ended;
+		}
+		taken += length;
+		skip_empty(src);
+	}
+	return (ssize_t)taken;
+}
+
+ssize_t tls_session_write(struct tls_session *s, const struct iovec *iovs, unsigned n)
+{
+	struct source src = {.iovs = iovs, .n = n};
+	size_t taken = 0;
+
+	if (s->ended != 0) {
+		return s->ended;
+	}
+	for (;;) {
+		int rc = send_out(s);
+		if (rc == -EAGAIN) {
+			return (ssize_t)taken;
+		}
+		if (rc != 0) {
+			s->ended = rc;
+			return rc;
+		}
+		ssize_t more = encrypt_records(s, &src);
+		if (more <= 0) {
+			return more < 0 ? more : (ssize_t)taken;
+		}
+		taken += (size_t)more;
+	}
+}
+
+bool tls_session_send_now(struct tls_session *s, const void *bytes, size_t length)
+{
+	struct iovec iov = {(void *)(uintptr_t)bytes, length};
+
+	return tls_session_write(s, &iov, 1) == (ssize_t)length && !tls_session_has_unsent(s);
+}
+
+void tls_session_end(struct tls_session *s)
+{
+	if (s->done && s->ended == 0) {
+		ERR_clear_error();
+		(void)SSL_shutdown(s->ssl);
+		(void)send_out(s);
+		ERR_clear_error();
+	}
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pre-shared keys of hosts: who finds them, and whom a connection that was made with one lets in. */
+#include <fcntl.h>
+#include <unistd.h>
+#include "unittest/nvmf/loop.h"
+
+#define HOST "nqn.2024-01.io.varve:tls"
+
+static struct loop_cmd cmd;
+static struct nvmf_connect_data data;
+static char folder[] = "/tmp/varve-nvmf-psk-XXXXXX";
+static char why[NVMF_ERROR_MAX];
+
+static int add_key(const char *name, const char *text)
+{
+	char path[128], error[KEYRING_ERROR_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	int fd = open(path, O_WRONLY | O_CREAT, 0600);
+	bool ok = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+	close(fd);
+	int rc = keyring_file_add(name, path, error);
+	unlink(path);
+	return ok ? rc : -1;
+}
+
+static int setup(void)
+{
+	if (mkdtemp(folder) == NULL ||
+	    add_key("a", "NVMeTLSkey-1:01:Aw4ZJC86RVBbZnF8h5KdqLO+ydTf6vUACxYhLDdCTVhhy7Ks:") != 0 ||
+	    add_key("b", "NVMeTLSkey-1:00:Aw4ZJC86RVBbZnF8h5KdqLO+ydTf6vUACxYhLDdCTVhhy7Ks:") != 0 ||
+	    add_key("chap", "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:") != 0) {
+		return 1;
+	}
+	return loop_start();
+}
+
+static int teardown(void)
+{
+	int rc = loop_stop();
+
+	keyring_file_remove("a");
+	keyring_file_remove("b");
+	keyring_file_remove("chap");
+	rmdir(folder);
+	return rc | (keyring_next(NULL) != NULL);
+}
+
+/* The hash of the key that is found; -1: none is. */
+static int found(const char *hostnqn, const char *subnqn)
+{
+	struct tls_psk psk;
+
+	return nvmf_psk_find(loop_tgt(), hostnqn, subnqn, &psk) ? psk.hash : -1;
+}
+
+static void remove_host(void)
+{
+	struct loop_wait wait = LOOP_WAIT;
+
+	nvmf_subsystem_remove_host(loop_subsystem(), HOST, loop_done, &wait);
+	CU_ASSERT_EQUAL(loop_wait_for(&wait), 0);
+}
+
+static void test_a_key_is_found_by_host_and_subsystem(void)
+{
+	struct nvmf_subsystem *s = loop_subsystem();
+
+	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), -1);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host_psk(s, HOST, NULL, NULL, "a", why), 0);
+	CU_ASSERT_STRING_EQUAL(nvmf_subsystem_host_psk(s, HOST), "a");
+	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), DHCHAP_HASH_SHA256);
+	CU_ASSERT_EQUAL(found(HOST "2", LOOP_SUBNQN), -1);
+	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN "2"), -1);
+	struct tls_psk psk;
+	CU_ASSERT_FALSE(nvmf_psk_find(NULL, HOST, LOOP_SUBNQN, &psk));
+	remove_host();
+	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), -1);
+}
+
+static void test_a_key_is_replaced_and_otherwise_stays(void)
+{
+	struct nvmf_subsystem *s = loop_subsystem();
+
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(s, HOST, NULL, NULL, why), 0);
+	CU_ASSERT_PTR_NULL(nvmf_subsystem_host_psk(s, HOST));
+	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), -1);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, NULL, NULL, "a", why), 0);
+	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), DHCHAP_HASH_SHA256);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, "chap", NULL, "b", why), 0);
+	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), DHCHAP_HASH_NONE);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys(s, HOST, NULL, NULL, why), 0);
+	CU_ASSERT_STRING_EQUAL(nvmf_subsystem_host_psk(s, HOST), "b");
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, NULL, NULL, "nothing", why), -ENOKEY);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, "nothing", NULL, "a", why), -ENOKEY);
+	CU_ASSERT_STRING_EQUAL(nvmf_subsystem_host_psk(s, HOST), "b");
+	remove_host();
+}
+
+static void test_keys_for_something_else_are_refused(void)
+{
+	struct nvmf_subsystem *s = loop_subsystem();
+
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host_psk(s, HOST, NULL, NULL, "chap", why), -ENOKEY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(why, "parameter \"psk\" is \"chap\": that key is for DH-HMAC-CHAP"));
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host_psk(s, HOST, "a", NULL, NULL, why), -ENOKEY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(why, "parameter \"dhchap_key\" is \"a\": that key is for TLS"));
+	CU_ASSERT_PTR_NULL(nvmf_hosts_find(&s->hosts, HOST));
+	for (struct keyring_key *key = keyring_next(NULL); key != NULL; key = keyring_next(key)) {
+		CU_ASSERT_EQUAL(keyring_key_refs(key), 1);
+	}
+}
+
+static uint16_t connect_secured_by(const char *hostnqn, const char *subnqn)
+{
+	struct tls_identity identity = {.version = 1};
+	struct loop_conn *c = loop_open(&loop_address, 0);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(c);
+	snprintf(identity.hostnqn, sizeof(identity.hostnqn), "%s", hostnqn);
+	snprintf(identity.subnqn, sizeof(identity.subnqn), "%s", subnqn);
+	((struct nvmf_qpair *)c->qp)->secured_by = &identity;
+	loop_connect_init(&cmd, c, &data, 0, NVMF_CNTLID_DYNAMIC);
+	uint16_t status = loop_run(&cmd);
+	loop_close(c);
+	return status;
+}
+
+static void test_the_key_says_who_connects_and_to_what(void)
+{
+	const uint16_t refused = NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST);
+
+	CU_ASSERT_EQUAL(connect_secured_by(LOOP_HOSTNQN, LOOP_SUBNQN), NVME_ST_SUCCESS);
+	CU_ASSERT_EQUAL(connect_secured_by(HOST, LOOP_SUBNQN), refused);
+	CU_ASSERT_EQUAL(connect_secured_by(LOOP_HOSTNQN, LOOP_SUBNQN "2"), refused);
+	CU_ASSERT_EQUAL(connect_secured_by(HOST, LOOP_SUBNQN "2"), refused);
+}
+
+/* It was accepted before its address became a secure one. */
+static void test_a_connection_without_tls_is_not_let_in_where_it_is_demanded(void)
+{
+	struct loop_conn *c = loop_open(&loop_address, 0);
+	struct nvmf_listen *listen = nvmf_subsystem_find_listener(loop_subsystem(), &loop_address)->listen;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(c);
+	listen->secure = true;
+	loop_connect_init(&cmd, c, &data, 0, NVMF_CNTLID_DYNAMIC);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST));
+	listen->secure = false;
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_SUCCESS);
+	loop_close(c);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_key_is_found_by_host_and_subsystem),
+	UNIT(test_a_key_is_replaced_and_otherwise_stays),
+	UNIT(test_keys_for_something_else_are_refused),
+	UNIT(test_the_key_says_who_connects_and_to_what),
+	UNIT(test_a_connection_without_tls_is_not_let_in_where_it_is_demanded),
+	UNIT_END,
+};
+UNIT_MAIN("nvmf-psk", tests, setup, teardown)

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* TLS sessions: a host's and a controller's over a pair of sockets. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "tls/session.h"
+#include "tls/wire.h"
+#include "unittest/unit.h"
+
+#define HOSTNQN "nqn.2026-11.io.varve:host"
+#define SUBNQN  "nqn.2026-11.io.varve:a"
+
+static struct tls_psk configured; /* what the controller has for that host and subsystem */
+
+static bool find_psk(void *arg, const char *hostnqn, const char *subnqn, struct tls_psk *psk)
+{
+	*psk = configured;
+	return strcmp(hostnqn, HOSTNQN) == 0 && strcmp(subnqn, SUBNQN) == 0;
+}
+
+struct pair {
+	int fds[2];
+	struct tls_session *host, *ctrlr;
+	enum tls_step host_step, ctrlr_step;
+};
+
+static struct tls_psk psk_of(unsigned hash, unsigned len, uint8_t first)
+{
+	struct tls_psk psk = {.hash = (uint8_t)hash, .len = (uint8_t)len};
+
+	for (unsigned i = 0; i < len; i++) {
+		psk.bytes[i] = (uint8_t)(first + 5 * i);
+	}
+	return psk;
+}
+
+static void open_pair(struct pair *p, const struct tls_psk *psk, const char *hostnqn, unsigned version)
+{
+	struct tls_credential c;
+
+	*p = (struct pair){.host_step = TLS_STEP_READ, .ctrlr_step = TLS_STEP_READ};
+	CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, p->fds), 0);
+	CU_ASSERT_EQUAL_FATAL(tls_credential_make(psk, hostnqn, SUBNQN, version, false, &c), 0);
+	p->host = tls_session_client(p->fds[0], &c);
+	p->ctrlr = tls_session_server(p->fds[1], find_psk, NULL);
+	CU_ASSERT_FATAL(p->host != NULL && p->ctrlr != NULL);
+}
+
+static void close_pair(struct pair *p)
+{
+	tls_session_free(p->host);
+	tls_session_free(p->ctrlr);
+	close(p->fds[0]);
+	close(p->fds[1]);
+}
+
+static bool goes_on(enum tls_step step)
+{
+	return step == TLS_STEP_READ || step == TLS_STEP_WRITE;
+}
+
+/* As far as it goes. */
+static void handshake(struct pair *p)
+{
+	for (unsigned i = 0; i < 20; i++) {
+		if (goes_on(p->host_step)) {
+			p->host_step = tls_session_step(p->host, SIZE_MAX);
+		}
+		if (goes_on(p->ctrlr_step)) {
+			p->ctrlr_step = tls_session_step(p->ctrlr, SIZE_MAX);
+		}
+	}
+}
+
+static void connect_pair(struct pair *p)
+{
+	configured = psk_of(DHCHAP_HASH_SHA256, 32, 1);
+	open_pair(p, &configured, HOSTNQN, 1);
+	handshake(p);
+	CU_ASSERT_EQUAL_FATAL(p->host_step, TLS_STEP_DONE);
+	CU_ASSERT_EQUAL_FATAL(p->ctrlr_step, TLS_STEP_DONE);
+}
+
+static void test_keys_of_all_kinds_connect(void)
+{
+	static const struct {
+		unsigned hash, len;
+	} kinds[] = {
+		{DHCHAP_HASH_NONE, 32}, {DHCHAP_HASH_NONE, 48}, {DHCHAP_HASH_SHA256, 32}, {DHCHAP_HASH_SHA384, 48}};
+
+	for (unsigned i = 0; i < 2 * sizeof(kinds) / sizeof(kinds[0]); i++) {
+		struct pair p;
+
+		configured = psk_of(kinds[i / 2].hash, kinds[i / 2].len, 9);
+		open_pair(&p, &configured, HOSTNQN, i % 2);
+		handshake(&p);
+		CU_ASSERT_EQUAL(p.host_step, TLS_STEP_DONE);
+		CU_ASSERT_EQUAL(p.ctrlr_step, TLS_STEP_DONE);
+		CU_ASSERT_STRING_EQUAL(tls_session_identity(p.ctrlr)->hostnqn, HOSTNQN);
+		CU_ASSERT_STRING_EQUAL(tls_session_identity(p.ctrlr)->subnqn, SUBNQN);
+		close_pair(&p);
+	}
+}
+
+static void refuse(const struct tls_psk *psk, const char *hostnqn, unsigned version, const char *why)
+{
+	struct pair p;
+
+	open_pair(&p, psk, hostnqn, version);
+	handshake(&p);
+	CU_ASSERT_EQUAL(p.host_step, TLS_STEP_FAILED);
+	CU_ASSERT_EQUAL(p.ctrlr_step, TLS_STEP_FAILED);
+	CU_ASSERT_PTR_NOT_NULL(strstr(tls_session_why(p.ctrlr), why));
+	CU_ASSERT_NOT_EQUAL(tls_session_why(p.host)[0], '\0');
+	close_pair(&p);
+}
+
+static void test_a_host_with_another_key_is_refused(void)
+{
+	struct tls_psk other = psk_of(DHCHAP_HASH_SHA256, 32, 2), longer = psk_of(DHCHAP_HASH_SHA384, 48, 1),
+		       untransformed = psk_of(DHCHAP_HASH_NONE, 32, 1);
+
+	configured = psk_of(DHCHAP_HASH_SHA256, 32, 1);
+	refuse(&other, HOSTNQN, 0, "has another key than the psk for " SUBNQN);
+	refuse(&other, HOSTNQN, 1, "is of another key than");
+	refuse(&longer, HOSTNQN, 0, "is of another key than");
+	refuse(&longer, HOSTNQN, 1, "is of another key than");
+	refuse(&untransformed, HOSTNQN, 0, "has another key than the psk for " SUBNQN);
+	refuse(&untransformed, HOSTNQN, 1, "is of another key than");
+}
+
+static void test_a_host_without_a_key_is_refused(void)
+{
+	configured = psk_of(DHCHAP_HASH_SHA256, 32, 1);
+	refuse(&configured, HOSTNQN "2", 0, "host " HOSTNQN "2 has no psk for " SUBNQN);
+	refuse(&configured, HOSTNQN "2", 1, "host " HOSTNQN "2 has no psk for " SUBNQN);
+}
+
+static void test_a_host_is_not_fooled_by_a_controller_with_another_key(void)
+{
+	struct tls_psk psk = psk_of(DHCHAP_HASH_SHA256, 32, 1);
+	struct pair p;
+
+	configured = psk_of(DHCHAP_HASH_SHA256, 32, 3);
+	open_pair(&p, &psk, HOSTNQN, 0);
+	handshake(&p);
+	CU_ASSERT_EQUAL(p.host_step, TLS_STEP_FAILED);
+	close_pair(&p);
+}
+
+static void test_what_is_not_tls_is_refused(void)
+{
+	struct pair p;
+	char nothing[128] = {0};
+
+	configured = psk_of(DHCHAP_HASH_SHA256, 32, 1);
+	open_pair(&p, &configured, HOSTNQN, 1);
+	CU_ASSERT_EQUAL(send(p.fds[0], nothing, sizeof(nothing), 0), (ssize_t)sizeof(nothing));
+	CU_ASSERT_EQUAL(tls_session_step(p.ctrlr, SIZE_MAX), TLS_STEP_FAILED);
+	close_pair(&p);
+}
+
+static void test_a_handshake_that_is_cut_off_fails(void)
+{
+	struct pair p;
+
+	configured = psk_of(DHCHAP_HASH_SHA256, 32, 1);
+	open_pair(&p, &configured, HOSTNQN, 1);
+	CU_ASSERT_EQUAL(tls_session_step(p.ctrlr, SIZE_MAX), TLS_STEP_READ);
+	shutdown(p.fds[0], SHUT_WR);
+	CU_ASSERT_EQUAL(tls_session_step(p.ctrlr, SIZE_MAX), TLS_STEP_FAILED);
+	CU_ASSERT_PTR_NOT_NULL(strstr(tls_session_why(p.ctrlr), "closed the connection in the handshake"));
+	close_pair(&p);
+}
+
+static void test_a_step_takes_no_more_than_it_may(void)
+{
+	struct pair p;
+
+	configured = psk_of(DHCHAP_HASH_SHA256, 32, 1);
+	open_pair(&p, &configured, HOSTNQN, 1);
+	CU_ASSERT_EQUAL(tls_session_step(p.host, SIZE_MAX), TLS_STEP_READ);
+	CU_ASSERT_EQUAL(tls_session_step(p.ctrlr, 7), TLS_STEP_READ);
+	uint8_t rest[4096];
+	ssize_t left = recv(p.fds[1], rest, sizeof(rest), MSG_PEEK);
+	CU_ASSERT(left > 100);
+	CU_ASSERT_EQUAL(tls_session_step(p.ctrlr, (size_t)left), TLS_STEP_READ);
+	CU_ASSERT_EQUAL(recv(p.fds[1], rest, sizeof(rest), MSG_PEEK), -1);
+	close_pair(&p);
+}
+
+/* ---- Payload ---- */
+
+#define MOST 300000
+
+static uint8_t sent[MOST], received[MOST];
+
+/* Sends `length` bytes in pieces and reads them in others. */
+static void move(struct tls_session *from, struct tls_session *to, size_t length, size_t sent_by, size_t read_by)
+{
+	size_t taken = 0, got = 0;
+
+	memset(received, 0, length);
+	for (unsigned i = 0; i < 100000 && got < length; i++) {
+		struct iovec out[7], in[3];
+		unsigned n = 0, m = 0;
+
+		for (size_t at = taken; at < length && n < 7; at += sent_by, n++) {
+			out[n] = (struct iovec){sent + at, length - at < sent_by ? length - at : sent_by};
+		}
+		ssize_t w = tls_session_write(from, out, n);
+		CU_ASSERT_FATAL(w >= 0);
+		taken += (size_t)w;
+		for (size_t at = got; at < length && m < 3; at += read_by, m++) {
+			in[m] = (struct iovec){received + at, length - at < read_by ? length - at : read_by};
+		}
+		ssize_t r = tls_session_read(to, in, m);
+		CU_ASSERT_FATAL(r > 0 || r == -EAGAIN);
+		got += r > 0 ? (size_t)r : 0;
+	}
+	CU_ASSERT_EQUAL(got, length);
+	CU_ASSERT_EQUAL(taken, length);
+	CU_ASSERT_EQUAL(memcmp(sent, received, length), 0);
+	CU_ASSERT(!tls_session_has_unsent(from));
+}
+
+static void test_payload_of_all_sizes_arrives(void)
+{
+	static const size_t lengths[] = {1, 2, 24, 128, 4096, 16383, 16384, 16385, 32768, 70000, MOST};
+	static const size_t pieces[] = {1, 100, 4096, 16384, 16500, MOST};
+	struct pair p;
+
+	connect_pair(&p);
+	for (size_t i = 0; i < MOST; i++) {
+		sent[i] = (uint8_t)(i * 7 + i / 251);
+	}
+	for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		for (unsigned j = 0; j < sizeof(pieces) / sizeof(pieces[0]); j++) {
+			if (lengths[i] / pieces[j] < 5000) {
+				move(p.host, p.ctrlr, lengths[i], pieces[j], 4096);
+				move(p.ctrlr, p.host, lengths[i], 8192, pieces[j]);
+			}
+		}
+	}
+	close_pair(&p);
+}
+
+static void test_what_does_not_fit_waits(void)
+{
+	struct pair p;
+	size_t taken = 0, got = 0;
+	ssize_t n;
+
+	connect_pair(&p);
+	for (unsigned i = 0; i < 1000; i++) { /* until the socket is full */
+		struct iovec out = {sent, MOST};
+
+		n = tls_session_write(p.host, &out, 1);
+		CU_ASSERT_FATAL(n >= 0);
+		taken += (size_t)n;
+		if (n == 0) {
+			break;
+		}
+	}
+	CU_ASSERT(tls_session_has_unsent(p.host));
+	CU_ASSERT(!tls_session_send_now(p.host, sent, 1));
+	for (unsigned i = 0; i < 10000 && got < taken; i++) {
+		struct iovec in = {received, MOST};
+
+		n = tls_session_read(p.ctrlr, &in, 1);
+		got += n > 0 ? (size_t)n : 0;
+		CU_ASSERT(tls_session_write(p.host, NULL, 0) >= 0);
+	}
+	CU_ASSERT_EQUAL(got, taken);
+	CU_ASSERT(!tls_session_has_unsent(p.host));
+	close_pair(&p);
+}
+
+static void test_a_reader_without_room_is_told_that_there_is_more(void)
+{
+	struct iovec out = {sent, 10000}, in = {received, 4000};
+	struct pair p;
+
+	connect_pair(&p);
+	CU_ASSERT_EQUAL(tls_session_write(p.host, &out, 1), 10000);
+	CU_ASSERT_EQUAL(tls_session_read(p.ctrlr, &in, 1), 4000);
+	CU_ASSERT(tls_session_has_more(p.ctrlr));
+	CU_ASSERT_EQUAL(recv(p.fds[1], received, 1, MSG_PEEK), -1); /* the socket is empty */
+	CU_ASSERT_EQUAL(tls_session_read(p.ctrlr, &in, 1), 4000);
+	CU_ASSERT_EQUAL(tls_session_read(p.ctrlr, &in, 1), 2000);
+	CU_ASSERT(!tls_session_has_more(p.ctrlr));
+	CU_ASSERT_EQUAL(tls_session_read(p.ctrlr, &in, 1), -EAGAIN);
+	close_pair(&p);
+}
+
+static void test_the_end_is_told(void)
+{
+	struct iovec in = {received, 4000};
+	struct pair p;
+
+	connect_pair(&p);
+	CU_ASSERT(tls_session_send_now(p.host, "x", 1));
+	tls_session_end(p.host);
+	CU_ASSERT_EQUAL(tls_session_read(p.ctrlr, &in, 1), 1);
+	CU_ASSERT_EQUAL(tls_session_read(p.ctrlr, &in, 1), -ECONNRESET);
+	CU_ASSERT_EQUAL(tls_session_read(p.ctrlr, &in, 1), -ECONNRESET);
+	close_pair(&p);
+	connect_pair(&p);
+	shutdown(p.fds[0], SHUT_WR);
+	CU_ASSERT_EQUAL(tls_session_read(p.ctrlr, &in, 1), -ECONNRESET);
+	CU_ASSERT(tls_session_write(p.ctrlr, &in, 1) < 0);
+	close_pair(&p);
+}
+
+static void test_a_changed_record_ends_the_connection(void)
+{
+	struct iovec in = {received, 4000};
+	uint8_t record[400];
+	struct pair p;
+
+	connect_pair(&p);
+	CU_ASSERT(tls_session_send_now(p.host, sent, 100));
+	ssize_t n = recv(p.fds[1], record, sizeof(record), 0);
+	CU_ASSERT_FATAL(n > 100);
+	record[50] ^= 1;
+	CU_ASSERT_EQUAL(send(p.fds[0], record, (size_t)n, 0), n);
+	CU_ASSERT_EQUAL(tls_session_read(p.ctrlr, &in, 1), -EPROTO);
+	CU_ASSERT_EQUAL(tls_session_read(p.ctrlr, &in, 1), -EPROTO);
+	CU_ASSERT(!tls_session_send_now(p.ctrlr, sent, 1));
+	close_pair(&p);
+}
+
+/* ---- Before OpenSSL ---- */
+
+static void test_records_have_a_head(void)
+{
+	static const uint8_t hello[] = {22, 3, 1, 2, 0}, data[] = {23, 3, 3, 0x41, 0}, over[] = {23, 3, 3, 0x41, 1},
+			     none[] = {23, 3, 3, 0, 0}, plain[] = {0, 0, 128, 0, 128}, high[] = {24, 3, 3, 0, 1},
+			     old[] = {22, 2, 1, 2, 0};
+
+	for (size_t n = 1; n < 5; n++) {
+		CU_ASSERT_EQUAL(tls_record_bytes(hello, n, true), 5);
+		CU_ASSERT_EQUAL(tls_record_bytes(plain, n, true), -1);
+		CU_ASSERT_EQUAL(tls_record_bytes(data, n, true), -1);
+		CU_ASSERT_EQUAL(tls_record_bytes(data, n, false), 5);
+	}
+	CU_ASSERT_EQUAL(tls_record_bytes(hello, 5, true), 517);
+	CU_ASSERT_EQUAL(tls_record_bytes(data, 5, false), 5 + 16384 + 256);
+	CU_ASSERT_EQUAL(tls_record_bytes(over, 5, false), -1);
+	CU_ASSERT_EQUAL(tls_record_bytes(none, 5, false), -1);
+	CU_ASSERT_EQUAL(tls_record_bytes(high, 1, false), -1);
+	CU_ASSERT_EQUAL(tls_record_bytes(old, 2, true), -1);
+}
+
+static void test_offered_identities_are_taken_apart(void)
+{
+	static const uint8_t ext[] = {0, 15, 0, 3, 'a', 'b', 'c', 0, 0, 0, 0, 0, 0, 9, 9, 9, 9, 1, 2};
+	size_t at = 0, len;
+	const char *text;
+
+	CU_ASSERT(tls_offer_next(ext, sizeof(ext), &at, &text, &len));
+	CU_ASSERT(len == 3 && memcmp(text, "abc", 3) == 0);
+	CU_ASSERT(tls_offer_next(ext, sizeof(ext), &at, &text, &len));
+	CU_ASSERT_EQUAL(len, 0);
+	CU_ASSERT(!tls_offer_next(ext, sizeof(ext), &at, &text, &len));
+	for (size_t n = 0; n < 17; n++) { /* the list is longer than its extension */
+		at = 0;
+		CU_ASSERT(!tls_offer_next(ext, n, &at, &text, &len));
+	}
+	for (uint8_t n = 0; n < 9; n++) { /* the first is longer than the list */
+		const uint8_t cut[] = {0, n, 0, 3, 'a', 'b', 'c', 0, 0, 0, 0};
+		at = 0;
+		CU_ASSERT(!tls_offer_next(cut, sizeof(cut), &at, &text, &len));
+	}
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_keys_of_all_kinds_connect),
+	UNIT(test_a_host_with_another_key_is_refused),
+	UNIT(test_a_host_without_a_key_is_refused),
+	UNIT(test_a_host_is_not_fooled_by_a_controller_with_another_key),
+	UNIT(test_what_is_not_tls_is_refused),
+	UNIT(test_a_handshake_that_is_cut_off_fails),
+	UNIT(test_a_step_takes_no_more_than_it_may),
+	UNIT(test_payload_of_all_sizes_arrives),
+	UNIT(test_what_does_not_fit_waits),
+	UNIT(test_a_reader_without_room_is_told_that_there_is_more),
+	UNIT(test_the_end_is_told),
+	UNIT(test_a_changed_record_ends_the_connection),
+	UNIT(test_records_have_a_head),
+	UNIT(test_offered_identities_are_taken_apart),
+	UNIT_END,
+};
+UNIT_MAIN("tls-session", tests, NULL, NULL)
