@@ -101,6 +101,7 @@ static void ctrlr_free_memory(struct nvme_ctrlr *ctrlr)
 	free(ctrlr->faults);
 	keyring_put(ctrlr->opts.dhchap_key);
 	keyring_put(ctrlr->opts.dhchap_ctrlr_key);
+	keyring_put(ctrlr->opts.tcp_psk);
 	ctrlr->ops->ctrlr_free(ctrlr);
 	if (done != NULL) {
 		done(arg);
@@ -317,6 +318,12 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 		errno = EINVAL;
 		return NULL;
 	}
+	if (opts->tcp_psk != NULL && !ops->transport.tls) {
+		snprintf(error, NVME_ERROR_MAX, "psk: %s has no TLS, and what is asked to be encrypted must be",
+			 ops->transport.name);
+		errno = EINVAL;
+		return NULL;
+	}
 	struct nvme_ctrlr_opts o = *opts;
 	ctrlr_opts_set_host(&o);
 	o.dhchap_hashes = o.dhchap_hashes != 0 ? o.dhchap_hashes : DHCHAP_ALL_HASHES;
@@ -336,6 +343,7 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 	ctrlr->opts = o;
 	keyring_hold(o.dhchap_key);
 	keyring_hold(o.dhchap_ctrlr_key);
+	keyring_hold(o.tcp_psk);
 	if (ctrlr_init(ctrlr) != 0) {
 		snprintf(error, NVME_ERROR_MAX, "out of memory");
 		ctrlr_free_memory(ctrlr);

@@ -45,6 +45,7 @@ struct nvme_transport {
 	unsigned keys;               /* set of enum nvme_trid_key; other parts of an address are ignored */
 	unsigned adrfams;            /* set of 1u << NVMF_ADDR_FAMILY_*; 0: it has no address families */
 	const char *default_trsvcid; /* where an address has none; NULL: it has no such thing */
+	bool tls;                    /* it can encrypt: nvme_ctrlr_opts.tcp_psk */
 };
 /* The transport of that number, or NULL: this program does not have it. Any thread, as all functions of transports: the
  * table is filled before main(). */
@@ -172,6 +173,9 @@ struct nvme_ctrlr_opts {
 	 * (SO_PRIORITY; 0: the machine's default). */
 	bool tcp_header_digest, tcp_data_digest;
 	int tcp_priority;
+	/* TCP: the pre-shared key (KEYRING_PSK) by which all connections are made over TLS; NULL: they are not
+	 * encrypted. The controller holds a reference of its own. */
+	struct keyring_key *tcp_psk;
 	/* DH-HMAC-CHAP, over fabrics: the key with which this host authenticates, and the key that the controller must
 	 * prove to have; NULL: no key. The controller holds references of its own. */
 	struct keyring_key *dhchap_key, *dhchap_ctrlr_key;

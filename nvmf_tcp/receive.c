@@ -219,7 +219,7 @@ static bool handle_read(struct nvmf_tcp_qpair *qp)
 
 static void end_unread(struct nvmf_tcp_qpair *qp, int rc)
 {
-	if (rc == -EPROTO) {
+	if (rc == -EPROTO && qp->tls != NULL) {
 		log_limited(LOG_LEVEL_NOTICE, "host %s at %s: %s",
 			    qp->base.hostnqn[0] != '\0' ? qp->base.hostnqn : "(unknown)", qp->base.peer_address.traddr,
 			    tls_session_why(qp->tls));

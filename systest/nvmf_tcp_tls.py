@@ -72,6 +72,7 @@ def test_groups_of_any_kind_connect():
         for suites in ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256"):
             with TlsQueue(tls=("-quiet", "-tls1_3", "-ciphersuites", suites)) as admin:
                 admin.enable()
+        io_of_all_sizes(t, rounds=4, tls=("-quiet", "-tls1_3", "-maxfraglen", "512"))      # many small records
         check_gone(t)
         t.stop_clean()
 

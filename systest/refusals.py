@@ -104,7 +104,7 @@ def test_refused_entries_of_a_configuration_are_told():
         {"method": "bdev_nvme_attach_controller", "params": {"name": "N", "trtype": "RDMA", "traddr": "127.0.0.1", "psk": SECRET}},
     ]
     wanted = [("bdev_null_create", ["config[1]", "block_size", '"big"']), ("bdev_none_create", ["config[2]", "there is no method"]),
-              ("bdev_nvme_attach_controller", ["config[4]", "psk", "caller only"]), ("bdev_null_create", ["config[3]", "N0", "-17"])]
+              ("bdev_null_create", ["config[3]", "N0", "-17"]), ("bdev_nvme_attach_controller", ["config[4]", "psk", "caller only"])]
     with Daemon("--wait-for-rpc", ready=False) as holder:
         path = holder.folder / "wrong.json"
         path.write_text(json.dumps({"subsystems": [{"subsystem": "bdev", "config": entries}]}))

@@ -42,13 +42,23 @@ int bdev_nvme_keys_get(const struct bdev_nvme_attach *a, struct nvme_ctrlr_opts 
 {
 	o->dhchap_hashes = bdev_nvme_options.dhchap_hashes;
 	o->dhchap_groups = bdev_nvme_options.dhchap_groups;
-	return auth_keys_get(a->dhchap_key, a->dhchap_ctrlr_key, &o->dhchap_key, &o->dhchap_ctrlr_key, error);
+	int rc = auth_keys_get(a->dhchap_key, a->dhchap_ctrlr_key, &o->dhchap_key, &o->dhchap_ctrlr_key, error);
+	if (rc != 0) {
+		return rc;
+	}
+	rc = auth_key_get("psk", a->psk, KEYRING_PSK, &o->tcp_psk, error);
+	if (rc != 0) {
+		keyring_put(o->dhchap_key);
+		keyring_put(o->dhchap_ctrlr_key);
+	}
+	return rc;
 }
 
 void bdev_nvme_keys_put(const struct nvme_ctrlr_opts *o)
 {
 	keyring_put(o->dhchap_key);
 	keyring_put(o->dhchap_ctrlr_key);
+	keyring_put(o->tcp_psk);
 }
 
 /* --- Changing the keys of every controller of a name --- */

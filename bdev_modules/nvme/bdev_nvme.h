@@ -111,6 +111,8 @@ struct bdev_nvme_attach {
 	/* Names of keys in the keyring: the host proves to the controller that it has the first, the controller to the
 	 * host that it has the second. "": no authentication. */
 	char dhchap_key[BDEV_NVME_KEY_MAX], dhchap_ctrlr_key[BDEV_NVME_KEY_MAX];
+	/* TCP: the name of a key in the keyring by which connections are made over TLS. "": they are not encrypted. */
+	char psk[BDEV_NVME_KEY_MAX];
 };
 #define BDEV_NVME_FENCE_MAX_MS  3600000
 #define BDEV_NVME_PRIORITY_MAX  15  /* Linux has as many */

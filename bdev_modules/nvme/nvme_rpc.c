@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "bdev_modules/nvme/nvme_rpc.h"
+#include "keyring/keyring.h"
 #include "util/parse.h"
 #include "rpc_methods/bdev_module.h"
 
@@ -49,7 +50,7 @@ struct attach {
 	uint32_t default_quiesce_time_ms;
 	bool prchk_reftag, prchk_guard, hdgst, ddgst;
 	char *priority;
-	char *dhchap_key, *dhchap_ctrlr_key;
+	char *dhchap_key, *dhchap_ctrlr_key, *psk;
 };
 
 #define ATTACH(field_, type_, required_, help_, ...)                                                                   \
@@ -109,7 +110,9 @@ static const struct rpc_param attach_params[] = {
 	       "TCP: a CRC32C for the data of each PDU, which the controller must have too (default false)"),
 	ATTACH(priority, RPC_STRING, RPC_OPTIONAL,
 	       "TCP: the priority of packets (SO_PRIORITY), \"0\" to \"15\" (default: the machine's)"),
-	RPC_ONLY(psk, RPC_STRING, "null", "there is no TLS; what is asked to be encrypted must be"),
+	ATTACH(psk, RPC_STRING, RPC_OPTIONAL,
+	       "TCP: name of a TLS key in the keyring, by which all connections are made (default: they are not "
+	       "encrypted)"),
 	RPC_ONLY(allow_unrecognized_csi, RPC_BOOL, "false", "only namespaces of the NVM command set become bdevs"),
 	RPC_NO_EFFECT(disable_sq_flow_control, RPC_BOOL, "false",
 		      "the room in a submission queue is known from the controller's SQHD"),
@@ -275,6 +278,26 @@ static bool priority_decode(struct rpc_request *req, const char *text, int *prio
 	return true;
 }
 
+/* What is asked to be encrypted must be: before anything else. */
+static bool psk_check(struct rpc_request *req, const struct attach *p)
+{
+	const struct nvme_transport *t = nvme_transport_find_by_name(p->trtype);
+	const char *why = NULL;
+
+	if (p->psk == NULL) {
+		return true;
+	}
+	struct keyring_key *key = keyring_get_kind(p->psk, KEYRING_PSK, &why);
+	if (key != NULL && t != NULL && !t->tls) {
+		why = "it needs TLS, which only TCP has";
+	}
+	keyring_put(key);
+	if (why != NULL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"psk\" is \"%.80s\": %s", p->psk, why);
+	}
+	return why == NULL;
+}
+
 static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *params)
 {
 	const struct attach *p = params;
@@ -296,7 +319,8 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 	a.policy_given = bdev_nvme_rpc_multipath_opts_decode(&p->multipath_opts, &a.policy);
 	a.prchk_reftag = p->prchk_reftag;
 	a.prchk_guard = p->prchk_guard;
-	if (trid_decode(req, p, &a) && priority_decode(req, p->priority, &a.priority) &&
+	if (psk_check(req, p) && param_copy(req, "psk", a.psk, sizeof(a.psk), p->psk) && trid_decode(req, p, &a) &&
+	    priority_decode(req, p->priority, &a.priority) &&
 	    param_copy(req, "dhchap_key", a.dhchap_key, sizeof(a.dhchap_key), p->dhchap_key) &&
 	    param_copy(req, "dhchap_ctrlr_key", a.dhchap_ctrlr_key, sizeof(a.dhchap_ctrlr_key), p->dhchap_ctrlr_key)) {
 		bdev_nvme_attach(&a, attach_answer, req);
@@ -673,6 +697,9 @@ static void config_write_ctrlr(json_t *methods, const struct bdev_nvme *c, const
 	}
 	if (a->dhchap_ctrlr_key[0] != '\0') {
 		json_object_set_new(params, "dhchap_ctrlr_key", rpc_string(a->dhchap_ctrlr_key));
+	}
+	if (a->psk[0] != '\0') {
+		json_object_set_new(params, "psk", rpc_string(a->psk));
 	}
 	rpc_config_add(methods, "bdev_nvme_attach_controller", params);
 }

@@ -28,6 +28,7 @@ static void link_report(struct nvme_tcp_qpair *q, int error, const char *why)
 {
 	q->connect_reported = true;
 	thread_timer_stop(&q->timer);
+	nvme_tcp_secure_cancel(q);
 	if (q->source != NULL) {
 		fd_source_remove(&q->source);
 	}
@@ -68,7 +69,9 @@ static const char *link_error_text(const struct nvme_tcp_qpair *q, int error, ch
 
 static const char *link_step(const struct nvme_tcp_qpair *q)
 {
-	return q->link == NVME_TCP_LINK_CONNECTING ? "TCP connection" : "ICResp";
+	return q->link == NVME_TCP_LINK_CONNECTING ? "TCP connection"
+	       : q->link == NVME_TCP_LINK_TLS      ? "TLS handshake"
+						   : "ICResp";
 }
 
 static void link_timed_out(void *arg)
@@ -96,10 +99,9 @@ static void icreq_send(struct nvme_tcp_qpair *q)
 				      .data_digest = opts->tcp_data_digest,
 				      .max_r2t = NVME_TCP_R2TS};
 	uint32_t n = tcp_icreq_encode(&h, &q->icreq);
-	ssize_t sent = send(q->fd, &h, n, MSG_DONTWAIT | MSG_NOSIGNAL); /* nothing was sent before: it has room */
 
-	if (sent != (ssize_t)n) {
-		link_refuse(q, -ECONNRESET, "ICReq", sent < 0 ? strerror(errno) : "sent in part");
+	if (!nvme_tcp_send_now(q, &h, n)) { /* nothing was sent before: it has room */
+		link_refuse(q, -ECONNRESET, "ICReq", errno != 0 ? strerror(errno) : "sent in part");
 		return;
 	}
 	q->link = NVME_TCP_LINK_ICREQ;
@@ -177,6 +179,40 @@ static void icresp_read(struct nvme_tcp_qpair *q)
 	}
 }
 
+/* TLS, before ICReq. A target may know one version of identities only. */
+
+static void link_begin(struct nvme_tcp_qpair *q);
+
+static void link_event(void *arg, uint32_t events);
+
+static void link_secured(struct nvme_tcp_qpair *q, int error, const char *why)
+{
+	if (error == -EPROTO && !q->identity_changed) {
+		q->identity_changed = true;
+		q->identity ^= 1;
+		link_begin(q);
+		return;
+	}
+	if (error != 0) {
+		link_refuse(q, error == -EPROTO ? -EACCES : error, link_step(q), why);
+		return;
+	}
+	nvme_tcp_ctrlr_of(q)->identity = q->identity;
+	q->source = fd_source_add(q->fd, EPOLLIN, link_event, q, "nvme_tcp_connect");
+	if (q->source == NULL) {
+		link_refuse(q, -ENOMEM, "epoll", strerror(errno));
+		return;
+	}
+	icreq_send(q);
+}
+
+static void link_secure(struct nvme_tcp_qpair *q)
+{
+	fd_source_remove(&q->source);
+	q->link = NVME_TCP_LINK_TLS;
+	nvme_tcp_secure_begin(q, link_secured);
+}
+
 static void link_event(void *arg, uint32_t events)
 {
 	struct nvme_tcp_qpair *q = arg;
@@ -193,6 +229,8 @@ static void link_event(void *arg, uint32_t events)
 	}
 	if (error != 0) {
 		link_refuse(q, -error, link_step(q), link_error_text(q, error, text));
+	} else if (q->base.ctrlr->opts.tcp_psk != NULL) {
+		link_secure(q);
 	} else {
 		icreq_send(q);
 	}
@@ -242,10 +280,9 @@ static int socket_connect(struct nvme_tcp_qpair *q, const struct addrinfo *from,
 	return q->source != NULL ? 0 : -errno;
 }
 
-void nvme_tcp_qpair_connect(struct nvme_qpair *base)
+static void link_begin(struct nvme_tcp_qpair *q)
 {
-	struct nvme_tcp_qpair *q = nvme_tcp_qpair_of(base);
-	const struct nvme_trid *t = &base->ctrlr->trid;
+	const struct nvme_trid *t = &q->base.ctrlr->trid;
 	struct addrinfo *to = NULL, *from = NULL;
 	const char *step = "address";
 	char text[WHY_MAX];
@@ -257,15 +294,11 @@ void nvme_tcp_qpair_connect(struct nvme_qpair *base)
 					   &from);
 	}
 	q->link = NVME_TCP_LINK_CONNECTING;
-	q->timer.fn = link_timed_out;
-	q->timer.arg = q;
 	if (rc != 0) {
 		link_refuse(q, -EINVAL, step, gai_strerror(rc));
 	} else {
 		rc = socket_connect(q, from, to, &step);
-		if (rc == 0) {
-			thread_timer_start(&q->timer, link_limit_ms(q) * UINT64_C(1000));
-		} else {
+		if (rc != 0) {
 			link_refuse(q, rc, step, link_error_text(q, -rc, text));
 		}
 	}
@@ -275,4 +308,15 @@ void nvme_tcp_qpair_connect(struct nvme_qpair *base)
 	if (to != NULL) {
 		freeaddrinfo(to);
 	}
+}
+
+void nvme_tcp_qpair_connect(struct nvme_qpair *base)
+{
+	struct nvme_tcp_qpair *q = nvme_tcp_qpair_of(base);
+
+	q->identity = nvme_tcp_ctrlr_of(q)->identity;
+	q->timer.fn = link_timed_out;
+	q->timer.arg = q;
+	thread_timer_start(&q->timer, link_limit_ms(q) * UINT64_C(1000));
+	link_begin(q);
 }

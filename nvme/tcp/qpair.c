@@ -84,6 +84,8 @@ void nvme_tcp_qpair_free(struct nvme_qpair *base)
 	if (q->source != NULL) {
 		fd_source_remove(&q->source);
 	}
+	nvme_tcp_secure_cancel(q);
+	tls_session_free(q->tls);
 	if (q->epoll >= 0) {
 		close(q->epoll);
 	}

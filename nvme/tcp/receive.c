@@ -286,7 +286,8 @@ static void socket_read(struct nvme_tcp_qpair *q, uint32_t max, uint32_t *done)
 				log_limited(LOG_LEVEL_WARNING, "%s: queue pair %u: %s", q->base.ctrlr->trid.traddr,
 					    q->base.id,
 					    rc == -ECONNRESET ? "the controller has closed the connection"
-							      : strerror(-rc));
+					    : q->tls != NULL && rc == -EPROTO ? tls_session_why(q->tls)
+									      : strerror(-rc));
 			}
 			nvme_tcp_set_down(q);
 			return;
@@ -340,7 +341,7 @@ bool nvme_tcp_arm(struct nvme_qpair *base)
 	struct nvme_tcp_qpair *q = nvme_tcp_qpair_of(base);
 
 	if (nvme_tcp_is_down(q) || tcp_receiver_has_bytes(&q->rx) || q->held_due > 0 ||
-	    (nvme_tcp_has_output(q) && !q->blocked)) {
+	    (nvme_tcp_has_output(q) && !q->blocked) || (unlikely(q->tls != NULL) && tls_session_has_more(q->tls))) {
 		return true;
 	}
 	output_watch(q, q->blocked);

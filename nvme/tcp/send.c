@@ -20,7 +20,8 @@ void nvme_tcp_queue(struct nvme_tcp_qpair *q, uint16_t index)
 
 bool nvme_tcp_has_output(const struct nvme_tcp_qpair *q)
 {
-	return q->queue_head != q->queue_tail || q->first_iov != q->num_iovs;
+	return q->queue_head != q->queue_tail || q->first_iov != q->num_iovs ||
+	       (unlikely(q->tls != NULL) && tls_session_has_unsent(q->tls));
 }
 
 static uint32_t capsule_data_max(const struct nvme_tcp_qpair *q, const struct nvme_request *req)
@@ -189,14 +190,28 @@ static void batch_advance(struct nvme_tcp_qpair *q, size_t n)
 	}
 }
 
-static void batch_send(struct nvme_tcp_qpair *q)
+/* As sendmsg() of what is left of the batch. Over TLS it may take all of it, and have bytes left to be sent. */
+static ssize_t batch_sendmsg(struct nvme_tcp_qpair *q)
 {
 	struct msghdr msg = {.msg_iov = &q->iovs[q->first_iov], .msg_iovlen = q->num_iovs - q->first_iov};
-	ssize_t n = sendmsg(q->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (unlikely(q->tls != NULL)) {
+		ssize_t n = tls_session_write(q->tls, msg.msg_iov, (unsigned)msg.msg_iovlen);
+
+		errno = n < 0 ? (int)-n : 0;
+		return n;
+	}
+	return sendmsg(q->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void batch_send(struct nvme_tcp_qpair *q)
+{
+	ssize_t n = batch_sendmsg(q);
 
 	if (n >= 0) {
 		batch_advance(q, (size_t)n);
-		q->blocked = q->first_iov != q->num_iovs;
+		q->blocked =
+			q->first_iov != q->num_iovs || (unlikely(q->tls != NULL) && tls_session_has_unsent(q->tls));
 		return;
 	}
 	q->blocked = true;
@@ -236,7 +251,7 @@ void nvme_tcp_terminate(struct nvme_tcp_qpair *q, const struct tcp_fault *fault)
 		    "%s: queue pair %u: the controller has sent a wrong PDU, and the connection ends: %s",
 		    q->base.ctrlr->trid.traddr, q->base.id, tcp_fault_text(fault, text));
 	/* in the middle of a PDU it would be taken for data; and if the socket has no room, the end says enough */
-	if (!within_pdu && send(q->fd, &term, n, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) {
+	if (!within_pdu && nvme_tcp_send_now(q, &term, n)) {
 		shutdown(q->fd, SHUT_WR);
 	}
 	nvme_tcp_set_down(q);

@@ -10,17 +10,19 @@
 
 static struct nvme_ctrlr *nvme_tcp_ctrlr_alloc(const struct nvme_trid *trid, char error[NVME_ERROR_MAX])
 {
-	struct nvme_ctrlr *c = calloc(1, sizeof(*c));
+	struct nvme_tcp_ctrlr *c = calloc(1, sizeof(*c));
 
 	if (c == NULL) {
 		snprintf(error, NVME_ERROR_MAX, "out of memory");
+		return NULL;
 	}
-	return c;
+	c->identity = TLS_IDENTITY_VERSIONS - 1;
+	return &c->base;
 }
 
 static void nvme_tcp_ctrlr_free(struct nvme_ctrlr *ctrlr)
 {
-	free(ctrlr);
+	free(container_of(ctrlr, struct nvme_tcp_ctrlr, base));
 }
 
 static void nvme_tcp_connect(struct nvme_ctrlr *ctrlr)
@@ -56,7 +58,8 @@ static const struct nvme_transport_ops nvme_tcp_ops = {
 		      .fabrics = true,
 		      .keys = NVME_TRID_ADRFAM | NVME_TRID_TRSVCID | NVME_TRID_SUBNQN | NVME_TRID_HOST_TRADDR,
 		      .adrfams = 1u << NVMF_ADDR_FAMILY_IP4 | 1u << NVMF_ADDR_FAMILY_IP6,
-		      .default_trsvcid = NVME_TCP_DEFAULT_TRSVCID},
+		      .default_trsvcid = NVME_TCP_DEFAULT_TRSVCID,
+		      .tls = true},
 	.request_size = 0, /* a command's data of this transport is in its slot */
 	.ctrlr_alloc = nvme_tcp_ctrlr_alloc,
 	.ctrlr_free = nvme_tcp_ctrlr_free,

@@ -13,6 +13,7 @@
 
 #include "nvme/transport.h"
 #include "tcp/receiver.h"
+#include "tls/handshake.h"
 
 #define NVME_TCP_DEFAULT_TRSVCID "4420"
 #define NVME_TCP_R2TS            4   /* that a command may have outstanding: the MAXR2T of this host, 1's based */
@@ -64,9 +65,15 @@ struct nvme_tcp_pdu {
 /* The progress of a connection. */
 enum nvme_tcp_link {
 	NVME_TCP_LINK_CONNECTING, /* the socket is */
+	NVME_TCP_LINK_TLS,        /* the handshake is being made, and has the socket */
 	NVME_TCP_LINK_ICREQ,      /* sent; ICResp is to come */
 	NVME_TCP_LINK_UP,
 	NVME_TCP_LINK_DOWN
+};
+
+struct nvme_tcp_ctrlr {
+	struct nvme_ctrlr base;
+	uint8_t identity; /* the version of identities of TLS keys that the target takes: its last connection's */
 };
 
 struct nvme_tcp_qpair {
@@ -88,7 +95,12 @@ struct nvme_tcp_qpair {
 	uint16_t num_pdus, first_pdu, num_iovs, first_iov; /* from first_* on: not sent yet */
 	bool partly;                                       /* the iov first_iov is what is left of it */
 	uint8_t *stage;
+	struct tls_session *tls; /* NULL: it is not encrypted */
 	/* connecting; control thread */
+	struct tls_handshake *handshake; /* while it is being made */
+	uint8_t identity;                /* the version that it is tried with */
+	bool identity_changed;           /* it was tried with the other one */
+	void (*secured)(struct nvme_tcp_qpair *q, int error, const char *why);
 	struct fd_source *source;
 	struct thread_timer timer; /* the time limit of connecting */
 	struct tcp_icreq icreq;
@@ -109,6 +121,11 @@ static inline bool nvme_tcp_is_down(const struct nvme_tcp_qpair *q)
 static inline void nvme_tcp_set_down(struct nvme_tcp_qpair *q)
 {
 	__atomic_store_n(&q->link, NVME_TCP_LINK_DOWN, __ATOMIC_RELAXED);
+}
+
+static inline struct nvme_tcp_ctrlr *nvme_tcp_ctrlr_of(const struct nvme_tcp_qpair *q)
+{
+	return container_of(q->base.ctrlr, struct nvme_tcp_ctrlr, base);
 }
 
 /* send.c: the operations of struct nvme_transport_ops of these names (nvme/transport.h). The using thread, as all of
@@ -145,5 +162,16 @@ int nvme_tcp_fd(const struct nvme_qpair *qpair);
 
 /* connect.c: connects the queue pair, also the admin queue, to the address in ctrlr->trid. */
 void nvme_tcp_qpair_connect(struct nvme_qpair *qpair);
+
+/* secure.c: TLS. Control thread. How a handshake has ended: fn(q, 0, ""), and the queue pair's bytes are encrypted from
+ * now on; or with another error, and the socket is closed. */
+typedef void (*nvme_tcp_secure_fn)(struct nvme_tcp_qpair *q, int error, const char *why);
+/* The socket is connected: makes the handshake. */
+void nvme_tcp_secure_begin(struct nvme_tcp_qpair *q, nvme_tcp_secure_fn fn);
+/* Ends a handshake that is being made, if one is, and closes its socket: fn is not called. */
+void nvme_tcp_secure_cancel(struct nvme_tcp_qpair *q);
+/* Sends a few bytes at once. The using thread, or, before there is one, the control thread. False: the socket did not
+ * take all of them, and errno says why; 0: it took some. */
+bool nvme_tcp_send_now(struct nvme_tcp_qpair *q, const void *bytes, size_t length);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Secrets for DH-HMAC-CHAP, from files. */
+/* Secrets for DH-HMAC-CHAP and keys for TLS, from files. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,10 @@ bool perf_keys_get(struct nvme_ctrlr_opts *c, const struct perf_options *o)
 	if (o->dhchap_ctrlr_key != NULL) {
 		c->dhchap_ctrlr_key = perf_key_read("--dhchap-ctrlr-key", o->dhchap_ctrlr_key, KEYRING_DHCHAP);
 	}
-	return (o->dhchap_key == NULL || c->dhchap_key != NULL) &&
+	if (o->psk != NULL) {
+		c->tcp_psk = perf_key_read("--psk", o->psk, KEYRING_PSK);
+	}
+	return (o->psk == NULL || c->tcp_psk != NULL) && (o->dhchap_key == NULL || c->dhchap_key != NULL) &&
 	       (o->dhchap_ctrlr_key == NULL || c->dhchap_ctrlr_key != NULL);
 }
 
@@ -48,4 +51,5 @@ void perf_keys_put(const struct nvme_ctrlr_opts *c)
 {
 	keyring_put(c->dhchap_key);
 	keyring_put(c->dhchap_ctrlr_key);
+	keyring_put(c->tcp_psk);
 }

@@ -7,6 +7,7 @@
 
 #include "dhchap/dhchap.h"
 #include "env_dpdk/env.h"
+#include "tls/handshake.h"
 #include "tools/perf/perf.h"
 #include "tools/perf/verify.h"
 #include "util/log.h"
@@ -224,6 +225,7 @@ int main(int argc, char **argv)
 	signal(SIGTERM, perf_on_signal);
 	signal(SIGPIPE, SIG_IGN);
 	rc = perf_measure(p);
+	tls_handshake_stop();    /* so may one that ended during a handshake */
 	dhchap_stop();           /* a controller that ended during its authentication has left a job behind */
 	signal(SIGINT, SIG_IGN); /* the handler uses the control thread, which ends now */
 	signal(SIGTERM, SIG_IGN);

@@ -55,6 +55,7 @@ static const char help[] =
 	"      --seed N           of the random numbers (default: the clock)\n"
 	"      --hdgst            TCP: a CRC32C with every header\n"
 	"      --ddgst            TCP: a CRC32C with all data\n"
+	"      --psk FILE         TCP: a TLS key NVMeTLSkey-1:XX:BASE64: by which connections are encrypted\n"
 	"      --hostnqn NQN      the name of this host\n"
 	"      --dhchap-key FILE  a secret DHHC-1:XX:BASE64: that proves to the targets who this host is\n"
 	"      --dhchap-ctrlr-key FILE\n"
@@ -95,6 +96,7 @@ enum {
 	OPT_BUSY,
 	OPT_OVERSUBSCRIBE,
 	OPT_DHCHAP_KEY,
+	OPT_PSK,
 	OPT_DHCHAP_CTRLR_KEY,
 	OPT_HDGST,
 	OPT_DDGST,
@@ -122,6 +124,7 @@ static const struct option long_options[] = {
 	{"hdgst", no_argument, NULL, OPT_HDGST},
 	{"ddgst", no_argument, NULL, OPT_DDGST},
 	{"hostnqn", required_argument, NULL, OPT_HOSTNQN},
+	{"psk", required_argument, NULL, OPT_PSK},
 	{"dhchap-key", required_argument, NULL, OPT_DHCHAP_KEY},
 	{"dhchap-ctrlr-key", required_argument, NULL, OPT_DHCHAP_CTRLR_KEY},
 	{"kato", required_argument, NULL, OPT_KATO},
@@ -319,6 +322,8 @@ static bool perf_option_set(struct perf_options *o, int c, const char *arg, stru
 	case OPT_DHCHAP_KEY:
 		o->dhchap_key = arg;
 		return true;
+	case OPT_PSK:
+		return (o->psk = arg) != NULL;
 	case OPT_DHCHAP_CTRLR_KEY:
 		o->dhchap_ctrlr_key = arg;
 		return true;
