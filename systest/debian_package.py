@@ -119,7 +119,7 @@ def check_installed(root):
     check(root.status() == "ii", root.status())
     version = root.run("varve", "--version")
     check("varve v0.1.0" in version, version)
-    for program in ("varve", "varve-rpc", "varve-trace", "varve-top", "varve-doctor", "varve-perf", "varve-lvol", "varve-setup", "varve-bpftrace", "softverbs"):
+    for program in ("varve", "varve-rpc", "varve-ctl", "varve-trace", "varve-top", "varve-doctor", "varve-perf", "varve-lvol", "varve-setup", "varve-bpftrace", "softverbs"):
         root.run(f"/usr/bin/{program}", "-h")
         check(any(root.path("usr/share/man").glob(f"man*/{program}.*.gz")), f"{program} has no page")
     root.run("softverbs", "/usr/bin/varve", "-v")

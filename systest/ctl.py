@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 300
+# sanitize
+# beside
+"""varve-ctl: short words for what people do all day; each may be repeated, and a failure half-way leaves nothing behind."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from appliance_lib import BUILD, DEADLINE, TOP, VARVE_RPC, Daemon, check, main, wait_for
+from nvmf_lib import ADDRESS, NUM_CPUS, PERF, PORT, preload
+
+CTL = BUILD / "bin/varve-ctl"
+sys.path.insert(0, str(BUILD / "tools/ctl"))
+from varve_ctl import config, serve, status  # noqa: E402
+
+
+class Ctl(Daemon):
+    def __init__(self, *options):
+        super().__init__(*options, env=preload())
+
+    def ctl(self, *words, status=0, cwd=None):
+        p = subprocess.run([CTL, "-s", self.path, *map(str, words)], capture_output=True, text=True, timeout=2 * DEADLINE, stdin=subprocess.DEVNULL,
+                           cwd=cwd or self.folder)
+        check(p.returncode == status and "Traceback" not in p.stderr, f"{words}: {p.returncode}: {p.stdout}{p.stderr}\n{self.log()[-2000:]}")
+        return p.stdout, p.stderr
+
+    def everything(self):
+        return {s["subsystem"]: self.call("framework_get_config", name=s["subsystem"]) for s in self.call("framework_get_subsystems")}
+
+
+WHERE = f"{ADDRESS}:{PORT}"
+
+
+def test_a_file_is_served_in_one_word_and_taken_back_in_another():
+    for transport in ("--tcp", "--rdma"):
+        with Ctl() as d:
+            out, err = d.ctl("-v", "serve", "disk.img", "--size", "32M", transport, "--address", WHERE)
+            check("disk is served as nqn.2026-11.io.varve:disk" in out and "varve-rpc bdev_uring_create name=disk" in err, f"{out}{err}")
+            check((d.folder / "disk.img").stat().st_size == 32 << 20, "the file")
+            command = next(line for line in out.splitlines() if "varve-perf" in line).split("'")[1]
+            p = subprocess.run([PERF, "--no-huge", "-m", f"[{NUM_CPUS - 1}]", "-r", command, "-w", "randrw", "--verify", "--ios", "2000"],
+                               capture_output=True, text=True, timeout=2 * DEADLINE, env={**os.environ, **preload()}, stdin=subprocess.DEVNULL)
+            check(p.returncode == 0 and "0 miscompares" in p.stdout, f"{p.stdout}{p.stderr}")
+            before = d.everything()
+            out, err = d.ctl("-v", "serve", d.folder / "disk.img", transport, "--address", WHERE)
+            check("already served" in out and err == "" and d.everything() == before, f"{out}{err}")
+            wait_for(lambda: d.call("nvmf_subsystem_get_controllers", nqn="nqn.2026-11.io.varve:disk") == [], "the host to go")
+            out, _ = d.ctl("unserve", "disk.img")
+            check("removed: subsystem" in out and "its file stays" in out and (d.folder / "disk.img").exists(), out)
+            check(d.call("bdev_get_bdevs") == [] and "is not served" in d.ctl("unserve", "disk.img")[0], "unserved twice")
+
+
+def test_the_page_shows_what_is_printed():
+    section = (TOP / "README.md").read_text().split("## Three commands")[1].split("\n## ")[0]
+    lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
+    at = lines.index("$ ./varve-ctl serve /tmp/disk.img --size 1G")
+    with Ctl() as d:
+        out = d.ctl("serve", "disk.img", "--size", "1G", "--address", WHERE)[0].replace(str(d.folder.resolve()), "/tmp").replace(str(PORT), "4420")
+        check(out.splitlines() == lines[at + 1:at + 5], f"{out}{lines}")
+        check(lines[at + 5][4:] == out.splitlines()[3].strip(), lines[at + 5])
+
+
+def test_a_bdev_is_served_and_stays():
+    with Ctl() as d:
+        d.call("bdev_null_create", name="N", num_blocks=1024, block_size=512)
+        d.ctl("serve", "N", "--address", WHERE, "--nqn", "nqn.2026-11.io.varve:mine")
+        d.ctl("unserve", "N")
+        check([b["name"] for b in d.call("bdev_get_bdevs")] == ["N"], d.call("bdev_get_bdevs"))
+
+
+def test_a_failure_half_way_leaves_nothing():
+    with Ctl() as d:
+        d.call("nvmf_create_transport", trtype="TCP")
+        d.call("bdev_null_create", name="N", num_blocks=1024, block_size=512)
+        before = d.everything()
+        # No interface has that address (TEST-NET-1): the last call fails.
+        _, err = d.ctl("serve", "N", "--address", "192.0.2.1", "--any-host", status=1)
+        check("no interface has that address" in err and "what was done before is undone" in err and d.everything() == before, err)
+        _, err = d.ctl("serve", "N", "--address", "192.0.2.1", status=2)
+        check("who may connect" in err and d.everything() == before, err)
+        _, err = d.ctl("serve", "nosuch", status=1)
+        check("there is no bdev and no file" in err, err)
+        _, err = d.ctl("serve", "/dev/tty", status=1)
+        check("neither a file nor a block device" in err, err)
+        _, err = d.ctl("serve", "x", "--size", "lots", status=2)
+        check("not a size" in err and not (d.folder / "x").exists(), err)
+
+
+def test_hosts_that_would_lose_something_are_named():
+    with Ctl() as d:
+        d.ctl("serve", "a.img", "--size", "16M", "--address", WHERE)
+        nqn = "nqn.2026-11.io.varve:a"
+        out, err = d.ctl("-v", "connect", WHERE, nqn)
+        check("Nvme0: bdevs Nvme0n1" in out and "bdev_nvme_attach_controller" in err, f"{out}{err}")
+        check("connected already" in d.ctl("connect", WHERE, nqn)[0], "a second time")
+        host = d.call("nvmf_subsystem_get_controllers", nqn=nqn)[0]["hostnqn"]
+        _, err = d.ctl("unserve", "a.img", status=1)
+        check(host in err and "--force" in err and d.call("nvmf_subsystem_get_controllers", nqn=nqn), err)
+        d.ctl("serve", "Nvme0n1", "--address", WHERE, "--nqn", "nqn.2026-11.io.varve:again")
+        _, err = d.ctl("disconnect", "Nvme0", status=1)
+        check("Nvme0n1 is served by nqn.2026-11.io.varve:again" in err, err)
+        d.ctl("unserve", "Nvme0n1")
+        check("is disconnected" in d.ctl("disconnect", "Nvme0")[0] and "is not connected" in d.ctl("disconnect", "Nvme0")[0], "disconnect")
+
+
+def test_status_fits_one_screen():
+    with Ctl() as d:
+        for i in range(30):
+            d.call("bdev_null_create", name=f"Null{i}", num_blocks=1024, block_size=512)
+        d.ctl("serve", "Null7", "--address", WHERE)
+        out, _ = d.ctl("status")
+        lines = out.splitlines()
+        check(len(lines) < 24 and max(map(len, lines)) <= 80 and "health      ok" in out, out)
+        check("bdevs       30, 15.0M; 1 served" in out and "Null7" in out and "more" in out and f"TCP {ADDRESS}:{PORT}" in out, out)
+        j = json.loads(d.ctl("status", "-j")[0])
+        check(j["problems"] == [] and len(j["bdevs"]) == 30, j["problems"])
+        for word in ("reactors", "bdevs", "subsystems", "hosts", "paths", "alerts"):
+            check(word in out or word == "reactors", out)
+        p = subprocess.run([CTL, "-p", str(d.process.pid), "status"], capture_output=True, text=True, timeout=DEADLINE)
+        check(p.returncode == 0 and f"process {d.process.pid}" in p.stdout, p)
+        text = d.ctl("top", "-b", "-v", "bdevs", "-d", "0.1")[0]
+        check("Null3" in text, text)
+
+
+def test_status_tells_what_is_wrong():
+    bdev = {"name": "B", "state": "removing", "state_us": 20_000_000, "block_size": 512, "num_blocks": 8}
+    s = {"state": {"state": "RUNNING", "version": "v", "pid": 1, "age_us": 90_000_000}, "bdevs": [bdev], "subsystems": [], "controllers": {}, "reactors": [],
+         "inflight": [{"age_us": 11_000_000}] * 2, "remote": [{"name": "R", "ctrlrs": [{"state": "failed", "trid": {}}, {"state": "enabled", "trid": {}}]}],
+         "alerts": [{"type": "bdev_slow_io", "ctx": "\x1b[2J" + "x" * 100, "time_us": 0, "id": 1}] * 50}
+    check(status.problems(s) == ["bdev B is removing for 20 s", "2 commands of hosts for more than 10 s", "R: 1 of 2 paths not connected"], status.problems(s))
+    text = status.text_of(s)
+    check("3 problems" in text and "\x1b" not in text and len(text.splitlines()) < 24 and max(map(len, text.splitlines())) <= 80, text)
+
+
+def test_a_configuration_is_compared_and_applied():
+    with Ctl() as d, tempfile.TemporaryDirectory(prefix="varve-ctl-") as f:
+        wanted, saved = pathlib.Path(f) / "wanted.json", pathlib.Path(f) / "saved.json"
+        d.ctl("serve", "disk.img", "--size", "16M", "--address", WHERE)
+        d.call("bdev_delay_create", base_bdev_name=d.call("bdev_malloc_create", name="Ram", num_blocks=2048, block_size=512), name="Slow",
+               avg_read_latency=1, p99_read_latency=1, avg_write_latency=1, p99_write_latency=1)
+        d.ctl("save", saved)
+        check(d.ctl("diff", saved) == ("", ""), "the same")
+        before = d.everything()
+        check("nothing to do" in d.ctl("apply", saved)[0] and d.everything() == before, "applied without a change")
+        entries = [{"method": "bdev_null_create", "params": {"name": "New", "num_blocks": 64, "block_size": 512}},
+                   {"method": "nvmf_subsystem_add_ns", "params": {"nqn": "nqn.2026-11.io.varve:disk", "namespace": {"bdev_name": "New"}}}]
+        tree = json.loads(saved.read_text())
+        parts = {s["subsystem"]: s["config"] for s in tree["subsystems"]}
+        parts["bdev"].append(entries[0])
+        parts["nvmf"].append(entries[1])
+        wanted.write_text("# with comments\n" + json.dumps(tree, indent=1) + " // at the end")
+        out, _ = d.ctl("diff", wanted, status=1)
+        check([line[:30] for line in out.splitlines()] == ["+ varve-rpc bdev_null_create n", "+ varve-rpc nvmf_subsystem_add"], out)
+        d.ctl("apply", "--dry-run", wanted)
+        check(d.everything() == before, "a dry run")
+        _, err = d.ctl("-v", "apply", wanted)
+        check(err.count("varve-rpc") == 2 and d.ctl("diff", wanted) == ("", ""), err)
+        out, _ = d.ctl("diff", saved, status=1)
+        check(out.count("- varve-rpc") == 2, out)
+        check("2 running and not in" in d.ctl("apply", saved)[0] and len(d.call("bdev_get_bdevs")) == 4, "without --prune")
+        d.ctl("apply", "--prune", saved)
+        check(d.everything() == before and d.ctl("diff", saved) == ("", ""), d.everything())
+        # The second of two calls fails: the first is undone.
+        parts["bdev"].append({"method": "bdev_null_create", "params": {"name": "Bad", "num_blocks": 64, "block_size": 7}})
+        wanted.write_text(json.dumps(tree))
+        _, err = d.ctl("apply", wanted, status=1)
+        check("block_size" in err and "undone" in err and d.everything() == before, err)
+        # What exists otherwise is not changed in part.
+        parts["bdev"][:] = [e for e in parts["bdev"] if e.get("params", {}).get("name") not in ("Bad",)]
+        next(e for e in parts["bdev"] if e["method"] == "bdev_malloc_create")["params"]["num_blocks"] = 4096
+        wanted.write_text(json.dumps(tree))
+        out, err = d.ctl("apply", wanted, status=1)
+        check("~ varve-rpc bdev_malloc_create" in out and "Nothing was done" in err and d.everything() == before, f"{out}{err}")
+        wanted.write_text('{"subsystems": oops}')
+        check("varve --check" in d.ctl("diff", wanted, status=2)[1], "no configuration")
+        check("No such file" in d.ctl("apply", "/no/such", status=2)[1], "no file")
+
+
+def test_parts():
+    check(json.loads(config.without_comments('{"a": "#//x", # c\n "b": 1 /* { */ } // d')) == {"a": "#//x", "b": 1}, "comments")
+    check(serve.address_of("[::1]:44") == ("::1", "44", "IPv6") and serve.address_of("1.2.3.4") == ("1.2.3.4", "4420", "IPv4"), "addresses")
+    check(serve.address_of("2001:db8::1") == ("2001:db8::1", "4420", "IPv6") and serve.name_for("/x/a b.img") == "a_b", "names")
+    check(config.agrees({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}, "d": 3}) and not config.agrees({"a": 1}, {}), "agrees")
+
+
+def test_nobody_there():
+    p = subprocess.run([CTL, "-s", "/no/such", "status"], capture_output=True, text=True, timeout=DEADLINE)
+    check(p.returncode == 3 and "cannot connect to /no/such" in p.stderr, p)
+    p = subprocess.run([CTL, "-p", str(os.getpid()), "status"], capture_output=True, text=True, timeout=DEADLINE)
+    check(p.returncode == 3 and "no socket that answers" in p.stderr, p)
+    p = subprocess.run([CTL], capture_output=True, text=True, timeout=DEADLINE)
+    check(p.returncode == 2, p)
+    check(VARVE_RPC.exists(), "the build")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""serve, unserve: a file or bdev as a namespace of a subsystem of its own."""
+import os
+import re
+import stat
+
+from .client import Steps, Trouble, clean, size_of
+
+PREFIX = "nqn.2026-11.io.varve:"
+LOCAL = ("127.", "::1")
+
+
+def find_bdev(client, what):
+    """The bdev of that name, or with that file; None."""
+    path = os.path.realpath(what)
+    for b in client.call("bdev_get_bdevs"):
+        files = [v.get("filename") for v in (b.get("driver_specific") or {}).values() if isinstance(v, dict)]
+        if b["name"] == what or what in b.get("aliases", []) or path in [os.path.realpath(f) for f in files if f]:
+            return b
+    return None
+
+
+def name_for(path):
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.splitext(os.path.basename(path))[0]) or "file"
+
+
+def make_file(path, size):
+    """Makes a file without blocks, and says whether it did."""
+    if os.path.exists(path):
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISBLK(mode):
+            raise Trouble(f"{path} is neither a file nor a block device")
+        return False
+    if size is None:
+        raise Trouble(f"there is no bdev and no file \"{clean(path)}\"; --size 1G makes the file")
+    length = size_of(size)
+    with open(path, "xb") as f:
+        f.truncate(length)
+    return True
+
+
+def make_bdev(client, steps, what, size):
+    """The bdev's name. A file that was made here stays if a later step fails: it is said."""
+    bdev = find_bdev(client, what)
+    if bdev is not None:
+        return bdev["name"]
+    path = os.path.realpath(what)
+    if make_file(path, size):
+        print(f"made {path}, {size.upper()}, without blocks")
+    name = name_for(path)
+    steps.do("bdev_uring_create", ("bdev_uring_delete", {"name": name}), name=name, filename=path)
+    return name
+
+
+def address_of(text):
+    """ADDRESS, ADDRESS:PORT, [ADDRESS]:PORT."""
+    m = re.fullmatch(r"\[([0-9A-Fa-f:.%\w]+)\](?::(\d+))?|([^:]+)(?::(\d+))?|([0-9A-Fa-f:]*:[0-9A-Fa-f:.]*)", text)
+    if not m:
+        raise Trouble(f"\"{clean(text)}\" is not an address such as 192.0.2.1, 192.0.2.1:4420 or [2001:db8::1]:4420", 2)
+    host = m[1] or m[3] or m[5]
+    return host, m[2] or m[4] or "4420", "IPv6" if ":" in host else "IPv4"
+
+
+def serve(client, o):
+    host, port, family = address_of(o.address)
+    trtype = "RDMA" if o.rdma else "TCP"
+    if not o.host and not o.any_host and not host.startswith(LOCAL):
+        raise Trouble(f"who may connect to {host}? --host NQN (may be repeated), or --any-host", 2)
+    with Steps(client) as steps:
+        name = make_bdev(client, steps, o.what, o.size)
+        nqn = o.nqn or PREFIX + name
+        if not any(t["trtype"] == trtype for t in client.call("nvmf_get_transports")):
+            steps.do("nvmf_create_transport", trtype=trtype)
+        have = next((s for s in client.call("nvmf_get_subsystems") if s["nqn"] == nqn), None)
+        if have is None:
+            steps.do("nvmf_create_subsystem", ("nvmf_delete_subsystem", {"nqn": nqn}), nqn=nqn, allow_any_host=not o.host)
+            have = {"hosts": [], "namespaces": [], "listen_addresses": []}
+        for h in o.host:
+            if h not in [x["nqn"] for x in have["hosts"]]:
+                steps.do("nvmf_subsystem_add_host", ("nvmf_subsystem_remove_host", {"nqn": nqn, "host": h}), nqn=nqn, host=h)
+        if name not in [n.get("bdev_name", n.get("name")) for n in have["namespaces"]]:
+            nsid = steps.do("nvmf_subsystem_add_ns", None, nqn=nqn, namespace={"bdev_name": name})
+            steps.undo[-1] = (*steps.undo[-1][:2], ("nvmf_subsystem_remove_ns", {"nqn": nqn, "nsid": nsid}))
+        where = {"trtype": trtype, "adrfam": family, "traddr": host, "trsvcid": port}
+        if not any(all(str(a.get(k, "")).lower() == v.lower() for k, v in where.items()) for a in have["listen_addresses"]):
+            steps.do("nvmf_subsystem_add_listener", ("nvmf_subsystem_remove_listener", {"nqn": nqn, "listen_address": where}), nqn=nqn, listen_address=where)
+        changed = bool(steps.undo)
+    print(f"{name} is {'' if changed else 'already '}served as {nqn} at {trtype} {host} port {port}")
+    print(f"  nvme connect -t {trtype.lower()} -a {host} -s {port} -n {nqn}")
+    print(f"  varve-perf -r 'trtype:{trtype} adrfam:{family} traddr:{host} trsvcid:{port} subnqn:{nqn}' -w randrw --verify -t 2")
+
+
+def unserve(client, o):
+    bdev = find_bdev(client, o.what)
+    name = bdev["name"] if bdev is not None else None
+    found = [(s, n) for s in client.call("nvmf_get_subsystems") for n in s.get("namespaces", [])
+             if s["nqn"] == o.what or (name is not None and n.get("bdev_name", n.get("name")) == name)]
+    if not found:
+        print(f"{clean(o.what)} is not served")
+    nqns = sorted({s["nqn"] for s, _ in found})
+    hosts = sorted({c["hostnqn"] for q in nqns for c in client.call("nvmf_subsystem_get_controllers", nqn=q)})
+    if hosts and not o.force:
+        raise Trouble(f"{len(hosts)} host{'s are' if len(hosts) > 1 else ' is'} connected, and would lose it: {clean(', '.join(hosts))}; --force does it all the same")
+    done = []
+    try:
+        for q in nqns:
+            mine = [n for s, n in found if s["nqn"] == q]
+            everything = next(s for s, _ in found if s["nqn"] == q)["namespaces"]
+            if len(mine) == len(everything):
+                client.call("nvmf_delete_subsystem", nqn=q)
+                done.append(f"subsystem {q}")
+                continue
+            for n in mine:
+                client.call("nvmf_subsystem_remove_ns", nqn=q, nsid=n["nsid"])
+                done.append(f"namespace {n['nsid']} of {q}")
+        # A bdev that was named by its file was made for it; one that was named as such stays.
+        if bdev is not None and bdev["name"] != o.what and os.path.exists(o.what) and "uring" in (bdev.get("driver_specific") or {}):
+            client.call("bdev_uring_delete", name=bdev["name"])
+            done.append(f"bdev {bdev['name']} (its file stays)")
+    finally:
+        for d in done:
+            print(f"removed: {d}")
