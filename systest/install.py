@@ -105,6 +105,9 @@ def test_everything_is_where_it_belongs():
         check((i.etc / "default/varve").exists(), "/etc/default/varve")
         for f in PAGES:
             check((i.share / "doc/varve" / f).exists(), f)
+        for f in ("bash-completion/completions/varve-rpc", "bash-completion/completions/varve-ctl", "fish/vendor_completions.d/varve.fish"):
+            check((i.share / f).exists(), f)
+        check(list(i.share.glob("zsh/*/_varve")) and os.access(i.lib / "varve-complete", os.X_OK), "completion")
         of_tests = [str(f) for f in i.prefix.rglob("*") if re.search(r"unit-|bench-|fuzz-|__pycache__", f.name)]
         check(not of_tests, of_tests)
         tree = [str(f) for f in i.prefix.rglob("*") if f.is_symlink() and not f.resolve().is_relative_to(i.root)]
