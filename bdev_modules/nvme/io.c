@@ -18,10 +18,18 @@
 
 /* --- What a completion means --- */
 
-/* Errors after which the same command may succeed later. All others are final. */
+/* Errors after which the same command may succeed later. All others are final.
+ *
+ * Among them is Command Abort Requested that nobody asked for. Base 4.2.3.1 has it for a command that an Abort command
+ * named, and 5.1 leaves open how much of such a command was carried out. A completion without Do Not Retry says that
+ * the same command may succeed if it is submitted again, and that the controller works on it no more: so nothing lands
+ * later, and carrying it out a second time has the effect of once. A command of which that is not true is not
+ * repeatable, and does not come here. Targets end so what they held back when a namespace went, or a part of what had
+ * begun. Command Aborted due to SQ Deletion (verdict LOST) means the same of a whole queue. */
 static bool status_is_transient(uint16_t code)
 {
 	switch (code) {
+	case NVME_ST(GENERIC, ABORT_REQ):
 	case NVME_ST(GENERIC, INTERNAL):
 	case NVME_ST(GENERIC, DATA_XFER_ERROR):
 	case NVME_ST(GENERIC, CMD_INTERRUPTED):
@@ -78,9 +86,10 @@ enum bdev_nvme_verdict bdev_nvme_io_verdict(uint16_t status, const struct bdev_n
 	if (likely(status == 0) || !f->repeatable || (status & NVME_SC_DNR)) {
 		return BDEV_NVME_VERDICT_DONE;
 	}
-	if (code == NVME_ST(GENERIC, ABORT_REQ) && f->timed_out && f->others && !f->aborting &&
-	    (f->retry_limit < 0 || f->retries < f->retry_limit)) {
-		return BDEV_NVME_VERDICT_ELSEWHERE; /* the controller has ended it: nothing of it lands later */
+	if (code == NVME_ST(GENERIC, ABORT_REQ) && (f->aborting || f->timed_out)) {
+		/* Asked for. The controller has ended it: nothing of it lands later. */
+		bool goes_on = !f->aborting && f->others && (f->retry_limit < 0 || f->retries < f->retry_limit);
+		return goes_on ? BDEV_NVME_VERDICT_ELSEWHERE : BDEV_NVME_VERDICT_DONE;
 	}
 	if (code == NVME_ST(GENERIC, ABORT_QUEUE)) {
 		return f->aborting ? BDEV_NVME_VERDICT_DONE : BDEV_NVME_VERDICT_LOST;

@@ -19,7 +19,7 @@ static void test_success_and_lasting_errors_are_final(void)
 	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, LBA_RANGE), facts, NULL), BDEV_NVME_VERDICT_DONE);
 	CU_ASSERT_EQUAL(verdict(NVME_ST(MEDIA, READ_ERROR), facts, NULL), BDEV_NVME_VERDICT_DONE);
 	CU_ASSERT_EQUAL(verdict(NVME_ST(MEDIA, COMPARE_FAILED), facts, NULL), BDEV_NVME_VERDICT_DONE);
-	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, ABORT_REQ), facts, NULL), BDEV_NVME_VERDICT_DONE);
+	CU_ASSERT_EQUAL(verdict(NVME_ST_DNR(GENERIC, ABORT_REQ), facts, NULL), BDEV_NVME_VERDICT_DONE);
 	CU_ASSERT_EQUAL(verdict(NVME_ST(GENERIC, RESERVATION_CONFLICT), facts, NULL), BDEV_NVME_VERDICT_DONE);
 }
 
@@ -155,8 +155,28 @@ static void test_what_the_driver_had_aborted_goes_elsewhere_and_what_the_submitt
 	f.aborting = false;
 	f.retries = (uint32_t)f.retry_limit;
 	CU_ASSERT_EQUAL(verdict(aborted, f, NULL), BDEV_NVME_VERDICT_DONE);
+}
+
+static void test_what_a_controller_aborts_of_its_own_accord_is_tried_again_so_often(void)
+{
+	uint16_t aborted = NVME_ST(GENERIC, ABORT_REQ);
+	struct bdev_nvme_verdict_facts f = facts;
+	uint32_t delay_ms;
+
+	for (unsigned others = 0; others < 2; others++) {
+		f.others = others != 0;
+		f.retries = 2;
+		CU_ASSERT_EQUAL(verdict(aborted, f, &delay_ms), BDEV_NVME_VERDICT_RETRY);
+		CU_ASSERT(delay_ms > 0);
+		f.retries = 3;
+		CU_ASSERT_EQUAL(verdict(aborted, f, NULL), BDEV_NVME_VERDICT_DONE);
+	}
 	f.retries = 0;
-	f.timed_out = false; /* the controller did so of its own accord */
+	CU_ASSERT_EQUAL(verdict(aborted | NVME_SC_DNR, f, NULL), BDEV_NVME_VERDICT_DONE);
+	f.repeatable = false; /* it may have been carried out in part */
+	CU_ASSERT_EQUAL(verdict(aborted, f, NULL), BDEV_NVME_VERDICT_DONE);
+	f.repeatable = true;
+	f.aborting = true;
 	CU_ASSERT_EQUAL(verdict(aborted, f, NULL), BDEV_NVME_VERDICT_DONE);
 }
 
@@ -368,6 +388,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_namespace_that_one_controller_has_no_more_is_used_through_another),
 	UNIT(test_a_count_does_not_begin_anew),
 	UNIT(test_what_the_driver_had_aborted_goes_elsewhere_and_what_the_submitter_aborts_does_not),
+	UNIT(test_what_a_controller_aborts_of_its_own_accord_is_tried_again_so_often),
 	UNIT(test_ana_log_is_decoded_and_nonsense_refused),
 	UNIT(test_controller_says_how_long_to_wait),
 	UNIT(test_commands_of_the_driver_are_not_passed_through),
