@@ -405,6 +405,7 @@ int bdev_examine(const char *name)
 	if (b == NULL) {
 		return -ENODEV;
 	}
+	b->is_blank = false; /* who asks knows of something */
 	modules_examine(b);
 	return 0;
 }

@@ -47,6 +47,7 @@ int bdev_open(const char *name, bool write, bdev_event_cb event_cb, void *arg, s
 	}
 	d->bdev = b;
 	d->write = write;
+	b->is_blank = b->is_blank && !write;
 	d->event_cb = event_cb;
 	d->event_arg = arg;
 	TAILQ_INSERT_TAIL(&b->core->descs, d, link);
@@ -132,6 +133,7 @@ int bdev_claim(struct bdev_desc *desc, enum bdev_claim_type type, uint64_t key, 
 	desc->claim_key = key;
 	snprintf(desc->claim_owner, sizeof(desc->claim_owner), "%s", owner);
 	desc->write = desc->write || claim_writes(type);
+	desc->bdev->is_blank = desc->bdev->is_blank && !desc->write;
 	return 0;
 }
 

@@ -148,6 +148,9 @@ struct bdev {
 	int numa_node; /* -1: none in particular (0 is a node) */
 	bool write_cache;
 	bool leaves_buffers; /* READ succeeds and leaves iovs as they are: bdev_leaves_buffers() */
+	/* No block has ever been written when it is registered, so that nothing can be found on it. The layer clears
+	 * it when somebody opens it for writing, and in bdev_examine(). */
+	bool is_blank;
 	struct bdev_hints hints;
 	struct bdev_md md;  /* a module that does WRITE_ZEROES or UNMAP itself uses bdev_dif_put_*() for its blocks */
 	void *zcopy_memory; /* all that ops->zcopy_addr returns lies in it */

@@ -95,6 +95,9 @@ struct lvol_live_info lvol_live_info(const struct lvol_live *s)
 		.cluster_bytes = s->geometry.cluster_bytes,
 		.io_unit_bytes = s->geometry.io_unit_bytes,
 		.total_data_clusters = s->geometry.num_clusters - s->geometry.num_md_clusters,
+		.max_clusters =
+			((uint64_t)s->geometry.cluster_mask.pages * LVOL_PAGE_BYTES - sizeof(struct lvol_mask_head)) *
+			8,
 		.free_clusters = lvol_live_free_clusters(s),
 		.md_pages = s->geometry.md.pages,
 		.free_md_pages = s->free_pages,

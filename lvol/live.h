@@ -176,6 +176,7 @@ struct lvol_live_info {
 	uint32_t cluster_bytes, io_unit_bytes;
 	uint32_t total_data_clusters; /* without those of the metadata */
 	uint32_t free_clusters;
+	uint64_t max_clusters; /* that the masks have room for, with those of the metadata */
 	uint32_t md_pages, free_md_pages;
 	uint32_t num_volumes;
 	bool failed;                               /* a write of metadata failed: see the head of this file */

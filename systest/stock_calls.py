@@ -73,8 +73,11 @@ def test_csi_driver_and_cinder():
     for client in ("CSI driver", "Cinder"):
         with Daemon("-s", "512", env=preload()) as d:
             d.call("nvmf_create_transport", trtype="RDMA")
-            waiting = play(d, client, names_for(d))
-            check(set(waiting) == {"volumes"}, waiting)
+            d.call("bdev_malloc_create", name="Base", num_blocks=32768, block_size=4096)
+            store = d.call("bdev_lvol_create_lvstore", bdev_name="Base", lvs_name="lvs0", cluster_sz=1 << 20)
+            waiting = play(d, client, {**names_for(d), "STORE": store})
+            check(not waiting and d.call("bdev_lvol_get_lvols") == [], waiting)
+            d.call("bdev_malloc_delete", name="Base")
             check(d.call("bdev_get_bdevs") == [] and len(d.call("nvmf_get_subsystems")) == 1, "all is deleted")
 
 

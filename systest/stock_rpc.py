@@ -365,8 +365,10 @@ def test_latencies_are_counted_below_borders_in_microseconds():
     read = ("bdev_nvme_send_cmd", {"name": "Nvme0", "cmd_type": "io", "data_direction": "c2h", "cmdbuf": READ_A_BLOCK, "data_len": 512}, keys("cpl", "data"))
     with daemon() as b, daemon() as f:
         add_back(b)
+        play(f, [("bdev_nvme_attach_controller", {"name": "Nvme0", **BACK, **ATTACH_SWITCHES}, ["Nvme0n1"]),
+                 ("bdev_wait_for_examine", {}, True)])      # it reads a new bdev once, to find a volume store
         play(b, [("bdev_enable_histogram", {"name": "M0", "enable": True}, True)])
-        play(f, [("bdev_nvme_attach_controller", {"name": "Nvme0", **BACK, **ATTACH_SWITCHES}, ["Nvme0n1"]), read, read])
+        play(f, [read, read])
         play(b, [("bdev_get_histogram_borders", {"name": "M0", "borders": [0, 86400000000]}, lambda a: a["borders_count"] == [0, 2, 2])])
 
 

@@ -54,12 +54,15 @@ int vbdev_base_open(const char *base_name, const char *claimer, bdev_event_cb ev
 
 int vbdev_open(struct vbdev *v, const char *name, const char *base_name, const char *claimer, char *error)
 {
+	const struct bdev *base = bdev_find(base_name);
+	bool is_blank = base != NULL && base->is_blank; /* not any more when it is open */
 	int rc = vbdev_base_open(base_name, claimer, base_event, v, &v->base, error);
 
 	if (rc == 0) {
 		snprintf(v->name, sizeof(v->name), "%s", name);
 		v->bdev.name = v->name;
 		bdev_inherit(&v->bdev, bdev_desc_bdev(v->base));
+		v->bdev.is_blank = is_blank;
 	}
 	return rc;
 }

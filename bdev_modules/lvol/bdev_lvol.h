@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Volume stores on bdevs, and their volumes as bdevs. The store itself, its format and its changes are the room lvol/;
+ * this module finds stores on new bdevs, opens and closes them, and carries out I/O by the volumes' maps.
+ *
+ * The bdev of a volume has the volume's UUID as its name, and STORE/NAME as an alias. Control thread. */
+#ifndef BDEV_LVOL_BDEV_LVOL_H
+#define BDEV_LVOL_BDEV_LVOL_H
+
+#include "bdev/bdev.h"
+#include "lvol/live.h"
+
+struct bdev_lvol_store;
+
+/* The end of an operation. rc: 0, or a negative errno, and error says why. uuid: of the store or volume that was made;
+ * otherwise "". */
+typedef void (*bdev_lvol_cb)(void *arg, int rc, const char *error, const char *uuid);
+
+/* What becomes of data that is given up, and of the device when a store is made. */
+enum bdev_lvol_clear {
+	BDEV_LVOL_CLEAR_DEFAULT,
+	BDEV_LVOL_CLEAR_NONE,
+	BDEV_LVOL_CLEAR_UNMAP,
+	BDEV_LVOL_CLEAR_WRITE_ZEROES,
+};
+
+struct bdev_lvol_store_opts {
+	const char *bdev_name, *name;
+	uint32_t cluster_bytes; /* 0: 4 MiB */
+	uint32_t md_ratio;      /* metadata pages per 100 clusters; 0: 100 */
+	enum bdev_lvol_clear clear;
+};
+/* Makes a store on a bdev, and claims that. */
+void bdev_lvol_store_create(const struct bdev_lvol_store_opts *opts, bdev_lvol_cb cb, void *arg);
+/* Deletes a store with all its volumes: when all users of these have closed them. */
+void bdev_lvol_store_delete(struct bdev_lvol_store *s, bdev_lvol_cb cb, void *arg);
+/* Renames it, and the aliases of its volumes. -EEXIST: another store has the name. */
+void bdev_lvol_store_rename(struct bdev_lvol_store *s, const char *name, bdev_lvol_cb cb, void *arg);
+/* Uses what was added to its bdev. */
+void bdev_lvol_store_grow(struct bdev_lvol_store *s, lvol_live_done done, void *arg);
+/* The store of that UUID or name, of which exactly one is given, if it is open. NULL, and *rc: -EINVAL: both or neither
+ * are given; -ENODEV; the reason is in error (BDEV_ERROR_MAX bytes). */
+struct bdev_lvol_store *bdev_lvol_store_find(const char *uuid, const char *name, int *rc, char *error);
+/* The open stores, one by one: NULL for the first; NULL: no more. */
+struct bdev_lvol_store *bdev_lvol_store_next(const struct bdev_lvol_store *after);
+/* The name of the bdev that it is on. Valid as long as the store. */
+const char *bdev_lvol_store_base(const struct bdev_lvol_store *s);
+/* The store itself, whose volumes and figures others may read. */
+struct lvol_live *bdev_lvol_store_live(const struct bdev_lvol_store *s);
+
+struct bdev_lvol_opts {
+	struct bdev_lvol_store *store;
+	const char *name;
+	uint64_t size_bytes; /* rounded up to clusters */
+	bool thin;
+};
+/* Makes a volume. */
+void bdev_lvol_create(const struct bdev_lvol_opts *opts, bdev_lvol_cb cb, void *arg);
+
+/* What can be done to a volume, by its bdev's name: the UUID, or STORE/NAME. */
+enum bdev_lvol_change {
+	BDEV_LVOL_DELETE, /* when all its users have closed it. -EBUSY: a snapshot with several clones */
+	BDEV_LVOL_SNAPSHOT,
+	BDEV_LVOL_CLONE,
+	BDEV_LVOL_RENAME,
+	BDEV_LVOL_RESIZE,
+	BDEV_LVOL_SET_READ_ONLY,
+	BDEV_LVOL_INFLATE,
+	BDEV_LVOL_DECOUPLE,
+	BDEV_LVOL_SET_PARENT,
+};
+struct bdev_lvol_change_opts {
+	enum bdev_lvol_change change;
+	const char *name;     /* of the volume */
+	const char *new_name; /* SNAPSHOT, CLONE, RENAME: without the store's name. SET_PARENT: the snapshot's */
+	uint64_t size_bytes;  /* RESIZE: rounded up to clusters */
+};
+/* Changes a volume. -ENODEV: there is no such volume, or it is being removed; otherwise the errors of lvol/live.h. */
+void bdev_lvol_change(const struct bdev_lvol_change_opts *opts, bdev_lvol_cb cb, void *arg);
+
+#endif

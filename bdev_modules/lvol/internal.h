@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of the module share. Stores and volumes belong to the control thread; channels to their threads. */
+#ifndef BDEV_LVOL_INTERNAL_H
+#define BDEV_LVOL_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "bdev/vbdev/vbdev.h"
+#include "bdev_modules/lvol/bdev_lvol.h"
+
+/* The life of a store. */
+enum store_state {
+	STORE_PROBING, /* its superblock is being read */
+	STORE_OPENING, /* it is being opened or created */
+	STORE_OPEN,
+	STORE_CLOSING, /* its volumes' bdevs are being removed */
+	STORE_ENDING,  /* the engine closes or destroys it, then the base is closed */
+	STORE_STATES,
+};
+
+/* Callbacks that wait for the end of a grace period. */
+struct grace_waiter {
+	lvol_live_done done;
+	void *arg;
+	STAILQ_ENTRY(grace_waiter) link;
+};
+STAILQ_HEAD(grace_waiters, grace_waiter);
+#define GRACE_WAITERS 32u /* at a time; the engine has a handful of reasons to wait */
+
+/* A grace period of a store. Each channel counts its I/Os in one of two counters; a period begins when all channels
+ * change to the other one, and ends when the first one is 0 everywhere. */
+struct grace {
+	atomic_uint left; /* channels whose old I/O has not ended, and one while the control thread asks them */
+	struct thread_msg msg;
+	bool running;
+	struct grace_waiters waiting, next, free; /* of the period that runs, and of the one behind it */
+	struct grace_waiter room[GRACE_WAITERS];
+};
+
+struct bdev_lvol_store {
+	enum store_state state;
+	struct bdev_desc *base;
+	struct vbdev_meta *meta;
+	struct lvol_live *live; /* from OPEN to ENDING */
+	struct io_device device;
+	bool device_registered;
+	struct grace grace;
+	char base_name[256], name[LVOL_NAME_MAX + 1], uuid[LVOL_UUID_TEXT];
+	uint32_t base_block_bytes, block_bytes, block_shift; /* block_shift: base blocks in a block, a power of two */
+	uint32_t cluster_bytes;
+	TAILQ_HEAD(, bdev_lvol) volumes;
+	bool leaving;    /* the base is being removed: close as soon as that is possible */
+	bool destroys;   /* CLOSING is for its deletion */
+	bool created;    /* OPENING is for a creation */
+	bdev_lvol_cb cb; /* of creation or deletion, or NULL */
+	void *cb_arg;
+	int error; /* for cb, when the base has been closed */
+	char error_text[BDEV_ERROR_MAX];
+	struct lvol_live_create_opts create;
+	struct thread_timer timer;
+	void *superblock; /* PROBING */
+	struct vbdev_meta_op probe;
+	TAILQ_ENTRY(bdev_lvol_store) link;
+};
+
+/* A thread's channel of a store: all its volumes there share the children at the base. */
+struct store_channel {
+	struct bdev_lvol_store *store;
+	struct bdev_child_pool *pool;
+	uint64_t inflight[2];
+	uint8_t parity;     /* the counter of new I/Os */
+	bool grace_reports; /* the grace period waits for the other counter */
+};
+
+/* The bdev of a volume. */
+struct bdev_lvol {
+	struct bdev bdev;
+	struct bdev_lvol_store *store;
+	struct lvol_live_volume *v;
+	uint32_t cluster_blocks;
+	int cluster_shift; /* log2 of cluster_blocks; -1: no power of two */
+	_Atomic bool paused;
+	atomic_uint pause_left; /* channels whose writes have not ended, and one while the control thread asks them */
+	struct thread_msg pause_msg;
+	lvol_live_done pause_done;
+	void *pause_arg;
+	atomic_uint refs; /* what keeps it beyond its bdev: a pause that waits, I/Os that wait for a cluster; and 1 */
+	bool destructing;
+	char name[LVOL_UUID_TEXT + 32], alias[2 * LVOL_NAME_MAX + 2];
+	TAILQ_ENTRY(bdev_lvol) link;
+};
+
+struct lvol_channel {
+	struct bdev_lvol *lvol;
+	struct io_channel *io_channel;
+	struct store_channel *sc;
+	uint64_t writes; /* what a pause waits for */
+	bool paused, pause_reports;
+	TAILQ_HEAD(, lvol_io) held; /* wait for the end of a pause, or for a cluster */
+};
+
+/* An I/O's context. */
+struct lvol_io {
+	struct lvol_slow *slow; /* of one that is not just one I/O on the base; or NULL */
+	uint8_t stage;          /* enum lvol_io_stage */
+	uint8_t parity;
+	bool in_grace, in_writes; /* counted */
+	TAILQ_ENTRY(lvol_io) link;
+};
+
+extern struct bdev_module bdev_lvol_module;
+
+/* --- store.c --- */
+
+/* Whether changes may begin. */
+bool lvol_store_is_usable(const struct bdev_lvol_store *s);
+/* A volume's bdev is gone: the store may be waiting for that. */
+void lvol_store_check_closing(struct bdev_lvol_store *s);
+
+/* --- device.c: what the engine asks of the module --- */
+
+/* Fills in u for a store whose base is open. */
+void lvol_device_fill_in(struct bdev_lvol_store *s, struct lvol_live_user *u);
+void lvol_grace_init(struct grace *g);
+/* A channel's I/O that a grace period waits for has ended. Channel's thread. */
+void lvol_grace_report(struct store_channel *sc);
+/* The same for a volume's pause. */
+void lvol_pause_report(struct lvol_channel *ch);
+
+/* --- volume.c --- */
+
+/* Makes the bdev of a volume. 0; or a negative errno and the reason in error. */
+int lvol_volume_register(struct bdev_lvol_store *s, struct lvol_live_volume *v, char *error);
+/* Gives back a reference; the last one frees l, and tells the store. Control thread. */
+void lvol_volume_put(struct bdev_lvol *l);
+/* Writes STORE/NAME; size: that of bdev_lvol.alias. */
+void lvol_volume_alias(const char *store, const char *name, char *alias);
+/* A random UUID as text. */
+void lvol_volume_new_uuid(char text[BDEV_UUID_STRLEN]);
+/* Whether a store or volume can have that name: 0; or -EINVAL, and the reason in error. */
+int lvol_name_check(const char *name, char *error);
+struct bdev_lvol *lvol_volume_of(const struct bdev *b);
+
+/* --- io.c --- */
+
+extern const struct bdev_child_ops lvol_io_child_ops;
+void lvol_io_submit(void *channel, struct bdev_io *io);
+void lvol_io_reset_channel(struct bdev *b, void *channel);
+void lvol_io_take_back(void *channel, struct bdev_io *io);
+void lvol_io_describe(struct bdev_io *io, char *text, size_t size);
+/* The end of an I/O that was one I/O on the base: of the pool. */
+void lvol_io_child_done(struct bdev_io *child, void *parent);
+/* The pause of a channel's volume has ended: what was held back goes on. */
+void lvol_io_resume(struct lvol_channel *ch);
+extern const size_t lvol_io_ctx_size;
+
+#endif

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Methods of volume stores and volumes. Each waits until no new bdev is being looked at for a store, so that a client
+ * that has just made a bdev finds the store on it. */
+#include <errno.h>
+#include <string.h>
+
+#include "bdev_modules/lvol/bdev_lvol.h"
+#include "rpc_methods/bdev_module.h"
+
+#define MIB (1ull << 20)
+
+/* The first member of the parameters of each method. */
+struct lvol_call {
+	struct rpc_request *req;
+	struct bdev_examine_waiter waiter;
+};
+
+static void call_begin(struct rpc_request *req, struct lvol_call *call, void (*fn)(void *params))
+{
+	call->req = req;
+	call->waiter.done = fn;
+	call->waiter.arg = call;
+	bdev_wait_for_examine(&call->waiter);
+}
+
+static void call_answer_true(void *arg, int rc, const char *error, const char *uuid)
+{
+	const struct lvol_call *call = arg;
+
+	rpc_bdev_answer_true(call->req, rc, error);
+}
+
+static void call_answer_uuid(void *arg, int rc, const char *error, const char *uuid)
+{
+	const struct lvol_call *call = arg;
+
+	rpc_bdev_answer_name(call->req, rc, uuid, error);
+}
+
+/* Defines rpc_NAME(), which runs NAME(params) when stores have been looked for. */
+#define LVOL_CALL(name_)                                                                                               \
+	static void rpc_##name_(struct rpc_request *req, void *params)                                                 \
+	{                                                                                                              \
+		call_begin(req, params, name_);                                                                        \
+	}
+
+/* The store that a call names; NULL: the call has been answered. */
+static struct bdev_lvol_store *call_find_store(const struct lvol_call *call, const char *uuid, const char *name)
+{
+	char error[BDEV_ERROR_MAX];
+	int rc;
+	struct bdev_lvol_store *s = bdev_lvol_store_find(uuid, name, &rc, error);
+
+	if (s == NULL) {
+		rpc_error(call->req, rc, "%s", error);
+	}
+	return s;
+}
+
+/* --- Stores --- */
+
+struct lvol_create_lvstore {
+	struct lvol_call call;
+	char *bdev_name, *lvs_name;
+	uint32_t cluster_sz, num_md_pages_per_cluster_ratio;
+	int clear_method;
+};
+
+static const struct rpc_enum clear_methods[] = {{"unmap", BDEV_LVOL_CLEAR_UNMAP},
+						{"write_zeroes", BDEV_LVOL_CLEAR_WRITE_ZEROES},
+						{"none", BDEV_LVOL_CLEAR_NONE},
+						{NULL, 0}};
+
+static const struct rpc_param create_lvstore_params[] = {
+	RPC_PARAM(struct lvol_create_lvstore, bdev_name, RPC_STRING, RPC_REQUIRED,
+		  "that the store is made on; it is claimed"),
+	RPC_PARAM(struct lvol_create_lvstore, lvs_name, RPC_STRING, RPC_REQUIRED,
+		  "of the new store, at most 63 characters"),
+	RPC_PARAM(struct lvol_create_lvstore, cluster_sz, RPC_UINT32, RPC_OPTIONAL,
+		  "bytes that are allocated at once, a power of two from 65536 to 1 GiB (default 4 MiB)"),
+	RPC_PARAM(struct lvol_create_lvstore, clear_method, RPC_ENUM, RPC_OPTIONAL,
+		  "what is done to the bdev first (default unmap)", .enums = clear_methods),
+	RPC_PARAM(struct lvol_create_lvstore, num_md_pages_per_cluster_ratio, RPC_UINT32, RPC_OPTIONAL,
+		  "pages of metadata per 100 clusters (default 100)"),
+	RPC_ONLY(md_page_size, RPC_UINT32, "4096", "other sizes of metadata pages are not supported"),
+	RPC_PARAM_END};
+
+static void create_lvstore(void *params)
+{
+	struct lvol_create_lvstore *p = params;
+
+	bdev_lvol_store_create(&(struct bdev_lvol_store_opts){.bdev_name = p->bdev_name,
+							      .name = p->lvs_name,
+							      .cluster_bytes = p->cluster_sz,
+							      .md_ratio = p->num_md_pages_per_cluster_ratio,
+							      .clear = (enum bdev_lvol_clear)p->clear_method},
+			       call_answer_uuid, p);
+}
+LVOL_CALL(create_lvstore)
+RPC_METHOD("bdev_lvol_create_lvstore", rpc_create_lvstore, struct lvol_create_lvstore, create_lvstore_params,
+	   RPC_RUNTIME, "Make a volume store on a bdev; what was on it is lost. Answers its UUID", .result = "string",
+	   .in_turn = true)
+
+struct lvol_by_store {
+	struct lvol_call call;
+	char *uuid, *lvs_name;
+};
+
+static const struct rpc_param by_store_params[] = {
+	RPC_PARAM(struct lvol_by_store, uuid, RPC_STRING, RPC_OPTIONAL, "of the store; or its name"),
+	RPC_PARAM(struct lvol_by_store, lvs_name, RPC_STRING, RPC_OPTIONAL, "of the store; or its UUID"),
+	RPC_PARAM_END};
+
+static void delete_lvstore(void *params)
+{
+	struct lvol_by_store *p = params;
+	struct bdev_lvol_store *s = call_find_store(&p->call, p->uuid, p->lvs_name);
+
+	if (s != NULL) {
+		bdev_lvol_store_delete(s, call_answer_true, p);
+	}
+}
+LVOL_CALL(delete_lvstore)
+RPC_METHOD("bdev_lvol_delete_lvstore", rpc_delete_lvstore, struct lvol_by_store, by_store_params, RPC_RUNTIME,
+	   "Delete a volume store with all its volumes; answered when all their users have closed them",
+	   .result = "true")
+
+struct lvol_two_names {
+	struct lvol_call call;
+	char *old_name, *new_name;
+};
+
+static const struct rpc_param rename_lvstore_params[] = {
+	RPC_PARAM(struct lvol_two_names, old_name, RPC_STRING, RPC_REQUIRED, "of the store"),
+	RPC_PARAM(struct lvol_two_names, new_name, RPC_STRING, RPC_REQUIRED, "at most 63 characters"), RPC_PARAM_END};
+
+static void rename_lvstore(void *params)
+{
+	struct lvol_two_names *p = params;
+	struct bdev_lvol_store *s = call_find_store(&p->call, NULL, p->old_name);
+
+	if (s != NULL) {
+		bdev_lvol_store_rename(s, p->new_name, call_answer_true, p);
+	}
+}
+LVOL_CALL(rename_lvstore)
+RPC_METHOD("bdev_lvol_rename_lvstore", rpc_rename_lvstore, struct lvol_two_names, rename_lvstore_params, RPC_RUNTIME,
+	   "Rename a volume store, and with it the aliases of its volumes", .result = "true")
+
+static json_t *describe_store(const struct bdev_lvol_store *s)
+{
+	const struct lvol_live_info info = lvol_live_info(bdev_lvol_store_live(s));
+	json_t *o = json_object();
+
+	json_object_set_new(o, "uuid", rpc_string(info.uuid));
+	json_object_set_new(o, "name", rpc_string(info.name));
+	json_object_set_new(o, "base_bdev", rpc_string(bdev_lvol_store_base(s)));
+	json_object_set_new(o, "total_data_clusters", rpc_uint(info.total_data_clusters));
+	json_object_set_new(o, "free_clusters", rpc_uint(info.free_clusters));
+	json_object_set_new(o, "block_size", rpc_uint(info.io_unit_bytes));
+	json_object_set_new(o, "cluster_size", rpc_uint(info.cluster_bytes));
+	json_object_set_new(o, "max_growable_size", rpc_uint(info.max_clusters * info.cluster_bytes));
+	return o;
+}
+
+/* Calls fn for the store that is named, or for all. False: the call has been answered. */
+static bool for_each_store(const struct lvol_call *call, const char *uuid, const char *name,
+			   void (*fn)(json_t *list, const struct bdev_lvol_store *s), json_t *list)
+{
+	const struct bdev_lvol_store *s;
+
+	if (uuid == NULL && name == NULL) {
+		for (s = bdev_lvol_store_next(NULL); s != NULL; s = bdev_lvol_store_next(s)) {
+			fn(list, s);
+		}
+		return true;
+	}
+	s = call_find_store(call, uuid, name);
+	if (s != NULL) {
+		fn(list, s);
+	}
+	return s != NULL;
+}
+
+static void call_answer_list(const struct lvol_call *call, const char *uuid, const char *name,
+			     void (*fn)(json_t *list, const struct bdev_lvol_store *s))
+{
+	json_t *list = json_array();
+
+	if (for_each_store(call, uuid, name, fn, list)) {
+		rpc_reply(call->req, list);
+	} else {
+		json_decref(list);
+	}
+}
+
+static void list_store(json_t *list, const struct bdev_lvol_store *s)
+{
+	json_array_append_new(list, describe_store(s));
+}
+
+static void get_lvstores(void *params)
+{
+	const struct lvol_by_store *p = params;
+
+	call_answer_list(&p->call, p->uuid, p->lvs_name, list_store);
+}
+LVOL_CALL(get_lvstores)
+RPC_METHOD("bdev_lvol_get_lvstores", rpc_get_lvstores, struct lvol_by_store, by_store_params, RPC_RUNTIME,
+	   "List the volume stores, or one",
+	   .result = "[{uuid: string, name: string, base_bdev: string, total_data_clusters: int, free_clusters: int, "
+		     "block_size: int, cluster_size: int, max_growable_size: int}]")
+
+/* --- Volumes --- */
+
+struct lvol_get_lvols {
+	struct lvol_call call;
+	char *lvs_uuid, *lvs_name;
+};
+
+static const struct rpc_param get_lvols_params[] = {
+	RPC_PARAM(struct lvol_get_lvols, lvs_uuid, RPC_STRING, RPC_OPTIONAL, "of the store; or its name"),
+	RPC_PARAM(struct lvol_get_lvols, lvs_name, RPC_STRING, RPC_OPTIONAL, "of the store; or its UUID"),
+	RPC_PARAM_END};
+
+static json_t *describe_volume(const struct bdev_lvol_store *s, const struct lvol_live_volume *v)
+{
+	const struct lvol_live_info info = lvol_live_info(bdev_lvol_store_live(s));
+	json_t *o = json_object(), *lvs = json_object();
+
+	json_object_set_new(o, "alias", rpc_string_format("%s/%s", info.name, v->name));
+	json_object_set_new(o, "uuid", rpc_string(v->uuid));
+	json_object_set_new(o, "name", rpc_string(v->name));
+	json_object_set_new(o, "is_thin_provisioned", json_boolean(v->thin));
+	json_object_set_new(o, "is_snapshot", json_boolean(v->num_clones > 0));
+	json_object_set_new(o, "is_clone", json_boolean(v->parent != NULL));
+	json_object_set_new(o, "is_esnap_clone", json_boolean(v->external != NULL));
+	json_object_set_new(o, "is_degraded", json_boolean(v->external != NULL || v->external_clusters != 0));
+	json_object_set_new(o, "num_allocated_clusters", rpc_uint(v->num_own));
+	json_object_set_new(lvs, "name", rpc_string(info.name));
+	json_object_set_new(lvs, "uuid", rpc_string(info.uuid));
+	json_object_set_new(o, "lvs", lvs);
+	return o;
+}
+
+static void list_volumes(json_t *list, const struct bdev_lvol_store *s)
+{
+	const struct lvol_live *live = bdev_lvol_store_live(s);
+	const struct lvol_live_volume *v;
+
+	for (v = lvol_live_next(live, NULL); v != NULL; v = lvol_live_next(live, v)) {
+		json_array_append_new(list, describe_volume(s, v));
+	}
+}
+
+static void get_lvols(void *params)
+{
+	const struct lvol_get_lvols *p = params;
+
+	call_answer_list(&p->call, p->lvs_uuid, p->lvs_name, list_volumes);
+}
+LVOL_CALL(get_lvols)
+RPC_METHOD("bdev_lvol_get_lvols", rpc_get_lvols, struct lvol_get_lvols, get_lvols_params, RPC_RUNTIME,
+	   "List the volumes of all stores, or of one",
+	   .result = "[{alias: string, uuid: string, name: string, is_thin_provisioned: bool, is_snapshot: bool, "
+		     "is_clone: bool, is_esnap_clone: bool, is_degraded: bool, num_allocated_clusters: int, "
+		     "lvs: {name: string, uuid: string}}]")
+
+struct lvol_create {
+	struct lvol_call call;
+	char *lvol_name, *uuid, *lvs_name;
+	uint64_t size_in_mib, size;
+	bool thin_provision;
+};
+
+static const struct rpc_param create_params[] = {
+	RPC_PARAM(struct lvol_create, lvol_name, RPC_STRING, RPC_REQUIRED, "of the new volume, at most 63 characters"),
+	RPC_PARAM(struct lvol_create, size_in_mib, RPC_UINT64, RPC_OPTIONAL,
+		  "rounded up to whole clusters; it or size is required", .min = 1, .max = UINT64_MAX / MIB),
+	RPC_PARAM(struct lvol_create, size, RPC_UINT64, RPC_OPTIONAL,
+		  "bytes, as older clients send it; rounded up to whole clusters", .own = true),
+	RPC_PARAM(struct lvol_create, thin_provision, RPC_BOOL, RPC_OPTIONAL,
+		  "allocate clusters at the first write (default false)"),
+	RPC_PARAM(struct lvol_create, uuid, RPC_STRING, RPC_OPTIONAL, "of the store; or its name"),
+	RPC_PARAM(struct lvol_create, lvs_name, RPC_STRING, RPC_OPTIONAL, "of the store; or its UUID"),
+	RPC_NO_EFFECT(clear_method, RPC_STRING, "\"default\"",
+		      "clusters are overwritten before another volume can read them, and unmapped when they come free"),
+	RPC_PARAM_END};
+
+static void create(void *params)
+{
+	struct lvol_create *p = params;
+
+	if ((p->size_in_mib != 0) == (p->size != 0)) {
+		rpc_error(p->call.req, RPC_ERROR_INVALID_PARAMS, "size_in_mib: it or size must be given, and not both");
+		return;
+	}
+	struct bdev_lvol_store *s = call_find_store(&p->call, p->uuid, p->lvs_name);
+	if (s != NULL) {
+		bdev_lvol_create(&(struct bdev_lvol_opts){.store = s,
+							  .name = p->lvol_name,
+							  .size_bytes = p->size != 0 ? p->size : p->size_in_mib * MIB,
+							  .thin = p->thin_provision},
+				 call_answer_uuid, p);
+	}
+}
+LVOL_CALL(create)
+RPC_METHOD("bdev_lvol_create", rpc_create, struct lvol_create, create_params, RPC_RUNTIME,
+	   "Make a volume. Answers its bdev's name, which is the volume's UUID; STORE/NAME is an alias",
+	   .result = "string", .in_turn = true)
+
+struct lvol_by_name {
+	struct lvol_call call;
+	char *name;
+};
+
+static const struct rpc_param by_name_params[] = {
+	RPC_PARAM(struct lvol_by_name, name, RPC_STRING, RPC_REQUIRED, "of the volume: its UUID, or STORE/NAME"),
+	RPC_PARAM_END};
+
+static void change_by_name(const struct lvol_by_name *p, enum bdev_lvol_change change)
+{
+	bdev_lvol_change(&(struct bdev_lvol_change_opts){.change = change, .name = p->name}, call_answer_true,
+			 (void *)(uintptr_t)p);
+}
+
+static void delete (void *params)
+{
+	change_by_name(params, BDEV_LVOL_DELETE);
+}
+LVOL_CALL(delete)
+RPC_METHOD("bdev_lvol_delete", rpc_delete, struct lvol_by_name, by_name_params, RPC_RUNTIME,
+	   "Delete a volume; answered when all its users have closed it. A snapshot must not have several clones",
+	   .result = "true")
+
+struct lvol_snapshot {
+	struct lvol_call call;
+	char *lvol_name, *snapshot_name;
+};
+
+static const struct rpc_param snapshot_params[] = {
+	RPC_PARAM(struct lvol_snapshot, lvol_name, RPC_STRING, RPC_REQUIRED, "of the volume: its UUID, or STORE/NAME"),
+	RPC_PARAM(struct lvol_snapshot, snapshot_name, RPC_STRING, RPC_REQUIRED,
+		  "of the new snapshot, without the store's name"),
+	RPC_PARAM_END};
+
+static void snapshot(void *params)
+{
+	struct lvol_snapshot *p = params;
+
+	bdev_lvol_change(&(struct bdev_lvol_change_opts){.change = BDEV_LVOL_SNAPSHOT,
+							 .name = p->lvol_name,
+							 .new_name = p->snapshot_name},
+			 call_answer_uuid, p);
+}
+LVOL_CALL(snapshot)
+RPC_METHOD("bdev_lvol_snapshot", rpc_snapshot, struct lvol_snapshot, snapshot_params, RPC_RUNTIME,
+	   "Make a snapshot of a volume, which becomes a clone of it. Answers the snapshot's UUID", .result = "string",
+	   .in_turn = true)
+
+struct lvol_clone {
+	struct lvol_call call;
+	char *snapshot_name, *clone_name;
+};
+
+static const struct rpc_param clone_params[] = {RPC_PARAM(struct lvol_clone, snapshot_name, RPC_STRING, RPC_REQUIRED,
+							  "of a snapshot or read-only volume: its UUID, or STORE/NAME"),
+						RPC_PARAM(struct lvol_clone, clone_name, RPC_STRING, RPC_REQUIRED,
+							  "of the new volume, without the store's name"),
+						RPC_PARAM_END};
+
+static void clone(void *params)
+{
+	struct lvol_clone *p = params;
+
+	bdev_lvol_change(&(struct bdev_lvol_change_opts){.change = BDEV_LVOL_CLONE,
+							 .name = p->snapshot_name,
+							 .new_name = p->clone_name},
+			 call_answer_uuid, p);
+}
+LVOL_CALL(clone)
+RPC_METHOD("bdev_lvol_clone", rpc_clone, struct lvol_clone, clone_params, RPC_RUNTIME,
+	   "Make a volume that has the data of a snapshot. Answers its UUID", .result = "string", .in_turn = true)
+
+static const struct rpc_param rename_params[] = {
+	RPC_PARAM(struct lvol_two_names, old_name, RPC_STRING, RPC_REQUIRED, "of the volume: its UUID, or STORE/NAME"),
+	RPC_PARAM(struct lvol_two_names, new_name, RPC_STRING, RPC_REQUIRED, "without the store's name"),
+	RPC_PARAM_END};
+
+static void rename_volume(void *params)
+{
+	struct lvol_two_names *p = params;
+
+	bdev_lvol_change(&(struct bdev_lvol_change_opts){.change = BDEV_LVOL_RENAME,
+							 .name = p->old_name,
+							 .new_name = p->new_name},
+			 call_answer_true, p);
+}
+LVOL_CALL(rename_volume)
+RPC_METHOD("bdev_lvol_rename", rpc_rename_volume, struct lvol_two_names, rename_params, RPC_RUNTIME,
+	   "Rename a volume, and its alias with it", .result = "true")
+
+struct lvol_resize {
+	struct lvol_call call;
+	char *name;
+	uint64_t size_in_mib;
+};
+
+static const struct rpc_param resize_params[] = {
+	RPC_PARAM(struct lvol_resize, name, RPC_STRING, RPC_REQUIRED, "of the volume: its UUID, or STORE/NAME"),
+	RPC_PARAM(struct lvol_resize, size_in_mib, RPC_UINT64, RPC_REQUIRED, "rounded up to whole clusters", .min = 1,
+		  .max = UINT64_MAX / MIB),
+	RPC_PARAM_END};
+
+static void resize(void *params)
+{
+	struct lvol_resize *p = params;
+
+	bdev_lvol_change(&(struct bdev_lvol_change_opts){.change = BDEV_LVOL_RESIZE,
+							 .name = p->name,
+							 .size_bytes = p->size_in_mib * MIB},
+			 call_answer_true, p);
+}
+LVOL_CALL(resize)
+RPC_METHOD("bdev_lvol_resize", rpc_resize, struct lvol_resize, resize_params, RPC_RUNTIME,
+	   "Change the size of a volume; what is behind a smaller end is lost", .result = "true")
+
+static void set_read_only(void *params)
+{
+	change_by_name(params, BDEV_LVOL_SET_READ_ONLY);
+}
+LVOL_CALL(set_read_only)
+RPC_METHOD("bdev_lvol_set_read_only", rpc_set_read_only, struct lvol_by_name, by_name_params, RPC_RUNTIME,
+	   "Make a volume read-only, for good", .result = "true")
+
+static void inflate(void *params)
+{
+	change_by_name(params, BDEV_LVOL_INFLATE);
+}
+LVOL_CALL(inflate)
+RPC_METHOD("bdev_lvol_inflate", rpc_inflate, struct lvol_by_name, by_name_params, RPC_RUNTIME,
+	   "Allocate all clusters of a volume, with copies of its snapshot's; it depends on no snapshot then",
+	   .result = "true")
+
+static void decouple_parent(void *params)
+{
+	change_by_name(params, BDEV_LVOL_DECOUPLE);
+}
+LVOL_CALL(decouple_parent)
+RPC_METHOD(
+	"bdev_lvol_decouple_parent", rpc_decouple_parent, struct lvol_by_name, by_name_params, RPC_RUNTIME,
+	"Copy the clusters of a volume's snapshot to the volume, which then depends on that snapshot's parent, if any",
+	.result = "true")
+
+struct lvol_set_parent {
+	struct lvol_call call;
+	char *lvol_name, *parent_name;
+};
+
+static const struct rpc_param set_parent_params[] = {
+	RPC_PARAM(struct lvol_set_parent, lvol_name, RPC_STRING, RPC_REQUIRED,
+		  "of the volume: its UUID, or STORE/NAME"),
+	RPC_PARAM(struct lvol_set_parent, parent_name, RPC_STRING, RPC_REQUIRED,
+		  "of a snapshot with the same data: its UUID, or STORE/NAME"),
+	RPC_PARAM_END};
+
+static void set_parent(void *params)
+{
+	struct lvol_set_parent *p = params;
+
+	bdev_lvol_change(&(struct bdev_lvol_change_opts){.change = BDEV_LVOL_SET_PARENT,
+							 .name = p->lvol_name,
+							 .new_name = p->parent_name},
+			 call_answer_true, p);
+}
+LVOL_CALL(set_parent)
+RPC_METHOD("bdev_lvol_set_parent", rpc_set_parent, struct lvol_set_parent, set_parent_params, RPC_RUNTIME,
+	   "Make a snapshot the parent of a volume", .result = "true")
+
+static void store_grown(void *arg, int status)
+{
+	const struct lvol_call *call = arg;
+
+	rpc_bdev_answer_true(call->req, status,
+			     status == -ENOSPC
+				     ? "the bdev has not grown, or the store's masks have no room for more clusters"
+				     : strerror(-status));
+}
+
+static void grow_lvstore(void *params)
+{
+	struct lvol_by_store *p = params;
+	struct bdev_lvol_store *s = call_find_store(&p->call, p->uuid, p->lvs_name);
+
+	if (s != NULL) {
+		bdev_lvol_store_grow(s, store_grown, p);
+	}
+}
+LVOL_CALL(grow_lvstore)
+RPC_METHOD("bdev_lvol_grow_lvstore", rpc_grow_lvstore, struct lvol_by_store, by_store_params, RPC_RUNTIME,
+	   "Use what was added to the bdev of a store", .result = "true")
+
+RPC_BDEV_CONFIG(lvol)

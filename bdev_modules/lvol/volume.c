@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The bdevs of volumes, and changes of volumes. A change that has begun may outlive the bdev, if the base is removed
+ * meanwhile: the volume's `user` says whether there is one. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <rte_common.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "bdev_modules/lvol/internal.h"
+#include "util/log.h"
+
+#define UNMAP_CLUSTERS 4096u /* of one UNMAP or WRITE_ZEROES, which a pause may have to wait for */
+
+static const struct bdev_ops lvol_ops;
+
+struct bdev_lvol *lvol_volume_of(const struct bdev *b)
+{
+	return b != NULL && b->module == &bdev_lvol_module ? (struct bdev_lvol *)(uintptr_t)b : NULL;
+}
+
+void lvol_volume_alias(const char *store, const char *name, char *alias)
+{
+	snprintf(alias, sizeof(((struct bdev_lvol *)NULL)->alias), "%s/%s", store, name);
+}
+
+void lvol_volume_new_uuid(char text[BDEV_UUID_STRLEN])
+{
+	uint8_t uuid[16];
+
+	if (getrandom(uuid, sizeof(uuid), 0) != sizeof(uuid)) {
+		abort(); /* 16 bytes never block and never fail once the system is up: getrandom(2) */
+	}
+	uuid[6] = (uuid[6] & 0x0f) | 0x40; /* RFC 9562, version 4 */
+	uuid[8] = (uuid[8] & 0x3f) | 0x80;
+	bdev_uuid_format(uuid, text);
+}
+
+/* --- The bdev --- */
+
+static int lvol_channel_create(struct bdev *b, void *channel)
+{
+	struct bdev_lvol *l = (struct bdev_lvol *)b;
+	struct lvol_channel *ch = channel;
+
+	ch->lvol = l;
+	TAILQ_INIT(&ch->held);
+	ch->io_channel = io_channel_get(&l->store->device);
+	if (ch->io_channel == NULL) {
+		return -errno;
+	}
+	ch->sc = io_channel_ctx(ch->io_channel);
+	ch->paused = atomic_load(&l->paused);
+	return 0;
+}
+
+static void lvol_channel_destroy(struct bdev *b, void *channel)
+{
+	struct lvol_channel *ch = channel;
+
+	io_channel_put(ch->io_channel);
+}
+
+void lvol_volume_put(struct bdev_lvol *l)
+{
+	struct bdev_lvol_store *s = l->store;
+
+	if (atomic_fetch_sub(&l->refs, 1) == 1) {
+		TAILQ_REMOVE(&s->volumes, l, link);
+		bdev_destruct_done(&l->bdev);
+		free(l);
+		lvol_store_check_closing(s);
+	}
+}
+
+static void lvol_destruct(struct bdev *b)
+{
+	struct bdev_lvol *l = (struct bdev_lvol *)b;
+
+	l->v->user = NULL;
+	lvol_volume_put(l);
+}
+
+static json_t *clone_names(const struct bdev_lvol *l)
+{
+	const struct lvol_live *live = l->v->store;
+	const struct lvol_live_volume *v;
+	json_t *names = json_array();
+
+	for (v = lvol_live_next(live, NULL); v != NULL; v = lvol_live_next(live, v)) {
+		if (v->parent == l->v) {
+			json_array_append_new(names, json_string(v->name));
+		}
+	}
+	return names;
+}
+
+static void lvol_dump_info(const struct bdev *b, struct json_t *driver_specific)
+{
+	const struct bdev_lvol *l = (const struct bdev_lvol *)b;
+	const struct lvol_live_volume *v = l->v;
+	json_t *o = json_pack("{s:s, s:s, s:b, s:I, s:b, s:b, s:b}", "lvol_store_uuid", l->store->uuid, "base_bdev",
+			      l->store->base_name, "thin_provision", v->thin, "num_allocated_clusters",
+			      (json_int_t)v->num_own, "snapshot", v->num_clones > 0, "clone", v->parent != NULL,
+			      "esnap_clone", v->external != NULL);
+
+	if (v->parent != NULL) {
+		json_object_set_new(o, "base_snapshot", json_string(v->parent->name));
+	}
+	if (v->num_clones > 0) {
+		json_object_set_new(o, "clones", clone_names(l));
+	}
+	json_object_set_new(driver_specific, "lvol", o);
+}
+
+static const struct bdev_ops lvol_ops = {
+	.submit = lvol_io_submit,
+	.channel_create = lvol_channel_create,
+	.channel_destroy = lvol_channel_destroy,
+	.channel_size = sizeof(struct lvol_channel),
+	.reset_channel = lvol_io_reset_channel,
+	.take_back = lvol_io_take_back,
+	.destruct = lvol_destruct,
+	.child_ops = &lvol_io_child_ops,
+	.describe_io = lvol_io_describe,
+	.dump_info = lvol_dump_info,
+};
+
+static void bdev_fill_in(struct bdev_lvol *l)
+{
+	const struct bdev *base = bdev_desc_bdev(l->store->base);
+	struct bdev *b = &l->bdev;
+
+	b->block_size = l->store->block_bytes;
+	b->num_blocks = l->v->num_clusters * l->cluster_blocks;
+	b->io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP | 1u << BDEV_IO_WRITE_ZEROES |
+		      1u << BDEV_IO_FLUSH | 1u << BDEV_IO_ABORT;
+	b->optimal_io_boundary = l->cluster_blocks;
+	b->split_on_boundary = true;
+	b->max_unmap_blocks = (uint64_t)UNMAP_CLUSTERS * l->cluster_blocks;
+	b->physical_block_size = RTE_MAX(base->physical_block_size, b->block_size);
+	b->numa_node = base->numa_node;
+	b->write_cache = base->write_cache;
+	b->read_only = l->v->read_only;
+	b->product_name = "Logical Volume";
+	b->module = &bdev_lvol_module;
+	b->ops = &lvol_ops;
+	b->name = l->name;
+}
+
+static struct bdev_lvol *lvol_new(struct bdev_lvol_store *s, struct lvol_live_volume *v)
+{
+	struct bdev_lvol *l = aligned_alloc(64, (sizeof(*l) + 63) & ~(size_t)63);
+
+	if (l == NULL) {
+		return NULL;
+	}
+	memset(l, 0, sizeof(*l));
+	l->store = s;
+	l->v = v;
+	l->cluster_blocks = s->cluster_bytes / s->block_bytes;
+	l->cluster_shift = rte_is_power_of_2(l->cluster_blocks) ? (int)rte_log2_u32(l->cluster_blocks) : -1;
+	atomic_init(&l->refs, 1);
+	/* Old stores have volumes without a UUID. */
+	if (bdev_uuid_parse(v->uuid, l->bdev.uuid) == 0) {
+		bdev_uuid_format(l->bdev.uuid, l->name);
+	} else {
+		snprintf(l->name, sizeof(l->name), "%s_%" PRIu64, s->uuid, v->id);
+	}
+	lvol_volume_alias(s->name, v->name, l->alias);
+	bdev_fill_in(l);
+	return l;
+}
+
+static void alias_failed(struct bdev_lvol *l, int rc)
+{
+	log_error("volume %s: cannot have the name %s: %s", l->name, l->alias,
+		  rc == -EEXIST ? "another bdev has it" : "out of memory");
+}
+
+int lvol_volume_register(struct bdev_lvol_store *s, struct lvol_live_volume *v, char *error)
+{
+	if (v->external != NULL || v->external_clusters != 0 || v->num_clusters == 0) {
+		return bdev_error(error, -ENOTSUP, "volume %s/%s: %s", s->name, v->name,
+				  v->num_clusters == 0 ? "it has no blocks"
+						       : "clones of bdevs outside of the store are not supported");
+	}
+	struct bdev_lvol *l = lvol_new(s, v);
+	if (l == NULL) {
+		return bdev_error(error, -ENOMEM, "out of memory");
+	}
+	v->user = l;
+	TAILQ_INSERT_TAIL(&s->volumes, l, link);
+	int rc = bdev_register_or_say(&l->bdev, error);
+	if (rc != 0) {
+		v->user = NULL;
+		TAILQ_REMOVE(&s->volumes, l, link);
+		free(l);
+		return rc;
+	}
+	rc = bdev_alias_add(&l->bdev, l->alias);
+	if (rc != 0) {
+		alias_failed(l, rc); /* it can be used by its UUID */
+	}
+	return 0;
+}
+
+/* --- Changes --- */
+
+struct change {
+	bdev_lvol_cb cb;
+	void *arg;
+	struct bdev_lvol_store *store;
+	struct lvol_live_volume *v;
+	enum bdev_lvol_change change;
+	char name[2 * LVOL_NAME_MAX + 2];  /* of the volume: STORE/NAME */
+	char alias[2 * LVOL_NAME_MAX + 2]; /* RENAME: the new one */
+};
+
+static const char *change_error(int rc)
+{
+	switch (rc) {
+	case -EEXIST:
+		return "the name is taken";
+	case -ENOSPC:
+		return "the store has no room: free clusters or metadata pages are missing";
+	case -EPERM:
+		return "a read-only volume cannot be changed, and only a read-only one can be cloned";
+	case -EBUSY:
+		return "it is a snapshot with several clones";
+	case -EIO:
+		return "an earlier write of metadata failed, so that the store can only be read and overwritten";
+	case -EFBIG:
+		return "too large for the store";
+	case -ENOMEM:
+		return "out of memory";
+	case -EILSEQ:
+		return "it is damaged";
+	case -EINVAL:
+		return "its present state, or the name, does not allow that";
+	case -ESHUTDOWN:
+		return "the store is being closed";
+	default:
+		return strerror(-rc);
+	}
+}
+
+static void change_end(struct change *c, int rc, const char *uuid)
+{
+	char error[BDEV_ERROR_MAX] = "";
+
+	if (rc != 0) {
+		bdev_error(error, rc, "volume %s: %s", c->name, change_error(rc));
+	}
+	c->cb(c->arg, rc, error, uuid);
+	free(c);
+}
+
+static struct change *change_new(struct bdev_lvol_store *s, const char *name, bdev_lvol_cb cb, void *arg)
+{
+	struct change *c = calloc(1, sizeof(*c));
+
+	if (c == NULL) {
+		cb(arg, -ENOMEM, "out of memory", "");
+		return NULL;
+	}
+	c->cb = cb;
+	c->arg = arg;
+	c->store = s;
+	lvol_volume_alias(s->name, name, c->name);
+	return c;
+}
+
+static void change_undone(void *arg, int status)
+{
+	if (status != 0) {
+		log_error("a new volume whose bdev could not be made was not deleted: %s", strerror(-status));
+	}
+}
+
+/* A new volume is there. */
+static void change_made(void *arg, int status, struct lvol_live_volume *v)
+{
+	struct change *c = arg;
+	char error[BDEV_ERROR_MAX];
+
+	if (status != 0) {
+		change_end(c, status, "");
+		return;
+	}
+	if (!lvol_store_is_usable(c->store)) {
+		change_end(c, 0, v->uuid); /* its bdev comes when the store is opened again */
+		return;
+	}
+	int rc = lvol_volume_register(c->store, v, error);
+	if (rc == 0) {
+		change_end(c, 0, ((struct bdev_lvol *)v->user)->name);
+		return;
+	}
+	lvol_live_volume_delete(v, change_undone, NULL);
+	c->cb(c->arg, rc, error, "");
+	free(c);
+}
+
+static void change_done(void *arg, int status)
+{
+	change_end(arg, status, "");
+}
+
+static void resize_done(void *arg, int status)
+{
+	struct change *c = arg;
+	struct bdev_lvol *l = c->v->user;
+
+	if (l != NULL) {
+		bdev_resize(&l->bdev, c->v->num_clusters * l->cluster_blocks);
+	}
+	change_end(c, status, "");
+}
+
+static void read_only_done(void *arg, int status)
+{
+	struct change *c = arg;
+	struct bdev_lvol *l = c->v->user;
+
+	if (l != NULL) {
+		l->bdev.read_only = c->v->read_only;
+	}
+	change_end(c, status, "");
+}
+
+/* The new alias was added before, so that nobody else can take it. */
+static void rename_done(void *arg, int status)
+{
+	struct change *c = arg;
+	struct bdev_lvol *l = c->v->user;
+
+	if (l != NULL) {
+		bdev_alias_remove(&l->bdev, status == 0 ? l->alias : c->alias);
+		if (status == 0) {
+			memcpy(l->alias, c->alias, sizeof(l->alias));
+		}
+	}
+	change_end(c, status, "");
+}
+
+static void delete_done(void *arg, int status)
+{
+	struct change *c = arg;
+	char error[BDEV_ERROR_MAX];
+
+	/* It is still there, and so is its bdev again. */
+	if (status != 0 && lvol_store_is_usable(c->store) && lvol_volume_register(c->store, c->v, error) != 0) {
+		log_error("%s", error);
+	}
+	change_end(c, status, "");
+}
+
+static void delete_unregistered(void *arg, int rc)
+{
+	struct change *c = arg;
+
+	if (rc != 0) {
+		change_end(c, rc, "");
+		return;
+	}
+	lvol_live_volume_delete(c->v, delete_done, c);
+}
+
+static void change_delete(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
+{
+	if (l->v->num_clones > 1) {
+		change_end(c, -EBUSY, "");
+	} else {
+		bdev_unregister(&l->bdev, delete_unregistered, c);
+	}
+}
+
+static void change_snapshot(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
+{
+	char uuid[BDEV_UUID_STRLEN];
+
+	lvol_volume_new_uuid(uuid);
+	lvol_live_volume_snapshot(l->v, o->new_name, uuid, change_made, c);
+}
+
+static void change_clone(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
+{
+	char uuid[BDEV_UUID_STRLEN];
+
+	lvol_volume_new_uuid(uuid);
+	lvol_live_volume_clone(l->v, o->new_name, uuid, change_made, c);
+}
+
+static void change_rename(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
+{
+	if (strcmp(l->v->name, o->new_name) == 0) {
+		change_end(c, 0, "");
+		return;
+	}
+	lvol_volume_alias(l->store->name, o->new_name, c->alias);
+	int rc = bdev_alias_add(&l->bdev, c->alias);
+	if (rc != 0) {
+		change_end(c, rc, "");
+	} else {
+		lvol_live_volume_rename(l->v, o->new_name, rename_done, c);
+	}
+}
+
+static uint64_t clusters_of(const struct bdev_lvol_store *s, uint64_t bytes)
+{
+	return bytes / s->cluster_bytes + (bytes % s->cluster_bytes != 0);
+}
+
+static void change_resize(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
+{
+	uint64_t clusters = clusters_of(l->store, o->size_bytes);
+
+	if (clusters == 0 || clusters > UINT32_MAX) {
+		change_end(c, clusters == 0 ? -EINVAL : -EFBIG, "");
+		return;
+	}
+	if (l->v->read_only) {
+		change_end(c, -EPERM, "");
+		return;
+	}
+	if (clusters < l->v->num_clusters) {
+		bdev_resize(&l->bdev, clusters * l->cluster_blocks); /* nobody reads behind the new end any more */
+	}
+	lvol_live_volume_resize(l->v, clusters, resize_done, c);
+}
+
+static void change_set_read_only(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
+{
+	lvol_live_volume_set_read_only(l->v, read_only_done, c);
+}
+
+static void change_inflate(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
+{
+	lvol_live_volume_inflate(l->v, change_done, c);
+}
+
+static void change_decouple(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
+{
+	lvol_live_volume_decouple(l->v, change_done, c);
+}
+
+static void change_set_parent(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
+{
+	const struct bdev_lvol *parent = lvol_volume_of(bdev_find(o->new_name));
+
+	if (parent == NULL || parent->store != l->store || bdev_get_state(&parent->bdev) != BDEV_READY) {
+		change_end(c, -ENODEV, "");
+	} else {
+		lvol_live_volume_set_parent(l->v, parent->v, change_done, c);
+	}
+}
+
+int lvol_name_check(const char *name, char *error)
+{
+	if (strlen(name) >= LVOL_NAME_MAX) {
+		return bdev_error(error, -EINVAL, "name '%.80s': at most %u characters are allowed", name,
+				  LVOL_NAME_MAX - 1);
+	}
+	if (name[0] == '\0') {
+		return bdev_error(error, -EINVAL, "a name must have at least one character");
+	}
+	for (const char *c = name; *c != '\0'; c++) {
+		if (*c < ' ' || *c > '~') {
+			return bdev_error(error, -EINVAL, "name: only printable ASCII characters are allowed");
+		}
+	}
+	return 0;
+}
+
+/* Whether a volume of that name can be made. */
+static int new_name_check(const struct bdev_lvol_store *s, const char *name, char *error)
+{
+	char alias[sizeof(((struct bdev_lvol *)NULL)->alias)];
+	int rc = lvol_name_check(name, error);
+
+	lvol_volume_alias(s->name, name, alias);
+	if (rc == 0 && (bdev_find(alias) != NULL || lvol_live_find(s->live, name) != NULL)) {
+		return bdev_error(error, -EEXIST, "volume %s: the name is taken", alias);
+	}
+	return rc;
+}
+
+void bdev_lvol_change(const struct bdev_lvol_change_opts *o, bdev_lvol_cb cb, void *arg)
+{
+	static void (*const changes[])(struct bdev_lvol *, struct change *, const struct bdev_lvol_change_opts *) = {
+		[BDEV_LVOL_DELETE] = change_delete,         [BDEV_LVOL_SNAPSHOT] = change_snapshot,
+		[BDEV_LVOL_CLONE] = change_clone,           [BDEV_LVOL_RENAME] = change_rename,
+		[BDEV_LVOL_RESIZE] = change_resize,         [BDEV_LVOL_SET_READ_ONLY] = change_set_read_only,
+		[BDEV_LVOL_INFLATE] = change_inflate,       [BDEV_LVOL_DECOUPLE] = change_decouple,
+		[BDEV_LVOL_SET_PARENT] = change_set_parent,
+	};
+	struct bdev_lvol *l = lvol_volume_of(bdev_find(o->name));
+	char error[BDEV_ERROR_MAX];
+
+	if (l == NULL || bdev_get_state(&l->bdev) != BDEV_READY || !lvol_store_is_usable(l->store)) {
+		bdev_error(error, -ENODEV, "there is no volume '%.200s', or it is being removed", o->name);
+		cb(arg, -ENODEV, error, "");
+		return;
+	}
+	bool makes = o->change == BDEV_LVOL_SNAPSHOT || o->change == BDEV_LVOL_CLONE;
+	bool renames = o->change == BDEV_LVOL_RENAME && strcmp(o->new_name, l->v->name) != 0;
+	int rc = makes || renames ? new_name_check(l->store, o->new_name, error) : 0;
+	if (rc != 0) {
+		cb(arg, rc, error, "");
+		return;
+	}
+	struct change *c = change_new(l->store, l->v->name, cb, arg);
+	if (c != NULL) {
+		c->v = l->v;
+		c->change = o->change;
+		changes[o->change](l, c, o);
+	}
+}
+
+void bdev_lvol_create(const struct bdev_lvol_opts *o, bdev_lvol_cb cb, void *arg)
+{
+	uint64_t clusters = clusters_of(o->store, o->size_bytes);
+	char error[BDEV_ERROR_MAX], uuid[BDEV_UUID_STRLEN];
+	int rc = new_name_check(o->store, o->name, error);
+
+	if (rc == 0 && clusters == 0) {
+		rc = bdev_error(error, -EINVAL, "volume %s: a size of 0 is not allowed", o->name);
+	}
+	if (rc != 0) {
+		cb(arg, rc, error, "");
+		return;
+	}
+	struct change *c = change_new(o->store, o->name, cb, arg);
+	if (c != NULL) {
+		lvol_volume_new_uuid(uuid);
+		lvol_live_volume_create(
+			o->store->live,
+			&(struct lvol_live_volume_opts){
+				.name = o->name, .uuid = uuid, .num_clusters = clusters, .thin = o->thin},
+			change_made, c);
+	}
+}

@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# beside
+# limit: 600
+# sanitize
+"""Volumes with the whole daemon: what a stock daemon made is opened and answered as it answered, hosts' data are right through all changes, and
+everything is there again after a clean stop and after a kill."""
+import contextlib
+import json
+import lzma
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from appliance_lib import BUILD, DEADLINE, TOP, Daemon, RpcError, check, main, wait_for
+from lvol_tool import contents
+from nvmf_lib import NQN, Host, wait_io
+from nvmf_tcp_lib import Queue, TcpTarget
+
+DATA = TOP / "unittest/data"
+TOOL = BUILD / "bin/varve-lvol"
+MIB = 1 << 20
+OPEN, CLOSED = 4, 3
+
+
+@contextlib.contextmanager
+def image(kind=None, mb=128):
+    """A file that outlives daemons: a stock store, or zeroes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "disk"
+        if kind:
+            path.write_bytes(lzma.decompress((DATA / f"stock_lvstore_{kind}.img.xz").read_bytes()))
+        else:
+            with open(path, "wb") as f:
+                f.truncate(mb * MIB)
+        yield path
+
+
+def attach(d, path):
+    d.call("bdev_uring_create", name="A0", filename=str(path), block_size=4096)
+
+
+def version(path):
+    with open(path, "rb") as f:
+        return int.from_bytes(f.read(12)[8:], "little")
+
+
+def check_tool(path):
+    """The offline tool, which reads everything, finds nothing wrong with it."""
+    p = subprocess.run([TOOL, "check", path], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    check(p.returncode == 0 and " 0 problems" in p.stdout, f"varve-lvol check: {p.returncode}: {p.stdout}{p.stderr}")
+
+
+def stop_and_check(d, path):
+    check(d.stop() == 0, f"the end:\n{d.log()}")
+    check(version(path) == CLOSED, f"version {version(path)} after a clean stop")
+    check_tool(path)
+
+
+def refused(d, code, words, method, **params):
+    try:
+        answer = d.call(method, **params)
+    except RpcError as e:
+        check(e.code == code and all(w in e.message for w in words), f"{method} {params}: {e.code}: {e.message}")
+    else:
+        check(False, f"{method} {params} answered {answer}")
+
+
+def read_volume(d, alias, size):
+    """What a host reads."""
+    nsid = d.add_ns(alias)
+    with Queue(port=d.port) as admin:
+        admin.enable()
+        with Queue(port=d.port, qid=1, cntlid=admin.cntlid) as queue:
+            blocks = 16
+            data = b"".join(queue.good(queue.rw_sqe(2, lba, blocks, nsid), length=blocks * 4096).data for lba in range(0, size // 4096, blocks))
+    d.remove_ns(nsid)
+    return data
+
+
+# ---- Stores that a stock daemon made ----
+
+def test_a_stock_store_is_opened_and_answered_as_it_was():
+    theirs = json.loads((DATA / "stock_lvols.json").read_text())
+    stores = json.loads((DATA / "stock_lvstores.json").read_text())
+    for kind, count in (("clean", 4), ("dirty", 5)):
+        with image(kind) as path, TcpTarget() as d:
+            attach(d, path)
+            ours = d.call("bdev_lvol_get_lvols")
+            check(ours == theirs[:count], f"{kind}: {ours}")
+            check(d.call("bdev_lvol_get_lvstores") == stores, f"{kind}: {d.call('bdev_lvol_get_lvstores')}")
+            check(version(path) == OPEN, "while it is open other programs must refuse it")
+            [clone] = d.call("bdev_get_bdevs", name="lvs0/clone1")
+            check(clone["name"] == clone["uuid"] == "9ac30390-2d44-4695-b74b-27ef2ef1c2b9" and clone["product_name"] == "Logical Volume", clone)
+            check(clone["driver_specific"]["lvol"] == {
+                "lvol_store_uuid": "14ace1d1-a1e1-4f1d-838e-f8c5b0aed151", "base_bdev": "A0", "thin_provision": True, "num_allocated_clusters": 2,
+                "snapshot": False, "clone": True, "base_snapshot": "snap1", "esnap_clone": False}, clone)
+            [snapshot] = d.call("bdev_get_bdevs", name="lvs0/snap1")
+            check(sorted(snapshot["driver_specific"]["lvol"]["clones"]) == ["clone1", "thin"], snapshot)
+            check(d.call("bdev_get_bdevs", name="A0")[0]["claimed"], "the store's bdev is claimed")
+            for volume in ("thick", "snap1", "clone1"):
+                expected = contents(volume)
+                check(read_volume(d, f"lvs0/{volume}", len(expected)) == expected, f"{kind}: {volume} differs")
+            stop_and_check(d, path)
+
+
+def test_a_stock_store_is_changed_and_closed():
+    with image("dirty") as path:
+        with TcpTarget() as d:
+            attach(d, path)
+            d.call("bdev_lvol_snapshot", lvol_name="lvs0/thick", snapshot_name="snap2")
+            d.call("bdev_lvol_delete", name="lvs0/late")
+            d.call("bdev_lvol_rename", old_name="lvs0/thick", new_name="thicker")
+            d.call("bdev_lvol_inflate", name="lvs0/clone1")
+            d.call("bdev_lvol_create", lvs_name="lvs0", lvol_name="new", size_in_mib=3, thin_provision=True)
+            stop_and_check(d, path)
+        for volume, now in (("thick", "thicker"), ("thick", "snap2"), ("thin", "thin"), ("clone1", "clone1")):
+            data = subprocess.run([TOOL, "read", path, now], capture_output=True, timeout=DEADLINE, check=True).stdout
+            check(data == contents(volume), f"{now} differs")
+        with Daemon() as d:
+            attach(d, path)
+            names = sorted(v["name"] for v in d.call("bdev_lvol_get_lvols", lvs_name="lvs0"))
+            check(names == ["clone1", "new", "snap1", "snap2", "thicker", "thin"], names)
+            stop_and_check(d, path)
+
+
+# ---- Hosts ----
+
+def new_store(d, path, **params):
+    attach(d, path)
+    return d.call("bdev_lvol_create_lvstore", bdev_name="A0", lvs_name="lvs", cluster_sz=MIB, **params)
+
+
+def test_data_are_right_through_changes():
+    with image() as path, TcpTarget() as d:
+        new_store(d, path)
+        d.call("bdev_lvol_create", lvs_name="lvs", lvol_name="v", size_in_mib=16, thin_provision=True)
+        nsid = d.add_ns("lvs/v")
+        with Host(d, "-w", "randrw", "--verify", "--region", "8M", "-t", "600", "-q", "8", nsid=nsid) as host:
+            wait_io(d, [host])
+            for i in range(4):
+                d.call("bdev_lvol_snapshot", lvol_name="lvs/v", snapshot_name=f"s{i}")
+                wait_io(d, [host])
+                d.call("bdev_lvol_clone", snapshot_name=f"lvs/s{i}", clone_name=f"c{i}")
+                d.call("bdev_lvol_resize", name="lvs/v", size_in_mib=17 + i)
+                wait_io(d, [host])
+                if i > 0:
+                    d.call("bdev_lvol_delete", name=f"lvs/c{i - 1}")
+                    d.call("bdev_lvol_delete", name=f"lvs/s{i - 1}")
+                    wait_io(d, [host])
+            d.call("bdev_lvol_decouple_parent", name="lvs/v")
+            wait_io(d, [host])
+            host.check_perfect(host.stop())
+        check(d.call("bdev_get_bdevs", name="lvs/v")[0]["num_blocks"] == 20 * MIB // 4096, "the last size")
+        stop_and_check(d, path)
+
+
+def test_a_deleted_volume_takes_its_namespace_along():
+    with image() as path, TcpTarget() as d:
+        new_store(d, path)
+        d.call("bdev_lvol_create", lvs_name="lvs", lvol_name="v", size_in_mib=16, thin_provision=True)
+        nsid = d.add_ns("lvs/v")
+        with Host(d, "-w", "randwrite", "--region", "8M", "-t", "600", "-q", "8", nsid=nsid) as host:
+            wait_io(d, [host])
+            d.call("bdev_lvol_delete", name="lvs/v")
+            host.kill()
+        check(d.call("bdev_lvol_get_lvols") == [], "it is gone")
+        [store] = d.call("bdev_lvol_get_lvstores")
+        wait_for(lambda: d.call("bdev_lvol_get_lvstores")[0]["free_clusters"] == store["total_data_clusters"], "its clusters to be free")
+        stop_and_check(d, path)
+
+
+def test_what_was_written_is_there_after_a_kill():
+    with image() as path, tempfile.TemporaryDirectory() as folder:
+        ledger = Path(folder) / "ledger"
+        with TcpTarget() as d:
+            new_store(d, path)
+            d.call("bdev_lvol_create", lvs_name="lvs", lvol_name="v", size_in_mib=16, thin_provision=True)
+            nsid = d.add_ns("lvs/v")
+            host = Host(d, "-w", "randrw", "--verify", "--region", "2M", "-t", "600", "-q", "8", "--loss-timeout", "300", "--ledger", str(ledger), nsid=nsid)
+            wait_io(d, [host], more=1500)     # beyond the first 512, which write the region
+            d.call("bdev_lvol_snapshot", lvol_name="lvs/v", snapshot_name="s")
+            wait_io(d, [host])
+            d.stop(signal.SIGKILL)
+            check(version(path) == OPEN, "it was not closed")
+            shutil.copy(path, f"{path}.killed")
+            check_tool(f"{path}.killed")
+            with TcpTarget(listen=False) as d2:
+                attach(d2, path)
+                check(sorted(v["name"] for v in d2.call("bdev_lvol_get_lvols")) == ["s", "v"], "both are there")
+                check(d2.add_ns("lvs/v") == nsid, "as before")
+                with host:
+                    d2.add_listener()
+                    wait_io(d2, [host])
+                    host.check_perfect(host.stop(), reconnects=1)
+                with Host(d2, "--check-ledger", str(ledger), nsid=nsid) as reader:
+                    result = reader.result()
+                check(result["errors"] == 0 and result["miscompares"] == 0 and result["read"]["ios"] > 0, f"{result}\n{reader.errors.read_text()}")
+                stop_and_check(d2, path)
+
+
+def test_a_full_store_goes_on_with_what_it_has():
+    with image(mb=32) as path, TcpTarget() as d:
+        new_store(d, path)
+        [store] = d.call("bdev_lvol_get_lvstores")
+        d.call("bdev_lvol_create", lvs_name="lvs", lvol_name="v", size_in_mib=64, thin_provision=True)
+        nsid = d.add_ns("lvs/v")
+        with Queue(port=d.port) as admin:
+            admin.enable()
+            with Queue(port=d.port, qid=1, cntlid=admin.cntlid) as queue:
+                block, per_cluster, full = bytes(range(256)) * 16, 256, None
+                for n in range(64):
+                    status = queue.command(queue.rw_sqe(1, n * per_cluster, 1, nsid), block).code
+                    if status != 0:
+                        full = full or (n, status)
+                check(full == (store["free_clusters"], 0x81), f"full after {full}: Capacity Exceeded (81h) was due after {store['free_clusters']}")
+                check(queue.command(queue.rw_sqe(1, 0, 1, nsid), block[::-1]).code == 0, "an overwrite")
+                check(queue.good(queue.rw_sqe(2, 0, 1, nsid), length=4096).data == block[::-1], "and what it wrote")
+        stop_and_check(d, path)
+
+
+# ---- The daemon ----
+
+def test_a_saved_configuration_finds_the_volumes_again():
+    with image() as path, tempfile.TemporaryDirectory() as folder:
+        with TcpTarget() as d:
+            new_store(d, path)
+            uuid = d.call("bdev_lvol_create", lvs_name="lvs", lvol_name="v", size_in_mib=16)
+            d.add_ns("lvs/v")
+            status, config, errors = d.rpc("save_config")
+            check(status == 0, errors)
+            check("lvol" not in config, "found stores need no calls")
+            stop_and_check(d, path)
+        saved = Path(folder) / "config.json"
+        saved.write_text(config)
+        with Daemon("-c", str(saved), "-s", "512") as d:
+            [subsystem] = [s for s in d.call("nvmf_get_subsystems") if s["nqn"] == NQN]
+            check([n["bdev_name"] for n in subsystem["namespaces"]] == [uuid], subsystem)
+            stop_and_check(d, path)
+
+
+def test_stores_are_closed_with_what_they_stand_on():
+    with image() as path, Daemon() as d:
+        for base, make, delete in (("P0", "bdev_passthru_create", "bdev_passthru_delete"), ("A0", None, "bdev_uring_delete")):
+            attach(d, path)
+            if make:
+                d.call(make, base_bdev_name="A0", name=base)
+            d.call("bdev_wait_for_examine")
+            d.call("bdev_lvol_create_lvstore", bdev_name=base, lvs_name="lvs", cluster_sz=MIB)
+            d.call("bdev_lvol_create", lvs_name="lvs", lvol_name="v", size_in_mib=4)
+            check(version(path) == OPEN, "open")
+            d.call(delete, name=base)
+            check(version(path) == CLOSED and d.call("bdev_lvol_get_lvstores") == [], f"{base}: the store was closed")
+            if make:
+                d.call("bdev_uring_delete", name="A0")
+            check_tool(path)
+            attach(d, path)
+            check([v["alias"] for v in d.call("bdev_lvol_get_lvols")] == ["lvs/v"], "found again")
+            d.call("bdev_lvol_delete_lvstore", lvs_name="lvs")
+            d.call("bdev_uring_delete", name="A0")
+
+
+def test_errors_are_those_that_clients_know():
+    with image() as path, Daemon() as d:
+        attach(d, path)
+        refused(d, -19, ["Nobody"], "bdev_lvol_create_lvstore", bdev_name="Nobody", lvs_name="lvs")
+        refused(d, -22, ["cluster"], "bdev_lvol_create_lvstore", bdev_name="A0", lvs_name="lvs", cluster_sz=70000)
+        uuid = d.call("bdev_lvol_create_lvstore", bdev_name="A0", lvs_name="lvs")
+        refused(d, -17, ["lvs"], "bdev_lvol_create_lvstore", bdev_name="A0", lvs_name="lvs")
+        refused(d, -1, ["claimed"], "bdev_lvol_create_lvstore", bdev_name="A0", lvs_name="lvs2")
+        refused(d, -22, ["UUID"], "bdev_lvol_create", lvol_name="v", size_in_mib=4)
+        refused(d, -22, ["UUID"], "bdev_lvol_create", lvol_name="v", size_in_mib=4, lvs_name="lvs", uuid=uuid)
+        refused(d, -19, ["other"], "bdev_lvol_create", lvol_name="v", size_in_mib=4, lvs_name="other")
+        refused(d, -28, ["room"], "bdev_lvol_create", lvol_name="v", size_in_mib=4096, lvs_name="lvs")
+        d.call("bdev_lvol_create", lvol_name="v", size_in_mib=4, uuid=uuid)
+        refused(d, -17, ["lvs/v"], "bdev_lvol_create", lvol_name="v", size_in_mib=4, uuid=uuid)
+        refused(d, -19, ["lvs/w"], "bdev_lvol_delete", name="lvs/w")
+        refused(d, -19, ["A0"], "bdev_lvol_delete", name="A0")
+        refused(d, -1, ["read-only"], "bdev_lvol_clone", snapshot_name="lvs/v", clone_name="c")
+        d.call("bdev_lvol_snapshot", lvol_name="lvs/v", snapshot_name="s")
+        d.call("bdev_lvol_clone", snapshot_name="lvs/s", clone_name="c")
+        refused(d, -16, ["several clones"], "bdev_lvol_delete", name="lvs/s")
+        refused(d, -17, ["lvs/c"], "bdev_lvol_rename", old_name="lvs/v", new_name="c")
+        refused(d, -1, ["read-only"], "bdev_lvol_resize", name="lvs/s", size_in_mib=8)
+        stop_and_check(d, path)
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
