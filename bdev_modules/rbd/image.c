@@ -315,14 +315,14 @@ struct resize {
 	void *arg;
 };
 
-static void resize_work(struct worker_job *job)
+static void image_resize_work(struct worker_job *job)
 {
 	struct resize *z = container_of(job, struct resize, job);
 
 	z->rc = librbd.rbd_resize(z->r->image.image, z->bytes);
 }
 
-static void resize_done(struct worker_job *job)
+static void image_resize_done(struct worker_job *job)
 {
 	struct resize *z = container_of(job, struct resize, job);
 	struct rbd_bdev *r = z->r;
@@ -383,8 +383,11 @@ void bdev_rbd_resize(const char *name, uint64_t bytes, bdev_rbd_cb cb, void *arg
 		cb(arg, rc, error);
 		return;
 	}
-	*z = (struct resize){
-		.job = {.work = resize_work, .done = resize_done}, .r = r, .bytes = bytes, .cb = cb, .arg = arg};
+	*z = (struct resize){.job = {.work = image_resize_work, .done = image_resize_done},
+			     .r = r,
+			     .bytes = bytes,
+			     .cb = cb,
+			     .arg = arg};
 	r->jobs++;
 	worker_run(NULL, &z->job);
 }
