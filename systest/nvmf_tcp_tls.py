@@ -5,6 +5,7 @@
 # sanitize
 """NVMe/TCP over TLS: the target judged by openssl s_client, which makes handshake and records, under an initiator that was written from the
 specification; keys and identities are computed by Python. Who gets in, who does not, and what is told of it."""
+import contextlib
 import json
 import random
 import socket
@@ -88,30 +89,42 @@ def refused(t, why, identity=None, psk=None, options=("-quiet", "-tls1_3")):
     return said
 
 
-def test_wrong_keys_and_identities_are_refused():
+@contextlib.contextmanager
+def beside_a_good_host():
+    """What happens here disturbs no host that is connected, and no key gets into the log. At most 10 refusals: the log has no more lines of them in a second."""
     with TlsTarget() as t:
         t.call("nvmf_create_subsystem", nqn=OTHER, serial_number="O", allow_any_host=True)
         with TlsQueue() as good:
             good.enable()
-            identity0, psk0 = credential(version=0)
-            identity1, psk1 = credential(version=1)
-            refused(t, "has another key than the psk for", identity0, psk1)
-            refused(t, "has another key than the psk for", identity1, psk0)
-            refused(t, "has another key than the psk for", identity1, bytes(32))
-            refused(t, "is of another key than the one of host", *credential("other"))
-            refused(t, "is of another key than the one of host", *credential("plain"))
-            refused(t, f"host {STRANGER} has no psk for {NQN}", *credential(hostnqn=STRANGER))
-            refused(t, f"has no psk for {OTHER}", *credential(subnqn=OTHER))
-            refused(t, f"has no psk for {OTHER}", *credential(subnqn=OTHER, version=0))
-            for wrong in ("Client_identity", "NVMe2R01 a b", "NVMe1R01 " + HOSTNQN + " " + NQN, "NVMe0G01 " + HOSTNQN + " " + NQN, "\x01\x02", "x" * 120):
-                refused(t, "identity is not one of NVMe/TCP", wrong, psk1)
-            refused(t, "it offers no pre-shared key")
-            refused(t, "TLS:", identity1, psk1, ("-quiet", "-tls1_2"))
-            refused(t, "TLS:", identity1, psk1, ("-quiet", "-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"))
+            yield t
             check(good.identify(1)[:2] != b"", "the good host")
         check_gone(t)
         t.stop_clean()
         check(not any(s in t.log() for s in SECRETS), "a key is in the log")
+
+
+def test_wrong_keys_are_refused():
+    with beside_a_good_host() as t:
+        identity0, psk0 = credential(version=0)
+        identity1, psk1 = credential(version=1)
+        refused(t, "has another key than the psk for", identity0, psk1)
+        refused(t, "has another key than the psk for", identity1, psk0)
+        refused(t, "has another key than the psk for", identity1, bytes(32))
+        refused(t, "is of another key than the one of host", *credential("other"))
+        refused(t, "is of another key than the one of host", *credential("plain"))
+        refused(t, f"host {STRANGER} has no psk for {NQN}", *credential(hostnqn=STRANGER))
+        refused(t, f"has no psk for {OTHER}", *credential(subnqn=OTHER))
+        refused(t, f"has no psk for {OTHER}", *credential(subnqn=OTHER, version=0))
+
+
+def test_wrong_identities_and_offers_are_refused():
+    with beside_a_good_host() as t:
+        identity1, psk1 = credential(version=1)
+        for wrong in ("Client_identity", "NVMe2R01 a b", "NVMe1R01 " + HOSTNQN + " " + NQN, "NVMe0G01 " + HOSTNQN + " " + NQN, "\x01\x02", "x" * 120):
+            refused(t, "identity is not one of NVMe/TCP", wrong, psk1)
+        refused(t, "it offers no pre-shared key")
+        refused(t, "TLS:", identity1, psk1, ("-quiet", "-tls1_2"))
+        refused(t, "TLS:", identity1, psk1, ("-quiet", "-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"))
 
 
 def test_the_host_of_the_key_is_the_host_of_connect():
