@@ -161,6 +161,7 @@ def ask_nvme(w, back):
     w.call("bdev_nvme_add_error_injection", name="Nvme0", cmd_type="admin", opc=0x18)
     w.call("bdev_nvme_remove_error_injection", name="Nvme0", cmd_type="admin", opc=0x18)
     cntlid = w.call("bdev_nvme_get_io_paths", name="Nvme0n1")["poll_groups"][0]["io_paths"][0]["cntlid"]
+    w.call("bdev_nvme_get_path_iostat", name="Nvme0n1")
     w.call("bdev_nvme_set_preferred_path", name="Nvme0n1", cntlid=cntlid)
     w.call("bdev_nvme_set_multipath_policy", name="Nvme0n1", policy="active_active")
     w.call("bdev_nvme_start_discovery", name="disc", **back.listen_address(), wait_for_attach=True)
@@ -172,6 +173,7 @@ def test_answers_have_the_shapes_that_are_written_down():
     with Target() as back, Target("-e", "all", port=PORT + 20000) as t:
         back.add_ns(back.add_malloc("M0"), nsid=1)
         w = Watched(t)
+        t.call("bdev_nvme_set_options", io_path_stat=True)
         check(len(w.shapes) > 80, f"methods are missing: {sorted(w.shapes)}")
         w.call("bdev_nvme_attach_controller", name="Nvme0", **back.listen_address(), subnqn=NQN, ctrlr_loss_timeout_sec=-1, reconnect_delay_sec=1)
         w.call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "Nvme0n1"})

@@ -77,7 +77,8 @@ STARTUP = [
                                "dhchap_digests": ["sha256", "sha384", "sha512"], "dhchap_dhgroups": ["null", "ffdhe2048"],
                                "multipath_opts": {"policy": "active_active", "selector": "queue_depth", "min_io": 4}}, True),
     *(wrong("bdev_nvme_set_options", {**NVME_SWITCHES, name: value}, f'"{name}" is {json.dumps(value)}', f"expected {json.dumps(only)}: ")
-      for name, value, only in (("generate_uuids", True, False), ("nvme_error_stat", True, False), ("io_path_stat", True, False))),
+      for name, value, only in (("generate_uuids", True, False),)),
+    ("bdev_nvme_set_options", {**NVME_SWITCHES, "nvme_error_stat": True, "io_path_stat": True}, True),
     ("bdev_nvme_set_options", {**NVME_SWITCHES, "delay_cmd_submit": False, "allow_accel_sequence": True, "rdma_umr_per_io": True, "rdma_srq_size": 128,
                                "rdma_max_cq_size": 128, "tcp_connect_timeout_ms": 10, "nvme_ioq_poll_period_us": 10}, True),
     wrong("bdev_nvme_set_options", {"rdma_srq_size": -1}, "rdma_srq_size", "-1", "0 to 4294967295"),
@@ -313,7 +314,8 @@ CONTROLLERS = [
     ("bdev_nvme_detach_controller", {"name": "Nvme1", "hostaddr": ADDRESS, "hostsvcid": str(BACK_PORT + 9)}, True),
     ("bdev_nvme_detach_controller", {"name": "Nvme1"}, Error(NO_DEVICE, "Nvme1")),
     *(wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, name: value}, f'"{name}" is', "expected")
-      for name, value in (("hdgst", 1), ("ddgst", None), ("allow_unrecognized_csi", True), ("psk", "key0"), ("priority", 3))),
+      for name, value in (("hdgst", 1), ("ddgst", None), ("allow_unrecognized_csi", True), ("priority", 3))),
+    wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, "psk": "key0"}, '"psk" is', "key0", "no such key"),
     wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, "trtype": "fc"}, "trtype", "fc", "RDMA, TCP or PCIe"),
     wrong("bdev_nvme_attach_controller", {"name": "Nvme2", **BACK, **ATTACH_SWITCHES, "priority": "16"}, "priority", "16", "0 to 15"),
     wrong("bdev_nvme_attach_controller", {"name": "Nvme2", "trtype": "PCIe", "traddr": "0000:00:1f.0", **ATTACH_SWITCHES,
