@@ -148,7 +148,7 @@ class Server:
 
 def connect_to(f, server, seen, **params):
     """varve connects, and is to be seen so by s_server; whatever comes of it, as s_server is no controller."""
-    f.attach_fails("ICResp", fabrics_connect_timeout_us=2000000, **params)
+    f.attach_fails("ICResp", fabrics_connect_timeout_us=20000000, **params)
     wait_for(lambda: seen(server.bytes(server.out)), f"s_server to see it: {server.bytes(server.out)} {server.bytes(server.errors)}")
 
 

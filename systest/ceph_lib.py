@@ -3,7 +3,6 @@
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import tempfile
 import uuid
@@ -62,6 +61,7 @@ class Ceph:
         for name in ("mon", "mgr", "osd", "log", "run"):
             (self.folder / name).mkdir()
         self.fsid = str(uuid.uuid4())
+        self.processes = {}
         self.conf.write_text(CONFIG.format(fsid=self.fsid, folder=self.folder, v2=self.port, v1=self.port + 1))
         try:
             self.start(pools)
@@ -77,13 +77,19 @@ class Ceph:
             raise Failure(f"{' '.join(map(str, command))}: {p.returncode}: {p.stdout[-1000:]}{p.stderr[-1000:]}\n{logs}")
         return p.stdout
 
+    def begin(self, name, *command):
+        """In the foreground, so that it ends with the test whatever happens."""
+        with open(self.folder / "log" / f"{name}.out", "ab") as out:
+            self.processes[name] = subprocess.Popen([*command, "-f"], env={**os.environ, "CEPH_CONF": str(self.conf)}, stdin=subprocess.DEVNULL,
+                                                    stdout=out, stderr=out)
+
     def start(self, pools):
         monmap = self.folder / "monmap"
         self.run("monmaptool", "--create", "--clobber", "--fsid", self.fsid, "--addv", "a",
                  f"[v2:127.0.0.1:{self.port},v1:127.0.0.1:{self.port + 1}]", monmap)
         self.run("ceph-mon", "-i", "a", "--mkfs", "--monmap", monmap)
-        self.run("ceph-mon", "-i", "a")
-        self.run("ceph-mgr", "-i", "x")
+        self.begin("mon.a", "ceph-mon", "-i", "a")
+        self.begin("mgr.x", "ceph-mgr", "-i", "x")
         number = str(uuid.uuid4())
         self.run("ceph", "osd", "new", number)
         self.run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", number)
@@ -93,19 +99,15 @@ class Ceph:
             self.run("rbd", "pool", "init", pool)
 
     def start_osd(self):
-        self.run("ceph-osd", "-i", "0", "--crush-location", "root=default host=h1")
+        self.begin("osd.0", "ceph-osd", "-i", "0", "--crush-location", "root=default host=h1")
         wait_for(lambda: "1 up" in self.run("ceph", "osd", "stat"), "the OSD to be up", LIMIT)
 
-    def pid(self, name):
-        return int((self.folder / "run" / f"{name}.pid").read_text())
-
     def signal(self, name, number):
-        os.kill(self.pid(name), number)
+        self.processes[name].send_signal(number)
 
     def kill_osd(self):
-        pid = self.pid("osd.0")
-        os.kill(pid, signal.SIGKILL)
-        wait_for(lambda: not pathlib.Path(f"/proc/{pid}/exe").exists(), "the OSD to be gone")
+        self.processes["osd.0"].kill()
+        self.processes["osd.0"].wait()
 
     def image(self, name, mib):
         self.run("rbd", "create", "-s", f"{mib}M", name)
@@ -122,9 +124,7 @@ class Ceph:
         return self
 
     def __exit__(self, *exc):
-        for pid_file in (self.folder / "run").glob("*.pid"):
-            try:
-                os.kill(int(pid_file.read_text()), signal.SIGKILL)
-            except (OSError, ValueError):
-                pass
+        for p in self.processes.values():
+            p.kill()
+            p.wait()
         shutil.rmtree(self.folder, ignore_errors=True)

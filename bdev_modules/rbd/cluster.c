@@ -15,6 +15,7 @@ enum cluster_state { CLUSTER_CONNECTING, CLUSTER_READY, CLUSTER_FAILED, CLUSTER_
 struct rbd_cluster {
 	struct bdev_rbd_cluster_opts opts; /* the strings are this structure's */
 	enum cluster_state state;
+	bool registered; /* it has a name by which images may use it */
 	uint32_t users;
 	rados_t rados; /* the worker's while CONNECTING and CLOSING */
 	cpu_set_t cpus;
@@ -38,6 +39,8 @@ static const struct bdev_rbd_setting defaults[] = {
 	{"rados_mon_op_timeout", "30"},
 	{"rbd_cache", "false"},
 };
+/* A write that librados gives up may be carried out later, behind others: it is never given up. */
+#define OP_TIMEOUT "rados_osd_op_timeout"
 
 /* --- Options --- */
 
@@ -157,7 +160,7 @@ static int cluster_configure(struct rbd_cluster *c)
 	if (rc == 0 && c->opts.key_file != NULL) {
 		rc = cluster_set(c, "keyring", c->opts.key_file);
 	}
-	return rc;
+	return rc != 0 ? rc : cluster_set(c, OP_TIMEOUT, "0");
 }
 
 static int cluster_connect(struct rbd_cluster *c)
@@ -245,7 +248,7 @@ static void cluster_close(struct rbd_cluster *c)
 /* One that nobody uses and that has no name goes. */
 static void cluster_check_unused(struct rbd_cluster *c)
 {
-	if (c->users != 0 || c->opts.name != NULL) {
+	if (c->users != 0 || c->registered) {
 		return;
 	}
 	if (c->state == CLUSTER_READY) {
@@ -273,11 +276,30 @@ static void connect_done(struct worker_job *job)
 	cluster_job_ended();
 }
 
+static int opts_check(const struct bdev_rbd_cluster_opts *opts, char *error)
+{
+	for (size_t i = 0; i < opts->num_settings; i++) {
+		const struct bdev_rbd_setting *s = &opts->settings[i];
+		if (strcmp(s->key, OP_TIMEOUT) == 0 && strcmp(s->value, "0") != 0) {
+			return bdev_error(error, -EINVAL,
+					  "setting " OP_TIMEOUT " '%.40s': must be 0: a write that was given up may be "
+					  "carried out later, behind newer ones",
+					  s->value);
+		}
+	}
+	return 0;
+}
+
 static struct rbd_cluster *cluster_create(const struct bdev_rbd_cluster_opts *opts, int *rc, char *error)
 {
-	struct rbd_cluster *c = calloc(1, sizeof(*c));
+	struct rbd_cluster *c;
 	char why[BDEV_ERROR_MAX];
 
+	*rc = opts_check(opts, error);
+	if (*rc != 0) {
+		return NULL;
+	}
+	c = calloc(1, sizeof(*c));
 	if (c == NULL || !opts_copy(&c->opts, opts)) {
 		*rc = bdev_error(error, -ENOMEM, "out of memory");
 		goto fail;
@@ -309,7 +331,7 @@ static struct rbd_cluster *cluster_find(const char *name)
 	struct rbd_cluster *c;
 
 	TAILQ_FOREACH (c, &clusters, link) {
-		if (c->opts.name != NULL && strcmp(c->opts.name, name) == 0) {
+		if (c->registered && strcmp(c->opts.name, name) == 0) {
 			return c;
 		}
 	}
@@ -391,8 +413,7 @@ void bdev_rbd_clusters_stop(void)
 
 	for (c = TAILQ_FIRST(&clusters); c != NULL; c = next) {
 		next = TAILQ_NEXT(c, link);
-		free((void *)c->opts.name);
-		c->opts.name = NULL;
+		c->registered = false;
 		cluster_check_unused(c);
 	}
 }
@@ -412,14 +433,13 @@ static void registration_connected(struct rbd_wait *w, int rc, const char *error
 	struct registration *r = container_of(w, struct registration, wait);
 	struct rbd_cluster *c = r->cluster;
 
-	if (rc == 0 && c->opts.name == NULL) {
+	if (rc == 0 && !c->registered) {
 		rc = -ESHUTDOWN;
 		error = "the block devices are being stopped";
 	}
 	r->cb(r->arg, rc, rc != 0 ? error : c->opts.name);
 	if (rc != 0) {
-		free((void *)c->opts.name);
-		c->opts.name = NULL;
+		c->registered = false;
 	}
 	free(r);
 	bdev_rbd_cluster_put(c);
@@ -442,6 +462,7 @@ void bdev_rbd_register_cluster(const struct bdev_rbd_cluster_opts *opts, bdev_rb
 		return;
 	}
 	c->users++;
+	c->registered = true;
 	*r = (struct registration){.wait.connected = registration_connected, .cluster = c, .cb = cb, .arg = arg};
 	bdev_rbd_cluster_wait(c, &r->wait);
 }
@@ -470,7 +491,7 @@ bool bdev_rbd_get_cluster(size_t n, struct bdev_rbd_cluster_info *info)
 	const struct rbd_cluster *c;
 
 	TAILQ_FOREACH (c, &clusters, link) {
-		if (c->opts.name != NULL && c->state != CLUSTER_CLOSING && n-- == 0) {
+		if (c->registered && c->state != CLUSTER_CLOSING && n-- == 0) {
 			*info = (struct bdev_rbd_cluster_info){
 				.opts = c->opts, .images = c->users, .connected = c->state == CLUSTER_READY};
 			return true;

@@ -55,13 +55,6 @@ static int open_say(const struct rbd_bdev *r, int rc, const char *what, char *er
 		r->snapshot != NULL ? ", snapshot " : "", r->snapshot != NULL ? r->snapshot : "", strerror(-rc));
 }
 
-static bool image_is_cached(rados_t rados)
-{
-	char value[16];
-
-	return librbd.rados_conf_get(rados, "rbd_cache", value, sizeof(value)) == 0 && strcmp(value, "true") == 0;
-}
-
 static int image_open(struct rbd_bdev *r, char *error)
 {
 	struct rbd_image *i = &r->image;
@@ -76,8 +69,11 @@ static int image_open(struct rbd_bdev *r, char *error)
 	if (r->rados_namespace != NULL) {
 		librbd.rados_ioctx_set_namespace(i->ioctx, r->rados_namespace);
 	}
-	rc = r->bdev.read_only ? librbd.rbd_open_read_only(i->ioctx, r->image_name, &i->image, r->snapshot)
-			       : librbd.rbd_open(i->ioctx, r->image_name, &i->image, NULL);
+	/* Not read-only, where that is possible: librbd tells of changes only to those who may write. */
+	rc = r->snapshot == NULL ? librbd.rbd_open(i->ioctx, r->image_name, &i->image, NULL) : -EROFS;
+	if (r->bdev.read_only && (rc == -EROFS || rc == -EPERM || rc == -EACCES)) {
+		rc = librbd.rbd_open_read_only(i->ioctx, r->image_name, &i->image, r->snapshot);
+	}
 	if (rc < 0) {
 		return open_say(r, rc, "opening", error);
 	}
@@ -88,7 +84,6 @@ static int image_open(struct rbd_bdev *r, char *error)
 	}
 	i->size = info.size;
 	i->object_size = info.obj_size;
-	i->cached = image_is_cached(rados);
 	rc = r->snapshot == NULL ? librbd.rbd_update_watch(i->image, &i->watch, on_update, r) : 0;
 	if (rc < 0) {
 		return open_say(r, rc, "watching for changes", error);
@@ -167,6 +162,16 @@ static void image_check_close(struct rbd_bdev *r)
 	}
 }
 
+/* Begins to wait for the end of an image. When the layer stops, that has a limit. */
+static void image_begin_end(struct rbd_bdev *r)
+{
+	LIST_INSERT_HEAD(&ending, r, link);
+	if (stopping) {
+		given_up = false;
+		thread_timer_start(&stop_timer, STOP_LIMIT_US);
+	}
+}
+
 static void image_begin_close(struct rbd_bdev *r)
 {
 	r->closing = true;
@@ -177,7 +182,7 @@ static void image_destruct(struct bdev *b)
 {
 	struct rbd_bdev *r = (struct rbd_bdev *)b;
 
-	LIST_INSERT_HEAD(&ending, r, link);
+	image_begin_end(r);
 	image_begin_close(r);
 }
 
@@ -233,8 +238,7 @@ static void image_take_size(struct rbd_bdev *r, uint64_t size)
 		return;
 	}
 	if (blocks == 0) {
-		log_error("bdev %s: its image was made smaller than a block, to %lu bytes; the bdev keeps its size",
-			  r->name, size);
+		bdev_rbd_bdev_lost(r, "its image was made smaller than a block");
 		return;
 	}
 	int rc = bdev_resize(&r->bdev, blocks);
@@ -315,11 +319,17 @@ struct resize {
 	void *arg;
 };
 
+static int resize_progress(uint64_t offset, uint64_t total, void *arg)
+{
+	return 0; /* go on */
+}
+
 static void image_resize_work(struct worker_job *job)
 {
 	struct resize *z = container_of(job, struct resize, job);
 
-	z->rc = librbd.rbd_resize(z->r->image.image, z->bytes);
+	/* never smaller, whatever others have made of it since */
+	z->rc = librbd.rbd_resize2(z->r->image.image, z->bytes, false, resize_progress, NULL);
 }
 
 static void image_resize_done(struct worker_job *job)
@@ -442,7 +452,7 @@ static void creation_timeout(void *arg)
 
 	c->answered = true;
 	if (c->connected) {
-		LIST_INSERT_HEAD(&ending, r, link);
+		image_begin_end(r);
 	} else {
 		bdev_rbd_cluster_stop_waiting(r->image.cluster, &c->wait);
 		bdev_rbd_cluster_put(r->image.cluster);
@@ -476,7 +486,7 @@ static void image_fill_in(struct rbd_bdev *r)
 		b->max_unmap_blocks = (uint64_t)blocks * UNMAP_OBJECTS;
 		b->hints = (struct bdev_hints){.optimal_write_size = blocks};
 	}
-	b->write_cache = r->image.cached;
+	b->write_cache = true; /* settings in the pool or the image may give it one, and flushes cost little without */
 }
 
 static int image_register(struct rbd_bdev *r, char *error)
@@ -523,7 +533,7 @@ static void creation_done(struct worker_job *job)
 	}
 	rc = rc != 0 ? rc : image_register(r, c->error);
 	if (rc != 0) {
-		LIST_INSERT_HEAD(&ending, r, link);
+		image_begin_end(r);
 		image_begin_close(r);
 	} else {
 		image_refresh(r); /* it may have changed before it could be told */
@@ -702,6 +712,9 @@ static void stop_give_up(void *arg)
 {
 	struct rbd_bdev *r;
 
+	if (LIST_EMPTY(&ending) && !bdev_rbd_clusters_busy()) {
+		return; /* I/O is still under way: image_begin_end() starts the timer again */
+	}
 	given_up = true;
 	LIST_FOREACH (r, &ending, link) {
 		log_error("image '%s' of pool '%s': it could not be closed within %u s, and is left as it is",

@@ -47,7 +47,6 @@ struct rbd_image {
 	uint64_t watch; /* of changes */
 	bool opened, watched;
 	uint64_t size, object_size; /* bytes */
-	bool cached;                /* librbd acknowledges writes before they are stored */
 };
 
 struct rbd_bdev {
@@ -80,6 +79,8 @@ struct rbd_channel {
 struct rbd_io {
 	struct rbd_channel *channel;
 	struct thread_msg msg;
+	rbd_image_t image;
+	uint64_t end; /* bytes: behind its last block */
 	ssize_t result;
 	uint64_t mismatch; /* of a compare-and-write: where */
 	char *bounce;      /* its data, one piece; or NULL */

@@ -12,6 +12,7 @@
 #include "util/log.h"
 
 #define STATUS_PATH     BDEV_STATUS(NVME_SCT_PATH, NVME_SC_CTRL_PATH_ERROR) /* hosts try another controller */
+#define STATUS_RANGE    (BDEV_STATUS(NVME_SCT_GENERIC, NVME_SC_LBA_RANGE) | NVME_SC_DNR)
 #define STATUS_MISMATCH (BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED) | NVME_SC_DNR)
 
 static struct rbd_bdev *image_of(const struct bdev_io *io)
@@ -23,8 +24,13 @@ static struct rbd_bdev *image_of(const struct bdev_io *io)
  * never will. So another gateway may carry it out. */
 static uint16_t image_status(struct rbd_bdev *r, const struct bdev_io *io, ssize_t result)
 {
+	/* a read returns its bytes: fewer of them from an image that has been made smaller */
 	if (likely(result >= 0)) {
-		return 0;
+		bool is_short = io->type == BDEV_IO_READ && (size_t)result < io->num_blocks * r->bdev.block_size;
+		return unlikely(is_short) ? STATUS_RANGE : 0;
+	}
+	if (result == -ERANGE) {
+		return STATUS_RANGE;
 	}
 	if (result == -EILSEQ && io->type == BDEV_IO_COMPARE_AND_WRITE) {
 		return STATUS_MISMATCH;
@@ -47,12 +53,23 @@ static void image_io_ended(struct thread_msg *msg)
 	bdev_io_complete(io, image_status(image_of(io), io, x->result));
 }
 
+/* librbd leaves out what is behind the end of an image that has been made smaller, and reports success. */
+static uint64_t image_size_now(const struct rbd_io *x)
+{
+	uint64_t size;
+
+	return librbd.rbd_get_size(x->image, &size) == 0 ? size : UINT64_MAX;
+}
+
 static void on_complete(rbd_completion_t completion, void *arg)
 {
 	struct rbd_io *x = arg;
 	struct rbd_channel *c = x->channel;
 
 	x->result = librbd.rbd_aio_get_return_value(completion);
+	if (x->result >= 0 && x->end > image_size_now(x)) {
+		x->result = -ERANGE;
+	}
 	librbd.rbd_aio_release(completion);
 	thread_post(c->thread, &x->msg, image_io_ended);
 	/* x is the channel's thread's now; the channel itself waits for this */
@@ -111,6 +128,8 @@ void bdev_rbd_submit(void *channel, struct bdev_io *io)
 	}
 	x->channel = c;
 	x->bounce = NULL;
+	x->image = r->image.image;
+	x->end = (io->offset_blocks + io->num_blocks) * r->bdev.block_size;
 	if (unlikely(librbd.rbd_aio_create_completion(x, on_complete, &completion) < 0)) {
 		bdev_io_refuse(io);
 		return;

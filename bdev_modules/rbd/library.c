@@ -46,6 +46,9 @@ int rbd_library_load(char *error)
 	if (!loaded) {
 		rc = librbd.rados_create != NULL ? 0 : library_open(error);
 		loaded = rc == 0;
+		if (rc != 0) { /* one that lacks a function is not used in part */
+			memset(&librbd, 0, sizeof(librbd));
+		}
 	}
 	pthread_mutex_unlock(&lock);
 	return rc;

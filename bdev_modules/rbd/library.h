@@ -10,7 +10,6 @@
 	X(rados_create)                                                                                                \
 	X(rados_conf_read_file)                                                                                        \
 	X(rados_conf_set)                                                                                              \
-	X(rados_conf_get)                                                                                              \
 	X(rados_connect)                                                                                               \
 	X(rados_shutdown)                                                                                              \
 	X(rados_ioctx_create)                                                                                          \
@@ -19,8 +18,9 @@
 	X(rbd_open)                                                                                                    \
 	X(rbd_open_read_only)                                                                                          \
 	X(rbd_close)                                                                                                   \
+	X(rbd_get_size)                                                                                                \
 	X(rbd_stat)                                                                                                    \
-	X(rbd_resize)                                                                                                  \
+	X(rbd_resize2)                                                                                                 \
 	X(rbd_update_watch)                                                                                            \
 	X(rbd_update_unwatch)                                                                                          \
 	X(rbd_aio_create_completion)                                                                                   \

@@ -109,12 +109,6 @@ static int fake_rados_conf_set(rados_t rados, const char *key, const char *value
 	return strcmp(key, "wrong") == 0 ? -ENOENT : 0;
 }
 
-static int fake_rados_conf_get(rados_t rados, const char *key, char *value, size_t size)
-{
-	snprintf(value, size, "false");
-	return 0;
-}
-
 static int fake_rados_connect(rados_t rados)
 {
 	hold_while(&fake.hold_connect);
@@ -182,10 +176,20 @@ static int fake_rbd_stat(rbd_image_t image, rbd_image_info_t *info, size_t size)
 	return atomic_load(&fake.stat_rc);
 }
 
-static int fake_rbd_resize(rbd_image_t image, uint64_t size)
+static int fake_rbd_get_size(rbd_image_t image, uint64_t *size)
+{
+	*size = atomic_load(&fake.size);
+	return 0;
+}
+
+static int fake_rbd_resize2(rbd_image_t image, uint64_t size, bool allow_shrink, librbd_progress_fn_t progress,
+			    void *arg)
 {
 	hold_while(&fake.hold_resize);
 	int rc = atomic_load(&fake.resize_rc);
+	if (rc == 0 && size < atomic_load(&fake.size) && !allow_shrink) {
+		rc = -EINVAL;
+	}
 	if (rc == 0) {
 		atomic_store(&fake.size, size);
 	}
@@ -254,10 +258,14 @@ static int fake_end(rbd_completion_t completion, ssize_t result)
 
 static int fake_rbd_aio_readv(rbd_image_t image, const struct iovec *iov, int n, uint64_t at, rbd_completion_t c)
 {
-	for (int i = 0; i < n; at += iov[i++].iov_len) {
-		memcpy(iov[i].iov_base, &fake.memory[at], iov[i].iov_len);
+	uint64_t start = at, size = atomic_load(&fake.size);
+
+	for (int i = 0; i < n && at < size; i++) {
+		uint64_t len = iov[i].iov_len < size - at ? iov[i].iov_len : size - at;
+		memcpy(iov[i].iov_base, &fake.memory[at], len);
+		at += len;
 	}
-	return fake_end(c, 1); /* librbd returns the bytes */
+	return fake_end(c, (ssize_t)(at - start)); /* librbd leaves out what is behind the end, and returns the bytes */
 }
 
 static int fake_rbd_aio_writev(rbd_image_t image, const struct iovec *iov, int n, uint64_t at, rbd_completion_t c)

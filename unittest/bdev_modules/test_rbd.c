@@ -269,6 +269,10 @@ static void test_clusters_that_cannot_be_reached_are_explained(void)
 	CU_ASSERT_EQUAL(register_cluster(&cluster, &a), -ENOENT);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "'wrong'"));
 	CU_ASSERT_PTR_NULL(strstr(a.text, "secret"));
+	struct bdev_rbd_setting late = {"rados_osd_op_timeout", "10"};
+	cluster = (struct bdev_rbd_cluster_opts){.name = "cl", .settings = &late, .num_settings = 1};
+	CU_ASSERT_EQUAL(register_cluster(&cluster, &a), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "rados_osd_op_timeout '10'"));
 	cluster = (struct bdev_rbd_cluster_opts){.name = "cl", .core_mask = "zz"};
 	CU_ASSERT_EQUAL(register_cluster(&cluster, &a), -EINVAL);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "core_mask"));
@@ -318,6 +322,37 @@ static void test_the_size_follows_the_image(void)
 	bdev_rbd_resize("R", FAKE_IMAGE_BYTES, on_answer, &a);
 	CU_ASSERT_EQUAL(answer_rc(&a), -EROFS);
 	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
+	check_nothing_is_left();
+}
+
+/* The image has become smaller, and varve does not know it yet: nothing that is missing is taken for data. */
+static void test_what_is_behind_the_end_of_the_image_is_an_error(void)
+{
+	static uint8_t data[4 * BS];
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 8, 4), 0);
+	atomic_store(&fake.size, 10 * BS);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, data, 8, 4) & BDEV_STATUS_MASK, NVME_SC_LBA_RANGE);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 8, 4) & BDEV_STATUS_MASK, NVME_SC_LBA_RANGE);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, data, 8, 2), 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
+	check_nothing_is_left();
+}
+
+static void test_an_image_that_grew_is_not_cut(void)
+{
+	struct answer a = {.rc = 1};
+
+	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+	atomic_store(&fake.size, 2 * FAKE_IMAGE_BYTES); /* nobody was told */
+	bdev_rbd_resize("R", FAKE_IMAGE_BYTES + BS, on_answer, &a);
+	CU_ASSERT_EQUAL(answer_rc(&a), -EINVAL);
+	CU_ASSERT_EQUAL(fake.size, 2 * FAKE_IMAGE_BYTES);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
 	check_nothing_is_left();
 }
@@ -434,6 +469,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_images_share_a_connection),
 	UNIT(test_clusters_that_cannot_be_reached_are_explained),
 	UNIT(test_the_size_follows_the_image),
+	UNIT(test_what_is_behind_the_end_of_the_image_is_an_error),
+	UNIT(test_an_image_that_grew_is_not_cut),
 	UNIT(test_a_deletion_waits_for_what_uses_the_image),
 	UNIT(test_changes_race_with_deletion),
 	UNIT(test_channels_go_right_after_their_last_io),

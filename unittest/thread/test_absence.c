@@ -40,6 +40,9 @@ static void note_absence(void *arg, uint64_t us)
 {
 	unsigned i = (unsigned)(uintptr_t)arg;
 
+	if (us < ABSENT_US - 1000) {
+		return; /* a busy machine has kept the reactor for so long; the test's absences are longer */
+	}
 	told[i]++;
 	told_us = us;
 	told_on = thread_current();
