@@ -129,6 +129,7 @@ struct bdev_lock {
 	struct thread_msg msg;    /* posted once at a time; io does not end before it has arrived */
 	TAILQ_ENTRY(bdev_lock) link;
 	/* The channel's thread. */
+	bool released;  /* it is on its way back */
 	bool cancelled; /* io is not to be carried out any more, and ends with cancel_status */
 	uint16_t cancel_status;
 	struct thread_msg cancel_msg; /* posted once, before the lock is given back */

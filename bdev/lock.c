@@ -317,7 +317,7 @@ void bdev_lock_take(struct bdev_io *io)
 	lock->ch = ch;
 	lock->io = io;
 	lock->bdev = ch->bdev;
-	lock->cancelled = false;
+	lock->cancelled = lock->released = false;
 	lock->first = io->offset_blocks;
 	lock->last = io->offset_blocks + io->num_blocks - 1;
 	thread_post(thread_control(), &lock->msg, lock_take_message);
@@ -330,7 +330,8 @@ bool bdev_lock_cancel(struct bdev_io *io, uint16_t status)
 	if (io->state != BDEV_IO_WAIT_LOCK || !takes_lock(io)) {
 		return false;
 	}
-	if (lock->cancelled || !bdev_io_is_untouched(io)) {
+	/* one that is being given back may be gone when a message arrives */
+	if (lock->cancelled || lock->released || !bdev_io_is_untouched(io)) {
 		return lock->cancelled;
 	}
 	io->stage = STAGE_UNTOUCHED;
@@ -356,6 +357,7 @@ void bdev_lock_release(struct bdev_io *io, uint16_t status)
 
 	bdev_io_set_state(io, BDEV_IO_WAIT_LOCK);
 	io->child_status = status;
+	lock->released = true;
 	thread_post(thread_control(), &lock->msg, lock_release_message);
 }
 

@@ -35,10 +35,12 @@ static void fd_source_set_refused(struct fd_source *s, struct reactor *r, bool r
 {
 	s->refused = refused;
 	if (refused) {
+		TAILQ_INSERT_TAIL(&r->refused, s, refused_link);
 		r->fd_refused++;
 		r->fd_count++; /* also that of a poller: the reactor tries it again when it looks at descriptors */
 		s->thread->sleepless++;
 	} else {
+		TAILQ_REMOVE(&r->refused, s, refused_link);
 		r->fd_refused--;
 		r->fd_count--;
 		s->thread->sleepless--;
@@ -216,27 +218,10 @@ unsigned fd_sources_serve(struct reactor *r, const struct epoll_event *events, i
 	return served;
 }
 
-/* One that epoll has refused, which this look has not tried yet. */
-static struct fd_source *fd_source_next_refused(const struct reactor *r)
-{
-	const struct thread *t;
-	struct fd_source *s;
-
-	TAILQ_FOREACH (t, &r->threads, reactor_link) {
-		TAILQ_FOREACH (s, &t->sources, link) {
-			if (s->refused && s->look != r->fd_look) {
-				return s;
-			}
-		}
-	}
-	return NULL;
-}
-
 static unsigned fd_source_look(struct fd_source *s, struct reactor *r)
 {
 	struct pollfd p = {.fd = s->fd, .events = (short)s->events};
 
-	s->look = r->fd_look;
 	if (epoll_change(r, EPOLL_CTL_ADD, s) == 0) {
 		fd_source_set_refused(s, r, false);
 		return 0; /* its events come from epoll */
@@ -248,7 +233,7 @@ static unsigned fd_source_look(struct fd_source *s, struct reactor *r)
 	return fd_source_serve(s, events);
 }
 
-/* Starts anew after each, because what is served may remove any of them. */
+/* Some of them in turn, the first one anew after each: what is served may remove any of them. */
 static unsigned fd_sources_look_at_refused(struct reactor *r)
 {
 	struct thread *before = thread_self;
@@ -256,8 +241,10 @@ static unsigned fd_sources_look_at_refused(struct reactor *r)
 	unsigned served = 0;
 
 	r->serving = true;
-	r->fd_look++;
-	while (r->fd_refused > 0 && (s = fd_source_next_refused(r)) != NULL) {
+	for (uint32_t i = r->fd_refused < FD_BATCH ? r->fd_refused : FD_BATCH;
+	     i > 0 && (s = TAILQ_FIRST(&r->refused)) != NULL; i--) {
+		TAILQ_REMOVE(&r->refused, s, refused_link);
+		TAILQ_INSERT_TAIL(&r->refused, s, refused_link);
 		served += fd_source_look(s, r);
 	}
 	r->serving = false;

@@ -38,9 +38,9 @@ struct fd_source {
 	uint32_t events;
 	fd_source_fn fn; /* NULL: removed; freed after the batch */
 	void *arg;
-	bool counted;  /* also looked at while the reactor polls; not so with the descriptor of a poller */
-	bool refused;  /* epoll has not taken it: the reactor stays awake, looks at it by poll(), and tries again */
-	uint32_t look; /* the number of the look that has served it last, while it is refused */
+	bool counted; /* also looked at while the reactor polls; not so with the descriptor of a poller */
+	bool refused; /* epoll has not taken it: the reactor stays awake, looks at it by poll(), and tries again */
+	TAILQ_ENTRY(fd_source) refused_link;
 	struct thread *thread;
 	char name[THREAD_NAME_MAX];
 	TAILQ_ENTRY(fd_source) link;
@@ -126,7 +126,6 @@ struct reactor {
 	uint64_t next_fd_poll;
 	uint32_t fd_count;   /* descriptors to look at while polling */
 	uint32_t fd_refused; /* of them: by epoll */
-	uint32_t fd_look;
 	uint64_t busy_ticks, idle_ticks, sleeps;
 
 	/* Written by others. */
@@ -145,7 +144,7 @@ struct reactor {
 	bool waiting; /* the control thread's: in thread_control_wait, not to be stopped */
 	uint32_t thread_count;
 	uint32_t assigned; /* threads that are here or on their way; the control thread's */
-	struct fd_source_list dead;
+	struct fd_source_list dead, refused;
 	bool serving;                              /* a batch of events, which may have some of `dead` */
 	uint16_t trace_owner;                      /* 0: none yet; the control thread's */
 	uint64_t load_busy_ticks, load_idle_ticks; /* as in struct thread */

@@ -611,6 +611,7 @@ static void reactor_init(struct reactor *r, unsigned index, unsigned lcore)
 {
 	TAILQ_INIT(&r->threads);
 	TAILQ_INIT(&r->dead);
+	TAILQ_INIT(&r->refused);
 	r->index = index;
 	r->lcore = lcore;
 	r->control = lcore == ENV_LCORE_NONE;
