@@ -23,9 +23,9 @@
  * Among them is Command Abort Requested that nobody asked for. Base 4.2.3.1 has it for a command that an Abort command
  * named, and 5.1 leaves open how much of such a command was carried out. A completion without Do Not Retry says that
  * the same command may succeed if it is submitted again, and that the controller works on it no more: so nothing lands
- * later, and carrying it out a second time has the effect of once. A command of which that is not true is not
- * repeatable, and does not come here. Targets end so what they held back when a namespace went, or a part of what had
- * begun. Command Aborted due to SQ Deletion (verdict LOST) means the same of a whole queue. */
+ * later than the retry. As after a lost queue pair (verdict LOST), a part may have landed the first time; another host
+ * that writes the same blocks meanwhile, without a lock, has no order with it either way. What must not be carried out
+ * twice is not repeatable, and does not come here. Targets end so what they held back when a namespace went. */
 static bool status_is_transient(uint16_t code)
 {
 	switch (code) {
