@@ -7,16 +7,19 @@
 import json
 import os
 import pathlib
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 
 from appliance_lib import BUILD, DEADLINE, TOP, VARVE_RPC, Daemon, check, main, wait_for
 from nvmf_lib import ADDRESS, NUM_CPUS, PERF, PORT, preload
 
 CTL = BUILD / "bin/varve-ctl"
 sys.path.insert(0, str(BUILD / "tools/ctl"))
-from varve_ctl import config, serve, status  # noqa: E402
+from varve_ctl import client, config, serve, status  # noqa: E402
 
 
 class Ctl(Daemon):
@@ -186,6 +189,109 @@ def test_parts():
     check(serve.address_of("[::1]:44") == ("::1", "44", "IPv6") and serve.address_of("1.2.3.4") == ("1.2.3.4", "4420", "IPv4"), "addresses")
     check(serve.address_of("2001:db8::1") == ("2001:db8::1", "4420", "IPv6") and serve.name_for("/x/a b.img") == "a_b", "names")
     check(config.agrees({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}, "d": 3}) and not config.agrees({"a": 1}, {}), "agrees")
+
+
+class Fake:
+    """Answers calls as told: {method: what is raised}. Calls that take back are made under Control-C."""
+
+    def __init__(self, **raised):
+        self.raised, self.calls = raised, []
+
+    def call(self, method, **params):
+        self.calls.append((method, params))
+        if method.startswith("un"):
+            os.kill(os.getpid(), signal.SIGINT)
+        if method in self.raised:
+            raise self.raised[method]
+        return True
+
+
+def ended(fake, *steps, raised=None):
+    """Makes the calls, raises what is given; returns what is said of it, or what else comes out."""
+    try:
+        with client.Steps(fake) as s:
+            for method, undo, *lost in steps:
+                s.do(method, undo, *lost, name=method)
+            raise raised
+    except BaseException as e:
+        return e
+
+
+def test_whatever_ends_the_calls_those_before_are_undone():
+    one, two = ("one", [("un1", {})]), ("two", [("un2", {}), ("un2b", {"a": 1})])
+    for raised, word in ((client.Refused("no"), "no"), (KeyboardInterrupt(), "interrupted"), (KeyError("k"), "not of the form"), (OSError(5, "oh"), "oh")):
+        fake = Fake()
+        e = ended(fake, one, two, raised=raised)
+        check(isinstance(e, client.Trouble) and word in str(e) and "what was done before is undone" in str(e), repr(e))
+        check([m for m, _ in fake.calls] == ["one", "two", "un2", "un2b", "un1"], fake.calls)
+    fake = Fake()
+    check(isinstance(ended(fake, one, raised=ZeroDivisionError()), ZeroDivisionError) and fake.calls[-1] == ("un1", {}), fake.calls)
+    # A call that was refused, or could not be made, is not there; one that was not answered may be.
+    for raised in (client.Refused("no"), client.Unreachable("gone")):
+        fake = Fake(two=raised)
+        e = ended(fake, one, two)
+        check([m for m, _ in fake.calls] == ["one", "two", "un1"] and "undone" in str(e), f"{fake.calls} {e}")
+    for raised in (client.Trouble("no answer"), KeyboardInterrupt()):
+        fake = Fake(two=raised)
+        e = ended(fake, one, two)
+        check([m for m, _ in fake.calls] == ["one", "two", "un2", "un2b", "un1"] and "undone" in str(e), f"{fake.calls} {e}")
+        e = str(ended(Fake(two=raised, un2=client.Refused("there is none")), one, two))
+        check("left as it is: varve-rpc two name=two (may have been carried out; there is none)" in e and "varve-rpc one" not in e, e)
+        e = str(ended(Fake(two=raised), one, ("two", None)))
+        check("left as it is: varve-rpc two name=two (may have been carried out)" in e, e)
+        e = str(ended(Fake(two=raised), one, ("two", lambda: [])))
+        check("may have been carried out" in e, e)
+    # What cannot be undone is said, and does not keep the others from being undone.
+    fake = Fake(un2=ValueError("odd"))
+    e = str(ended(fake, one, two, ("three", None), ("four", [], "its data"), raised=client.Trouble("stop")))
+    check("left as it is: varve-rpc three name=three\n" in e and "varve-rpc two name=two (ValueError('odd'))" in e and "not brought back: its data" in e
+          and fake.calls[-1] == ("un1", {}), e)
+    check(signal.getsignal(signal.SIGINT) == signal.default_int_handler, "Control-C works again")
+
+
+def test_an_answer_that_does_not_come_is_told_from_nobody_there():
+    """A socket on which a connection ends after the request."""
+    with tempfile.TemporaryDirectory(prefix="varve-ctl-") as f, socket.socket(socket.AF_UNIX) as listener:
+        path = f"{f}/sock"
+        listener.bind(path)
+        listener.listen()
+
+        def answer(*data):
+            for d in data:
+                s, _ = listener.accept()
+                with s:
+                    request = b""
+                    while d is not None and not request.endswith(b"}}"):
+                        request += s.recv(65536)
+                    s.sendall(d or b"")     # None: closed with an unread request, which resets the connection
+
+        late = b'{"id": 1, "error": {"code": -110, "message": "no end"}}'
+        thread = threading.Thread(target=answer, args=(b"", None, late, b'{"id": 1, "error": {"code": -22, "message": "odd"}}'), daemon=True)
+        thread.start()
+        said = []
+        for _ in range(4):
+            try:
+                client.Client(path, DEADLINE, 0).call("bdev_null_create", name="x" * 100000)
+            except client.Trouble as e:
+                said.append(e)
+        thread.join(DEADLINE)
+        check(not thread.is_alive() and len(said) == 4, said)
+        for e in said[:2]:
+            check(type(e) is client.Trouble and "may have been carried out" in str(e) and "cannot connect" not in str(e), repr(e))
+        check(type(said[2]) is client.Trouble and isinstance(said[3], client.Refused), said)
+    try:
+        client.Client(path, DEADLINE, 0).call("bdev_null_create")
+        check(False, "nobody listens")
+    except client.Unreachable as e:
+        check("cannot connect" in str(e), e)
+
+
+def test_a_name_that_another_bdev_has():
+    with Ctl() as d:
+        d.call("bdev_null_create", name="disk", num_blocks=1024, block_size=512)
+        before = d.everything()
+        _, err = d.ctl("serve", "disk.img", "--size", "16M", "--address", WHERE, status=1)
+        check("another bdev has that name" in err and d.everything() == before and not (d.folder / "disk.img").exists(), err)
 
 
 def test_nobody_there():

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Calls to the daemon, which are shown with -v, and taken back if a later one fails."""
+import contextlib
+import dataclasses
+import errno
 import json
 import os
 import re
 import shlex
+import signal
 import socket
+import struct
 import sys
+import threading
 import time
 
 
@@ -18,7 +24,24 @@ class Trouble(Exception):
 
 
 class Refused(Trouble):
-    """The daemon answered with an error."""
+    """The daemon answered with an error: the call was not carried out."""
+
+
+class Unreachable(Trouble):
+    """There is no connection to the daemon: the call was not made."""
+
+
+def explain(error):
+    """What is printed for an error, and the exit status. None: it is a fault of this program."""
+    if isinstance(error, Trouble):
+        return str(error), error.status
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 1
+    if isinstance(error, (KeyError, TypeError, AttributeError)):
+        return f"the daemon's answer is not of the form that this version knows ({error!r})", 3
+    if isinstance(error, OSError):
+        return f"{clean(error.filename) + ': ' if error.filename else ''}{error.strerror or error}", 1
+    return None
 
 
 def clean(text):
@@ -46,36 +69,49 @@ class Client:
         """The result. Calls that change something are shown with -v, those that ask with -vv."""
         if self.verbose > (1 if "_get_" in method else 0):
             print(f"  {words_of(method, params)}", file=sys.stderr)
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, **({"params": params} if params else {})}
         try:
-            answer = self.exchange({"jsonrpc": "2.0", "id": 1, "method": method, **({"params": params} if params else {})})
-        except (TimeoutError, BlockingIOError):
+            with self.connect() as s:
+                answer = self.exchange(s, request)
+        except TimeoutError:
             raise Trouble(f"{method}: no answer within {self.timeout_s} s; it may yet be carried out (rpc_get_calls)", 3) from None
         except OSError as e:
-            raise Trouble(f"cannot connect to {self.path}: {e.strerror or e} (is varve running? -s or -p chooses another)", 3) from None
+            raise Trouble(f"{method}: the connection broke ({e.strerror or e}); it may have been carried out", 3) from None
         if not isinstance(answer, dict) or ("result" not in answer and not isinstance(answer.get("error"), dict)):
             raise Trouble(f"{method}: what came is not an answer", 3)
         if "result" not in answer:
-            raise Refused(f"{method}: {clean(answer['error'].get('message'))}")
+            # A call that has not ended at the daemon's deadline goes on.
+            kind = Trouble if answer["error"].get("code") == -errno.ETIMEDOUT else Refused
+            raise kind(f"{method}: {clean(answer['error'].get('message'))}")
         return answer["result"]
 
-    def exchange(self, request):
-        end, data = time.monotonic() + self.timeout_s, b""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
-            s.settimeout(self.timeout_s)
+    def connect(self):
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # The kernel waits for room in the backlog; with a timeout of Python's it would fail at once.
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(self.timeout_s), int(self.timeout_s % 1 * 1e6) + 1))
             s.connect(self.path)
-            s.sendall(json.dumps(request).encode())
-            while True:
-                s.settimeout(max(end - time.monotonic(), 0.001))
-                piece = s.recv(1 << 20)
-                data += piece
-                if data.rstrip().endswith(b"}") or not piece:
-                    try:
-                        return json.loads(data)
-                    except (ValueError, RecursionError):
-                        if not piece:
-                            raise Trouble("the daemon closed the connection", 3) from None
-                if time.monotonic() >= end:
-                    raise TimeoutError
+        except OSError as e:
+            s.close()
+            raise Unreachable(f"cannot connect to {clean(self.path)}: {e.strerror or e} (is varve running? -s or -p chooses another)", 3) from None
+        return s
+
+    def exchange(self, s, request):
+        end, data = time.monotonic() + self.timeout_s, b""
+        s.settimeout(self.timeout_s)
+        s.sendall(json.dumps(request).encode())
+        while True:
+            s.settimeout(max(end - time.monotonic(), 0.001))
+            piece = s.recv(1 << 20)
+            data += piece
+            if data.rstrip().endswith(b"}") or not piece:
+                try:
+                    return json.loads(data)
+                except (ValueError, RecursionError):
+                    if not piece:
+                        raise Trouble(f"{request['method']}: the daemon closed the connection; it may have been carried out", 3) from None
+            if time.monotonic() >= end:
+                raise TimeoutError
 
     def ask(self, method, default, **params):
         """The same for what only informs: a daemon may lack the method, or be in another state."""
@@ -85,36 +121,80 @@ class Client:
             return default
 
 
+@dataclasses.dataclass
+class Step:
+    """A call, and the calls that take it back: a list, or a function that finds them when they are needed; None: nothing does.
+    lost: what these do not bring back."""
+    method: str
+    params: dict
+    undo: object
+    lost: str
+    answered: bool = False
+
+    def text(self, why=""):
+        said = [] if self.answered else ["may have been carried out"]
+        return words_of(self.method, self.params) + (f" ({'; '.join(said + [why] * bool(why))})" if said or why else "")
+
+
+@contextlib.contextmanager
+def uninterrupted():
+    """Control-C has no effect meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class Steps:
-    """Calls that belong together. If one fails, those before it are undone; what cannot be undone is said."""
+    """Calls that belong together. Whatever ends them early, those before it are undone; what cannot be undone is said."""
 
     def __init__(self, client):
-        self.client, self.undo = client, []
+        self.client, self.steps = client, []
 
-    def do(self, method, undo=None, **params):
-        result = self.client.call(method, **params)
-        self.undo.append((method, params, undo))
+    def do(self, method, undo=None, lost="", **params):
+        step = Step(method, params, undo, lost)
+        self.steps.append(step)
+        try:
+            result = self.client.call(method, **params)
+        except (Refused, Unreachable):
+            self.steps.remove(step)
+            raise
+        step.answered = True
         return result
+
+    def take_back(self, step):
+        """What is left of it, in words."""
+        try:
+            calls = step.undo() if callable(step.undo) else step.undo
+            if calls is None or (calls == [] and not step.answered):
+                return step.text()
+            for method, params in calls:
+                self.client.call(method, **params)
+        except Exception as e:  # whatever it is, the steps before this one are to be undone too
+            return step.text((explain(e) or (repr(e), 1))[0])
+        return ""
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, error, _):
-        if error is None or not isinstance(error, (Trouble, KeyboardInterrupt)):
+        if error is None:
             return False
-        left = []
-        for method, params, undo in reversed(self.undo):
-            try:
-                if undo is None:
-                    left.append(words_of(method, params))
-                else:
-                    self.client.call(undo[0], **undo[1])
-            except Trouble as e:
-                left.append(f"{words_of(method, params)} ({e})")
-        text = f"{error or 'interrupted'}"
-        if self.undo:
-            text += "\nwhat was done before is undone" if not left else "\nleft as it is: " + "\n               ".join(left)
-        raise Trouble(text, getattr(error, "status", 1)) from None
+        with uninterrupted():
+            steps = self.steps[::-1]
+            left = [text for text in map(self.take_back, steps) if text]
+            lost = [s.lost for s in steps if s.lost]
+        said = "\nwhat was done before is undone" if steps and not left else "\nleft as it is: " + "\n               ".join(left) if left else ""
+        said += f"\nnot brought back: {clean(', '.join(lost))}" if lost else ""
+        known = explain(error)
+        if known is None:
+            print(f"varve-ctl: {said.strip()}", file=sys.stderr)
+            return False
+        raise Trouble(known[0] + said, known[1]) from None
 
 
 def socket_of(pid):

@@ -4,6 +4,7 @@ import json
 import re
 
 from .client import Steps, Trouble, clean, words_of
+from .serve import removal_of
 
 IDENTITY = ("name", "base_name", "nqn", "trtype", "traddr", "trsvcid", "listen_address", "host", "hostnqn", "subnqn")
 # How a call is taken back: the method, and which of its parameters name the object.
@@ -141,20 +142,14 @@ def diff(client, o):
     return 1 if any(parts) else 0
 
 
-def inverse(entry):
-    """The call that takes an entry back, or None."""
-    method, keys = INVERSE.get(entry["method"], (None, ()))
-    return (method, {k: entry["params"][k] for k in keys}) if method and all(k in entry["params"] for k in keys) else None
-
-
-def namespace_of(client, entry):
-    """The removal of a namespace, whose number the daemon knows."""
+def inverse(client, entry):
+    """The calls that take an entry back: a list, or a function that finds them; None: it is not known how."""
     p = entry["params"]
-    for s in client.call("nvmf_get_subsystems"):
-        for n in s.get("namespaces", []):
-            if s["nqn"] == p["nqn"] and n.get("bdev_name", n.get("name")) == p["namespace"]["bdev_name"]:
-                return "nvmf_subsystem_remove_ns", {"nqn": p["nqn"], "nsid": n["nsid"]}
-    return None
+    tgt_name = {k: p[k] for k in ("tgt_name",) if k in p}
+    if entry["method"] == "nvmf_subsystem_add_ns":
+        return lambda: removal_of(client, p["nqn"], p["namespace"]["bdev_name"], **tgt_name)
+    method, keys = INVERSE.get(entry["method"], (None, ()))
+    return [(method, {**{k: p[k] for k in keys}, **tgt_name})] if method and all(k in p for k in keys) else None
 
 
 def remove(client, steps, gone):
@@ -163,10 +158,11 @@ def remove(client, steps, gone):
     for g in reversed(gone):
         if g["method"] != "nvmf_create_subsystem" and g["method"].startswith("nvmf_") and g["params"].get("nqn") in dead:
             continue
-        call = namespace_of(client, g) if g["method"] == "nvmf_subsystem_add_ns" else inverse(g)
-        if call is None:
+        calls = inverse(client, g)
+        if calls is None:
             raise Trouble(f"it is not known how to take this back: {words_of(g['method'], g['params'])}")
-        steps.do(call[0], (g["method"], g["params"]), **call[1])
+        for method, params in calls() if callable(calls) else calls:
+            steps.do(method, [(g["method"], g["params"])], **params)
 
 
 def apply(client, o):
@@ -190,12 +186,9 @@ def apply(client, o):
         if o.prune:
             remove(client, steps, gone)
         for w, n in changed:
-            steps.do(w["method"], (n["method"], {k: n["params"][k] for k in only_different(w, n) if k in n["params"]}), **only_different(w, n))
+            steps.do(w["method"], [(n["method"], {k: n["params"][k] for k in only_different(w, n) if k in n["params"]})], **only_different(w, n))
         for a in added:
-            undo = inverse(a)
-            steps.do(a["method"], undo, **a["params"])
-            if a["method"] == "nvmf_subsystem_add_ns":
-                steps.undo[-1] = (a["method"], a["params"], namespace_of(client, a))
+            steps.do(a["method"], inverse(client, a), **a["params"])
     return 0
 
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 
-from .client import Client, Trouble, socket_of
+from .client import Client, Trouble, explain, socket_of
 from .config import apply, diff
 from .remote import connect, disconnect
 from .serve import serve, unserve
@@ -113,18 +113,12 @@ def main():
         result = o.run(Client(path, o.timeout, o.verbose), o) or 0
         sys.stdout.flush()
         return result
-    except Trouble as e:
-        print(f"varve-ctl: {e}", file=sys.stderr)
-        return e.status
-    except KeyboardInterrupt:
-        print("varve-ctl: interrupted", file=sys.stderr)
-        return 1
-    except (KeyError, TypeError, AttributeError) as e:
-        print(f"varve-ctl: the daemon's answer is not of the form that this version knows ({e!r})", file=sys.stderr)
-        return 3
     except BrokenPipeError:
         sys.stdout = None
         return 1
-    except OSError as e:
-        print(f"varve-ctl: {e.filename + ': ' if e.filename else ''}{e.strerror}", file=sys.stderr)
-        return 1
+    except BaseException as e:
+        known = explain(e)
+        if known is None:
+            raise
+        print(f"varve-ctl: {known[0]}", file=sys.stderr)
+        return known[1]

@@ -24,6 +24,12 @@ def name_for(path):
     return re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.splitext(os.path.basename(path))[0]) or "file"
 
 
+def removal_of(client, nqn, bdev_name, **tgt_name):
+    """The calls that remove the namespace of a bdev, whose number the daemon knows."""
+    return [("nvmf_subsystem_remove_ns", {"nqn": nqn, "nsid": n["nsid"], **tgt_name}) for s in client.call("nvmf_get_subsystems", **tgt_name)
+            if s["nqn"] == nqn for n in s.get("namespaces", []) if n.get("bdev_name", n.get("name")) == bdev_name]
+
+
 def make_file(path, size):
     """Makes a file without blocks, and says whether it did."""
     if os.path.exists(path):
@@ -45,10 +51,12 @@ def make_bdev(client, steps, what, size):
     if bdev is not None:
         return bdev["name"]
     path = os.path.realpath(what)
-    if make_file(path, size):
-        print(f"made {path}, {size.upper()}, without blocks")
     name = name_for(path)
-    steps.do("bdev_uring_create", ("bdev_uring_delete", {"name": name}), name=name, filename=path)
+    if any(name == b["name"] or name in b.get("aliases", []) for b in client.call("bdev_get_bdevs")):
+        raise Trouble(f"{clean(path)} would be the bdev {name}, and another bdev has that name")
+    if make_file(path, size):
+        print(f"made {clean(path)}, {size.upper()}, without blocks")
+    steps.do("bdev_uring_create", [("bdev_uring_delete", {"name": name})], name=name, filename=path)
     return name
 
 
@@ -73,18 +81,17 @@ def serve(client, o):
             steps.do("nvmf_create_transport", trtype=trtype)
         have = next((s for s in client.call("nvmf_get_subsystems") if s["nqn"] == nqn), None)
         if have is None:
-            steps.do("nvmf_create_subsystem", ("nvmf_delete_subsystem", {"nqn": nqn}), nqn=nqn, allow_any_host=not o.host)
+            steps.do("nvmf_create_subsystem", [("nvmf_delete_subsystem", {"nqn": nqn})], nqn=nqn, allow_any_host=not o.host)
             have = {"hosts": [], "namespaces": [], "listen_addresses": []}
         for h in o.host:
             if h not in [x["nqn"] for x in have["hosts"]]:
-                steps.do("nvmf_subsystem_add_host", ("nvmf_subsystem_remove_host", {"nqn": nqn, "host": h}), nqn=nqn, host=h)
+                steps.do("nvmf_subsystem_add_host", [("nvmf_subsystem_remove_host", {"nqn": nqn, "host": h})], nqn=nqn, host=h)
         if name not in [n.get("bdev_name", n.get("name")) for n in have["namespaces"]]:
-            nsid = steps.do("nvmf_subsystem_add_ns", None, nqn=nqn, namespace={"bdev_name": name})
-            steps.undo[-1] = (*steps.undo[-1][:2], ("nvmf_subsystem_remove_ns", {"nqn": nqn, "nsid": nsid}))
+            steps.do("nvmf_subsystem_add_ns", lambda: removal_of(client, nqn, name), nqn=nqn, namespace={"bdev_name": name})
         where = {"trtype": trtype, "adrfam": family, "traddr": host, "trsvcid": port}
         if not any(all(str(a.get(k, "")).lower() == v.lower() for k, v in where.items()) for a in have["listen_addresses"]):
-            steps.do("nvmf_subsystem_add_listener", ("nvmf_subsystem_remove_listener", {"nqn": nqn, "listen_address": where}), nqn=nqn, listen_address=where)
-        changed = bool(steps.undo)
+            steps.do("nvmf_subsystem_add_listener", [("nvmf_subsystem_remove_listener", {"nqn": nqn, "listen_address": where})], nqn=nqn, listen_address=where)
+        changed = bool(steps.steps)
     print(f"{name} is {'' if changed else 'already '}served as {nqn} at {trtype} {host} port {port}")
     print(f"  nvme connect -t {trtype.lower()} -a {host} -s {port} -n {nqn}")
     print(f"  varve-perf -r 'trtype:{trtype} adrfam:{family} traddr:{host} trsvcid:{port} subnqn:{nqn}' -w randrw --verify -t 2")
