@@ -184,6 +184,77 @@ def test_a_configuration_is_compared_and_applied():
         check("No such file" in d.ctl("apply", "/no/such", status=2)[1], "no file")
 
 
+def without(tree, method, **params):
+    """A copy of the configuration without the entry."""
+    tree = json.loads(json.dumps(tree))
+    for s in tree["subsystems"]:
+        s["config"] = [e for e in s["config"] or [] if e["method"] != method or not config.agrees(params, e.get("params", {}))]
+    return tree
+
+
+def test_what_is_pruned_comes_back_if_a_later_call_fails():
+    nqn = "nqn.2026-11.io.varve:gone"
+    with Ctl() as d, tempfile.TemporaryDirectory(prefix="varve-ctl-") as f:
+        file = pathlib.Path(f) / "file.json"
+        d.call("nvmf_create_transport", trtype="TCP")
+        d.ctl("save", file)
+        tree = json.loads(file.read_text())
+        check("bdev_wait_for_examine" in file.read_text(), "a saved configuration has it")
+        d.call("bdev_malloc_create", name="Ram", num_blocks=2048, block_size=512)
+        d.call("bdev_delay_create", base_bdev_name="Ram", name="Slow", avg_read_latency=1, p99_read_latency=1, avg_write_latency=1, p99_write_latency=1)
+        d.call("bdev_set_qos_limit", name="Slow", rw_mbytes_per_sec=7)
+        d.call("bdev_enable_histogram", name="Ram", enable=True)
+        d.call("nvmf_create_subsystem", nqn=nqn, ana_reporting=True, serial_number="S1")
+        d.call("nvmf_subsystem_add_host", nqn=nqn, host="nqn.2026-11.io.varve:host")
+        d.call("nvmf_subsystem_add_ns", nqn=nqn, namespace={"bdev_name": "Slow", "nsid": 7, "no_auto_visible": True})
+        d.call("nvmf_ns_add_host", nqn=nqn, nsid=7, host="nqn.2026-11.io.varve:host")
+        d.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address={"trtype": "TCP", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(PORT)})
+        d.call("nvmf_subsystem_listener_set_ana_state", nqn=nqn, ana_state="non_optimized", anagrpid=3,
+               listen_address={"trtype": "TCP", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(PORT)})
+        before = d.everything()
+        # All is removed, and then the last call fails.
+        next(s for s in tree["subsystems"] if s["subsystem"] == "bdev")["config"].append(
+            {"method": "bdev_null_create", "params": {"name": "Bad", "num_blocks": 64, "block_size": 7}})
+        file.write_text(json.dumps(tree))
+        _, err = d.ctl("-v", "apply", "--prune", file, status=1)
+        check("nvmf_delete_subsystem" in err and "bdev_malloc_delete" in err and "what was done before is undone" in err and d.everything() == before,
+              f"{err}{before}{d.everything()}")
+        check(f"not brought back: the data of Ram, connections and reservations of hosts at {nqn}" in err, err)
+        # What cannot be taken back is told before the first call, and to who only asks.
+        d.call("bdev_error_create", base_name=d.call("bdev_null_create", name="N", num_blocks=1024, block_size=512))
+        before = d.everything()
+        file.write_text(json.dumps(without(tree, "bdev_null_create", name="Bad")))
+        for dry in ((), ("--dry-run",)):
+            _, err = d.ctl("-v", "apply", "--prune", *dry, file, status=1)
+            check("take this back: varve-rpc bdev_error_create base_name=N uuid=" in err and "Nothing was done" in err and "_delete" not in err and d.everything() == before, err)
+        d.call("bdev_error_delete", name="EE_N")
+        d.ctl("apply", "--prune", file)
+        check(d.ctl("diff", file) == ("", "") and d.call("bdev_get_bdevs") == [], "pruned")
+
+
+def test_one_of_two_paths_is_pruned():
+    nqn = "nqn.2026-11.io.varve:a"
+    with Ctl() as target, Ctl() as d, tempfile.TemporaryDirectory(prefix="varve-ctl-") as f:
+        file = pathlib.Path(f) / "file.json"
+        target.ctl("serve", "a.img", "--size", "16M", "--address", WHERE)
+        target.ctl("serve", "a.img", "--address", f"{ADDRESS}:{PORT + 1}")
+        d.ctl("connect", WHERE, nqn)
+        d.ctl("save", file)
+        before = d.everything()
+        d.ctl("connect", f"{ADDRESS}:{PORT + 1}", nqn, "--name", "Nvme0")
+        both = d.everything()
+        check(both != before, both)
+        bad = json.loads(file.read_text())
+        next(s for s in bad["subsystems"] if s["subsystem"] == "bdev")["config"].append(
+            {"method": "bdev_null_create", "params": {"name": "Bad", "num_blocks": 64, "block_size": 7}})
+        wrong = pathlib.Path(f) / "wrong.json"
+        wrong.write_text(json.dumps(bad))
+        _, err = d.ctl("apply", "--prune", wrong, status=1)
+        check("undone" in err and d.everything() == both, f"{err}{both}{d.everything()}")
+        d.ctl("apply", "--prune", file)
+        check(d.everything() == before and [b["name"] for b in d.call("bdev_get_bdevs")] == ["Nvme0n1"], d.everything())
+
+
 def test_parts():
     check(json.loads(config.without_comments('{"a": "#//x", # c\n "b": 1 /* { */ } // d')) == {"a": "#//x", "b": 1}, "comments")
     check(serve.address_of("[::1]:44") == ("::1", "44", "IPv6") and serve.address_of("1.2.3.4") == ("1.2.3.4", "4420", "IPv4"), "addresses")

@@ -9,7 +9,6 @@ from .serve import removal_of
 IDENTITY = ("name", "base_name", "nqn", "trtype", "traddr", "trsvcid", "listen_address", "host", "hostnqn", "subnqn")
 # How a call is taken back: the method, and which of its parameters name the object.
 INVERSE = {
-    "bdev_nvme_attach_controller": ("bdev_nvme_detach_controller", ("name",)),
     "bdev_delay_create": ("bdev_delay_delete", ("name",)),
     "nvmf_create_subsystem": ("nvmf_delete_subsystem", ("nqn",)),
     "nvmf_subsystem_add_host": ("nvmf_subsystem_remove_host", ("nqn", "host")),
@@ -19,7 +18,21 @@ INVERSE = {
     "bdev_uring_create": ("bdev_uring_delete", ("name",)),
     "bdev_aio_create": ("bdev_aio_delete", ("name",)),
     "bdev_passthru_create": ("bdev_passthru_delete", ("name",)),
+    "bdev_rbd_create": ("bdev_rbd_delete", ("name",)),
+    "bdev_rbd_register_cluster": ("bdev_rbd_unregister_cluster", ("name",)),
+    "metrics_start": ("metrics_stop", ()),
+    "keyring_file_add_key": ("keyring_file_remove_key", ("name",)),
+    "nvmf_ns_add_host": ("nvmf_ns_remove_host", ("nqn", "nsid", "host")),
+    "nvmf_subsystem_add_peer": ("nvmf_subsystem_remove_peer", ("nqn", "path")),
+    "nvmf_discovery_add_referral": ("nvmf_discovery_remove_referral", ("address", "subnqn")),
 }
+# What of a path of a controller tells it from the others.
+PATH = ("name", "trtype", "adrfam", "traddr", "trsvcid", "subnqn", "hostaddr", "hostsvcid")
+# What comes back with the object when its removal is undone, but without this.
+LOST = {"bdev_malloc_create": "the data of {name}", "nvmf_create_subsystem": "connections and reservations of hosts at {nqn}",
+        "nvmf_subsystem_add_ns": "reservations of {namespace[bdev_name]}"}
+# Each saved configuration has them, and they make nothing.
+PASSING = ("bdev_wait_for_examine",)
 COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|#[^\n]*|/\*.*?\*/', re.S)
 
 
@@ -71,7 +84,7 @@ def read(path):
                 else:
                     merge(at["params"], own.get("params", {}))
                     taken.append(id(at))
-        found = [{"method": e["method"], "params": e.get("params") or {}} for part in entries.values() for e in part]
+        found = [{"method": e["method"], "params": e.get("params") or {}} for part in entries.values() for e in part if e["method"] not in PASSING]
         if not all(isinstance(e["method"], str) and isinstance(e["params"], dict) for e in found):
             raise TypeError
         return found
@@ -83,7 +96,7 @@ def read(path):
 
 def running(client):
     return [{"method": e["method"], "params": e.get("params") or {}} for s in client.call("framework_get_subsystems")
-            for e in flat(client.call("framework_get_config", name=s["subsystem"]))]
+            for e in flat(client.call("framework_get_config", name=s["subsystem"])) if e["method"] not in PASSING]
 
 
 def same_object(a, b):
@@ -148,25 +161,50 @@ def inverse(client, entry):
     tgt_name = {k: p[k] for k in ("tgt_name",) if k in p}
     if entry["method"] == "nvmf_subsystem_add_ns":
         return lambda: removal_of(client, p["nqn"], p["namespace"]["bdev_name"], **tgt_name)
+    if entry["method"] == "bdev_nvme_attach_controller":
+        return [("bdev_nvme_detach_controller", {k: p[k] for k in PATH if k in p})]
+    if entry["method"] == "bdev_enable_histogram":
+        return [(entry["method"], {"name": p["name"], "enable": False})]
     method, keys = INVERSE.get(entry["method"], (None, ()))
     return [(method, {**{k: p[k] for k in keys}, **tgt_name})] if method and all(k in p for k in keys) else None
 
 
-def remove(client, steps, gone):
-    """Takes back what runs and is not in the file, last first: a subsystem takes its parts with it."""
-    dead = {g["params"].get("nqn") for g in gone if g["method"] == "nvmf_create_subsystem"}
-    for g in reversed(gone):
-        if g["method"] != "nvmf_create_subsystem" and g["method"].startswith("nvmf_") and g["params"].get("nqn") in dead:
-            continue
-        calls = inverse(client, g)
-        if calls is None:
-            raise Trouble(f"it is not known how to take this back: {words_of(g['method'], g['params'])}")
-        for method, params in calls() if callable(calls) else calls:
-            steps.do(method, [(g["method"], g["params"])], **params)
+def subsystem_of(entry):
+    """Of a subsystem, or of a part of one: which."""
+    p = entry["params"]
+    return (p.get("tgt_name"), p["nqn"]) if entry["method"].startswith("nvmf_") and "nqn" in p else None
+
+
+def removal(client, entry):
+    """As inverse(), of a running entry, whose namespace has its number."""
+    p = entry["params"]
+    if entry["method"] == "nvmf_subsystem_add_ns":
+        return [("nvmf_subsystem_remove_ns", {**{k: v for k, v in p.items() if k in ("nqn", "tgt_name")}, "nsid": p["namespace"]["nsid"]})]
+    return inverse(client, entry)
+
+
+def with_it(entry, now):
+    """What the daemon forgets when a running entry is taken back, in the order in which it comes back."""
+    if entry["method"] == "nvmf_create_subsystem":
+        return [n for n in now if subsystem_of(n) == subsystem_of(entry)]
+    names = re.compile(re.escape(str(entry["params"].get("name"))) + (r"(n\d+)?" if entry["method"] == "bdev_nvme_attach_controller" else ""))
+    return [entry] + [n for n in now if sets_options(n) and n["method"].startswith("bdev_") and names.fullmatch(str(n["params"].get("name", "")))]
+
+
+def removals(client, gone, now):
+    """[(calls, their undo, what that does not bring back)] for what runs and is not in the file, last first. A subsystem takes its parts with it."""
+    dead = {subsystem_of(g) for g in gone if g["method"] == "nvmf_create_subsystem"}
+    mine = [g for g in reversed(gone) if g["method"] == "nvmf_create_subsystem" or subsystem_of(g) not in dead]
+    plan = [(removal(client, g), [(n["method"], n["params"]) for n in with_it(g, now)], LOST.get(g["method"], "").format(**g["params"])) for g in mine]
+    unknown = [words_of(g["method"], g["params"]) for g, (calls, _, _) in zip(mine, plan) if calls is None]
+    if unknown:
+        raise Trouble(f"it is not known how to take this back: {'; '.join(unknown)}. Nothing was done")
+    return plan
 
 
 def apply(client, o):
-    added, changed, gone = differences(read(o.file), running(client))
+    now = running(client)
+    added, changed, gone = differences(read(o.file), now)
     fixed = [(w, n) for w, n in changed if not sets_options(w)]
     show(added, changed, gone if o.prune else [])
     if fixed:
@@ -175,16 +213,18 @@ def apply(client, o):
         print("nothing to do")
     if gone and not o.prune:
         print(f"{len(gone)} running and not in {o.file}: --prune removes them")
-    if o.dry_run:
-        return 0
-
+    plan = removals(client, gone, now) if o.prune else []
     allowed = set(client.call("rpc_get_methods", current=True, include_aliases=True))
-    late = [e["method"] for e in added + [w for w, _ in changed] if e["method"] not in allowed]
+    methods = [e["method"] for e in added + [w for w, _ in changed]] + [method for calls, _, _ in plan for method, _ in calls]
+    late = [m for m in methods if m not in allowed]
     if late:
         raise Trouble(f"only at start-up, or not in this daemon: {', '.join(sorted(set(late)))}. Nothing was done")
+    if o.dry_run:
+        return 0
     with Steps(client) as steps:
-        if o.prune:
-            remove(client, steps, gone)
+        for calls, undo, lost in plan:
+            for method, params in calls:
+                steps.do(method, undo, lost, **params)
         for w, n in changed:
             steps.do(w["method"], [(n["method"], {k: n["params"][k] for k in only_different(w, n) if k in n["params"]})], **only_different(w, n))
         for a in added:
