@@ -184,12 +184,12 @@ def test_a_configuration_is_compared_and_applied():
         check("No such file" in d.ctl("apply", "/no/such", status=2)[1], "no file")
 
 
-def without(tree, method, **params):
-    """A copy of the configuration without the entry."""
+def bad_end(tree):
+    """The configuration, and at its end a bdev that is refused."""
     tree = json.loads(json.dumps(tree))
-    for s in tree["subsystems"]:
-        s["config"] = [e for e in s["config"] or [] if e["method"] != method or not config.agrees(params, e.get("params", {}))]
-    return tree
+    next(s for s in tree["subsystems"] if s["subsystem"] == "bdev")["config"].append(
+        {"method": "bdev_null_create", "params": {"name": "Bad", "num_blocks": 64, "block_size": 7}})
+    return json.dumps(tree)
 
 
 def test_what_is_pruned_comes_back_if_a_later_call_fails():
@@ -213,9 +213,7 @@ def test_what_is_pruned_comes_back_if_a_later_call_fails():
                listen_address={"trtype": "TCP", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(PORT)})
         before = d.everything()
         # All is removed, and then the last call fails.
-        next(s for s in tree["subsystems"] if s["subsystem"] == "bdev")["config"].append(
-            {"method": "bdev_null_create", "params": {"name": "Bad", "num_blocks": 64, "block_size": 7}})
-        file.write_text(json.dumps(tree))
+        file.write_text(bad_end(tree))
         _, err = d.ctl("-v", "apply", "--prune", file, status=1)
         check("nvmf_delete_subsystem" in err and "bdev_malloc_delete" in err and "what was done before is undone" in err and d.everything() == before,
               f"{err}{before}{d.everything()}")
@@ -223,7 +221,7 @@ def test_what_is_pruned_comes_back_if_a_later_call_fails():
         # What cannot be taken back is told before the first call, and to who only asks.
         d.call("bdev_error_create", base_name=d.call("bdev_null_create", name="N", num_blocks=1024, block_size=512))
         before = d.everything()
-        file.write_text(json.dumps(without(tree, "bdev_null_create", name="Bad")))
+        file.write_text(json.dumps(tree))
         for dry in ((), ("--dry-run",)):
             _, err = d.ctl("-v", "apply", "--prune", *dry, file, status=1)
             check("take this back: varve-rpc bdev_error_create base_name=N uuid=" in err and "Nothing was done" in err and "_delete" not in err and d.everything() == before, err)
@@ -244,15 +242,59 @@ def test_one_of_two_paths_is_pruned():
         d.ctl("connect", f"{ADDRESS}:{PORT + 1}", nqn, "--name", "Nvme0")
         both = d.everything()
         check(both != before, both)
-        bad = json.loads(file.read_text())
-        next(s for s in bad["subsystems"] if s["subsystem"] == "bdev")["config"].append(
-            {"method": "bdev_null_create", "params": {"name": "Bad", "num_blocks": 64, "block_size": 7}})
         wrong = pathlib.Path(f) / "wrong.json"
-        wrong.write_text(json.dumps(bad))
+        wrong.write_text(bad_end(json.loads(file.read_text())))
         _, err = d.ctl("apply", "--prune", wrong, status=1)
         check("undone" in err and d.everything() == both, f"{err}{both}{d.everything()}")
         d.ctl("apply", "--prune", file)
         check(d.everything() == before and [b["name"] for b in d.call("bdev_get_bdevs")] == ["Nvme0n1"], d.everything())
+
+
+def test_settings_of_an_object_are_sent_with_its_name():
+    with Ctl() as d, tempfile.TemporaryDirectory(prefix="varve-ctl-") as f:
+        file, saved = pathlib.Path(f) / "file.json", pathlib.Path(f) / "saved.json"
+        for name in ("A", "B"):
+            d.call("bdev_null_create", name=name, num_blocks=1024, block_size=512)
+            d.call("bdev_set_qos_limit", name=name, rw_mbytes_per_sec=7)
+        where = {"trtype": "TCP", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(PORT)}
+        nqn = "nqn.2026-11.io.varve:groups"
+        d.call("nvmf_create_transport", trtype="TCP")
+        d.call("nvmf_create_subsystem", nqn=nqn, ana_reporting=True, allow_any_host=True)
+        d.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address=where)
+        for group in (2, 5):
+            d.call("nvmf_subsystem_listener_set_ana_state", nqn=nqn, listen_address=where, ana_state="non_optimized", anagrpid=group)
+        d.ctl("save", saved)
+        before = d.everything()
+        tree = json.loads(saved.read_text())
+        entries = [e for s in tree["subsystems"] for e in s["config"] or []]
+        next(e for e in entries if e["method"] == "bdev_set_qos_limit" and e["params"]["name"] == "B")["params"]["rw_mbytes_per_sec"] = 9
+        next(e for e in entries if e["method"].endswith("set_ana_state") and e["params"]["anagrpid"] == 5)["params"]["ana_state"] = "inaccessible"
+        next(e for e in entries if e["method"] == "bdev_nvme_set_options")["params"]["bdev_retry_count"] = 4
+        file.write_text(bad_end(tree))
+        out, err = d.ctl("-v", "apply", file, status=1)
+        check(out.count("~ ") == 3 and "undone" in err and "not brought back" not in err and d.everything() == before, f"{out}{err}{d.everything()}")
+        check("varve-rpc bdev_nvme_set_options bdev_retry_count=4\n" in err and "varve-rpc bdev_nvme_set_options bdev_retry_count=3\n" in err, err)
+        file.write_text(json.dumps(tree))
+        d.ctl("apply", file)
+        check(d.ctl("diff", file) == ("", "") and d.ctl("diff", saved, status=1)[0].count("~ ") == 3, "applied")
+        d.ctl("apply", saved)
+        check(d.everything() == before, "and back")
+        # What is off is not saved: a file that says so is the same.
+        for e in entries:
+            if e["method"] == "bdev_null_create":
+                e["params"].update(md_size=0, dif_type=0, dif_is_head_of_md=False)
+            if e["method"] == "nvmf_subsystem_add_listener":
+                e["params"]["secure_channel"] = False
+        next(e for e in entries if e["method"] == "bdev_set_qos_limit" and e["params"]["name"] == "B")["params"].update(rw_mbytes_per_sec=7, r_mbytes_per_sec=0)
+        next(e for e in entries if e["method"].endswith("set_ana_state") and e["params"]["anagrpid"] == 5)["params"]["ana_state"] = "non_optimized"
+        next(e for e in entries if e["method"] == "bdev_nvme_set_options")["params"]["bdev_retry_count"] = 3
+        file.write_text(json.dumps(tree))
+        check(d.ctl("diff", file) == ("", ""), "what is off")
+        # What the daemon did not say cannot be set back: it is told.
+        next(e for e in entries if e["method"] == "bdev_set_qos_limit" and e["params"]["name"] == "B")["params"]["w_mbytes_per_sec"] = 3
+        file.write_text(bad_end(tree))
+        _, err = d.ctl("apply", file, status=1)
+        check("not brought back: w_mbytes_per_sec of varve-rpc bdev_set_qos_limit name=B" in err, err)
 
 
 def test_parts():
@@ -260,6 +302,14 @@ def test_parts():
     check(serve.address_of("[::1]:44") == ("::1", "44", "IPv6") and serve.address_of("1.2.3.4") == ("1.2.3.4", "4420", "IPv4"), "addresses")
     check(serve.address_of("2001:db8::1") == ("2001:db8::1", "4420", "IPv6") and serve.name_for("/x/a b.img") == "a_b", "names")
     check(config.agrees({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}, "d": 3}) and not config.agrees({"a": 1}, {}), "agrees")
+    check(config.agrees({"a": 0, "b": False, "c": "", "d": {"e": 0}}, {}) and not config.agrees({"d": {"e": 0, "f": 1}}, {}), "what is off")
+    check(not config.agrees({"a": 0}, {"a": 1}) and not config.agrees({"a": None}, {}) and not config.agrees({"a": [1]}, {}), "what is not")
+    key = {"method": "keyring_file_add_key", "params": {"name": "k", "path": "/a"}}
+    check(config.same_object(key, {**key, "params": {"name": "k", "path": "/b"}}), "a key in another file is the same key")
+    peer = {"method": "nvmf_subsystem_add_peer", "params": {"nqn": "q", "path": "/a"}}
+    check(not config.same_object(peer, {**peer, "params": {"nqn": "q", "path": "/b"}}), "peers")
+    there = {"method": "nvmf_create_subsystem", "params": {"nqn": "q", "tgt_name": "t"}}
+    check(not config.same_object(there, {**there, "params": {"nqn": "q"}}), "a subsystem of another target")
 
 
 class Fake:

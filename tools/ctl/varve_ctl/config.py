@@ -6,7 +6,8 @@ import re
 from .client import Steps, Trouble, clean, words_of
 from .serve import removal_of
 
-IDENTITY = ("name", "base_name", "nqn", "trtype", "traddr", "trsvcid", "listen_address", "host", "hostnqn", "subnqn")
+IDENTITY = ("name", "base_name", "nqn", "trtype", "traddr", "trsvcid", "listen_address", "host", "hostnqn", "subnqn", "nsid", "anagrpid", "address",
+            "impl_name")
 # How a call is taken back: the method, and which of its parameters name the object.
 INVERSE = {
     "bdev_delay_create": ("bdev_delay_delete", ("name",)),
@@ -42,10 +43,14 @@ def without_comments(text):
 
 
 def agrees(part, whole):
-    """Whether whole has all of part."""
+    """Whether whole has all of part. What is off, 0 or empty may be left out."""
     if isinstance(part, dict) and isinstance(whole, dict):
-        return all(k in whole and agrees(v, whole[k]) for k, v in part.items())
+        return all(agrees(v, whole[k]) if k in whole else is_off(v) for k, v in part.items())
     return part == whole
+
+
+def is_off(value):
+    return all(map(is_off, value.values())) if isinstance(value, dict) else value in (False, 0, "")
 
 
 def flat(entries):
@@ -106,7 +111,9 @@ def same_object(a, b):
     both = [(a["params"][k], b["params"][k]) for k in keys]
     if a["method"] == "nvmf_subsystem_add_ns":
         both.append((a["params"].get("namespace", {}).get("bdev_name"), b["params"].get("namespace", {}).get("bdev_name")))
-    return all(agrees(x, y) for x, y in both)
+    if a["method"] == "nvmf_subsystem_add_peer":
+        both.append((a["params"].get("path"), b["params"].get("path")))
+    return a["params"].get("tgt_name") == b["params"].get("tgt_name") and all(agrees(x, y) for x, y in both)
 
 
 def compare(wanted, now):
@@ -135,7 +142,16 @@ def differences(wanted, now):
 
 
 def only_different(w, n):
-    return {k: v for k, v in w["params"].items() if n["params"].get(k) != v}
+    return {k: v for k, v in w["params"].items() if not agrees({k: v}, n["params"])}
+
+
+def setting(w, n):
+    """(what to call w with so that the running n becomes it, the undo, what that does not bring back). One of an object is sent whole."""
+    new, object_of = only_different(w, n), {k: v for k, v in w["params"].items() if k in IDENTITY}
+    send, old = (w["params"], n["params"]) if object_of else (new, {k: n["params"][k] for k in new if k in n["params"]})
+    unknown = [k for k in new if k not in n["params"]]
+    lost = f"{', '.join(unknown)} of {words_of(w['method'], object_of)}" if unknown and old else ""
+    return send, [(n["method"], old)] if old else None, lost
 
 
 def show(added, changed, gone):
@@ -226,7 +242,8 @@ def apply(client, o):
             for method, params in calls:
                 steps.do(method, undo, lost, **params)
         for w, n in changed:
-            steps.do(w["method"], [(n["method"], {k: n["params"][k] for k in only_different(w, n) if k in n["params"]})], **only_different(w, n))
+            params, undo, lost = setting(w, n)
+            steps.do(w["method"], undo, lost, **params)
         for a in added:
             steps.do(a["method"], inverse(client, a), **a["params"])
     return 0
