@@ -111,6 +111,29 @@ def test_hosts_that_would_lose_something_are_named():
         check("is disconnected" in d.ctl("disconnect", "Nvme0")[0] and "is not connected" in d.ctl("disconnect", "Nvme0")[0], "disconnect")
 
 
+def test_bdevs_that_carry_others_are_not_removed():
+    with Ctl() as d:
+        d.ctl("serve", "a.img", "--size", "16M", "--address", WHERE)
+        nqn = "nqn.2026-11.io.varve:a"
+        d.ctl("connect", WHERE, nqn)
+        for name, word in (("Nvme0n1", "disconnect"), ("b", "unserve")):
+            if name == "b":
+                d.ctl("serve", "b.img", "--size", "16M", "--address", WHERE)
+                d.call("nvmf_delete_subsystem", nqn="nqn.2026-11.io.varve:b")
+            what = "Nvme0" if name == "Nvme0n1" else "b.img"
+            delay = {key: 1 for key in ("avg_read_latency", "p99_read_latency", "avg_write_latency", "p99_write_latency")}
+            d.call("bdev_delay_create", base_bdev_name=name, name="Slow", **delay)
+            before = d.everything()
+            _, err = d.ctl(word, what, status=1)
+            check(name in err and "claimed by Slow" in err and "--force" in err and d.everything() == before, err)
+            d.call("bdev_delay_delete", name="Slow")
+            d.call("bdev_lvol_create_lvstore", bdev_name=name, lvs_name="store")
+            _, err = d.ctl(word, what, status=1)
+            check("claimed by lvol" in err and len(d.call("bdev_lvol_get_lvstores")) == 1, err)
+            d.ctl(word, what, "--force")
+            check(d.call("bdev_lvol_get_lvstores") == [] and name not in [b["name"] for b in d.call("bdev_get_bdevs")], "--force")
+
+
 def test_status_fits_one_screen():
     with Ctl() as d:
         for i in range(30):

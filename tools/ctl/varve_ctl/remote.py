@@ -26,13 +26,21 @@ def connect(client, o):
     print(f"{name}: {'another path' if name in names else 'bdevs ' + clean(', '.join(bdevs)) if bdevs else 'connected; it has no namespace for this host'}")
 
 
+def users_of(client, controllers_of_it):
+    """{bdev: its user, in words} for those of the bdevs of a controller that somebody would lose."""
+    mine = {b for c in controllers_of_it["ctrlrs"] for b in c.get("bdevs", [])}
+    served = {n.get("bdev_name", n.get("name")): f"served by {s['nqn']}" for s in client.ask("nvmf_get_subsystems", []) for n in s.get("namespaces", [])}
+    claimed = {b["name"]: f"claimed by {b.get('claimed_by')}" for b in client.call("bdev_get_bdevs") if b["claimed"]}
+    return {b: user for b, user in sorted({**claimed, **served}.items()) if b in mine}
+
+
 def disconnect(client, o):
-    if o.name not in [c["name"] for c in controllers(client)]:
+    have = next((c for c in controllers(client) if c["name"] == o.name), None)
+    if have is None:
         print(f"{clean(o.name)} is not connected")
         return
-    served = {n.get("bdev_name", n.get("name")): s["nqn"] for s in client.ask("nvmf_get_subsystems", []) for n in s.get("namespaces", [])}
-    lost = [b for b in served if str(b).startswith(o.name + "n")]
+    lost = users_of(client, have)
     if lost and not o.force:
-        raise Trouble(f"{clean(', '.join(lost))} {'is' if len(lost) == 1 else 'are'} served by {clean(served[lost[0]])}; --force disconnects all the same")
+        raise Trouble(clean(", ".join(f"{b} is {user}" for b, user in lost.items())) + "; --force disconnects all the same")
     client.call("bdev_nvme_detach_controller", name=o.name)
     print(f"{o.name} is disconnected")

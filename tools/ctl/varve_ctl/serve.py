@@ -97,6 +97,11 @@ def serve(client, o):
     print(f"  varve-perf -r 'trtype:{trtype} adrfam:{family} traddr:{host} trsvcid:{port} subnqn:{nqn}' -w randrw --verify -t 2")
 
 
+def made_for(bdev, what):
+    """A bdev that was named by its file was made for it; one that was named as such stays."""
+    return bdev is not None and bdev["name"] != what and os.path.exists(what) and "uring" in (bdev.get("driver_specific") or {})
+
+
 def unserve(client, o):
     bdev = find_bdev(client, o.what)
     name = bdev["name"] if bdev is not None else None
@@ -120,10 +125,13 @@ def unserve(client, o):
             for n in mine:
                 client.call("nvmf_subsystem_remove_ns", nqn=q, nsid=n["nsid"])
                 done.append(f"namespace {n['nsid']} of {q}")
-        # A bdev that was named by its file was made for it; one that was named as such stays.
-        if bdev is not None and bdev["name"] != o.what and os.path.exists(o.what) and "uring" in (bdev.get("driver_specific") or {}):
-            client.call("bdev_uring_delete", name=bdev["name"])
-            done.append(f"bdev {bdev['name']} (its file stays)")
+        if made_for(bdev, o.what):
+            # Its namespaces had a claim; who has one now needs the bdev for something else.
+            user = next((b.get("claimed_by") or "somebody" for b in client.call("bdev_get_bdevs", name=name) if b["claimed"]), None)
+            if user is not None and not o.force:
+                raise Trouble(f"the bdev {clean(name)} stays: it is claimed by {clean(user)}, which would lose it; --force removes it all the same")
+            client.call("bdev_uring_delete", name=name)
+            done.append(f"bdev {name} (its file stays)")
     finally:
         for d in done:
-            print(f"removed: {d}")
+            print(f"removed: {clean(d)}")
