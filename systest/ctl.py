@@ -111,6 +111,38 @@ def test_hosts_that_would_lose_something_are_named():
         check("is disconnected" in d.ctl("disconnect", "Nvme0")[0] and "is not connected" in d.ctl("disconnect", "Nvme0")[0], "disconnect")
 
 
+def test_who_may_connect_is_as_asked():
+    nqn, hosts = "nqn.2026-11.io.varve:a", ["nqn.2026-11.io.varve:host1", "nqn.2026-11.io.varve:host2"]
+    with Ctl() as d:
+        def access():
+            s = next(s for s in d.call("nvmf_get_subsystems") if s["nqn"] == nqn)
+            return s["allow_any_host"], sorted(h["nqn"] for h in s["hosts"])
+
+        def serve_(*words, status=0):
+            return d.ctl("serve", "a.img", "--size", "16M", "--address", WHERE, *words, status=status)
+
+        serve_()
+        check(access() == (True, []), access())
+        d.ctl("connect", WHERE, nqn)        # a host that is not named
+        out, _ = serve_("--host", hosts[0])
+        check(access() == (False, hosts[:1]) and f"was open to any host: only {hosts[0]} may connect to it now" in out, f"{access()}{out}")
+        wait_for(lambda: d.call("nvmf_subsystem_get_controllers", nqn=nqn) == [], "the other host to go")
+        out, _ = serve_("--host", hosts[1])
+        check(access() == (False, hosts) and "open" not in out, f"{access()}{out}")
+        out, _ = serve_()
+        check(access() == (False, hosts) and "already served" in out, f"{access()}{out}")
+        out, _ = serve_("--any-host")
+        check(access() == (True, hosts) and "was closed: any host may connect to it now" in out, f"{access()}{out}")
+        # It is closed, and then the last call fails: it is open as before.
+        before = d.everything()
+        _, err = d.ctl("-v", "serve", "a.img", "--address", "192.0.2.1", "--host", hosts[0], status=1)
+        check("allow_any_host=false" in err and "allow_any_host=true" in err and "undone" in err and d.everything() == before, err)
+        d.ctl("disconnect", "Nvme0")
+        d.ctl("unserve", "a.img", "--force")
+        serve_("--host", hosts[0], "--any-host")
+        check(access() == (True, hosts[:1]), access())
+
+
 def test_bdevs_that_carry_others_are_not_removed():
     with Ctl() as d:
         d.ctl("serve", "a.img", "--size", "16M", "--address", WHERE)

@@ -81,20 +81,37 @@ def serve(client, o):
             steps.do("nvmf_create_transport", trtype=trtype)
         have = next((s for s in client.call("nvmf_get_subsystems") if s["nqn"] == nqn), None)
         if have is None:
-            steps.do("nvmf_create_subsystem", [("nvmf_delete_subsystem", {"nqn": nqn})], nqn=nqn, allow_any_host=not o.host)
-            have = {"hosts": [], "namespaces": [], "listen_addresses": []}
-        for h in o.host:
-            if h not in [x["nqn"] for x in have["hosts"]]:
-                steps.do("nvmf_subsystem_add_host", [("nvmf_subsystem_remove_host", {"nqn": nqn, "host": h})], nqn=nqn, host=h)
+            open_to_all = o.any_host or not o.host
+            steps.do("nvmf_create_subsystem", [("nvmf_delete_subsystem", {"nqn": nqn})], nqn=nqn, allow_any_host=open_to_all)
+            have = {"hosts": [], "namespaces": [], "listen_addresses": [], "allow_any_host": open_to_all}
+        said = let_in(steps, o, nqn, have)
         if name not in [n.get("bdev_name", n.get("name")) for n in have["namespaces"]]:
             steps.do("nvmf_subsystem_add_ns", lambda: removal_of(client, nqn, name), nqn=nqn, namespace={"bdev_name": name})
         where = {"trtype": trtype, "adrfam": family, "traddr": host, "trsvcid": port}
         if not any(all(str(a.get(k, "")).lower() == v.lower() for k, v in where.items()) for a in have["listen_addresses"]):
             steps.do("nvmf_subsystem_add_listener", [("nvmf_subsystem_remove_listener", {"nqn": nqn, "listen_address": where})], nqn=nqn, listen_address=where)
         changed = bool(steps.steps)
-    print(f"{name} is {'' if changed else 'already '}served as {nqn} at {trtype} {host} port {port}")
+    if said:
+        print(said)
+    print(clean(f"{name} is {'' if changed else 'already '}served as {nqn} at {trtype} {host} port {port}"))
     print(f"  nvme connect -t {trtype.lower()} -a {host} -s {port} -n {nqn}")
     print(f"  varve-perf -r 'trtype:{trtype} adrfam:{family} traddr:{host} trsvcid:{port} subnqn:{nqn}' -w randrw --verify -t 2")
+
+
+def let_in(steps, o, nqn, have):
+    """Lets in the hosts that are named, before the others are shut out. What is said if the subsystem was open, or closed, until now."""
+    for h in o.host:
+        if h not in [x["nqn"] for x in have["hosts"]]:
+            steps.do("nvmf_subsystem_add_host", [("nvmf_subsystem_remove_host", {"nqn": nqn, "host": h})], nqn=nqn, host=h)
+    wanted = True if o.any_host else False if o.host else have["allow_any_host"]
+    if wanted == have["allow_any_host"]:
+        return ""
+    steps.do("nvmf_subsystem_allow_any_host", [("nvmf_subsystem_allow_any_host", {"nqn": nqn, "allow_any_host": not wanted})],
+             "" if wanted else f"connections of other hosts to {nqn}", nqn=nqn, allow_any_host=wanted)
+    if wanted:
+        return clean(f"{nqn} was closed: any host may connect to it now")
+    hosts = sorted({x["nqn"] for x in have["hosts"]} | set(o.host))
+    return clean(f"{nqn} was open to any host: only {', '.join(hosts)} may connect to it now")
 
 
 def made_for(bdev, what):
