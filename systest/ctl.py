@@ -76,6 +76,20 @@ def test_a_bdev_is_served_and_stays():
         check([b["name"] for b in d.call("bdev_get_bdevs")] == ["N"], d.call("bdev_get_bdevs"))
 
 
+def test_what_is_printed_as_a_command_is_quoted():
+    """A bdev's name may have all that is printable."""
+    with Ctl() as d:
+        name = "N;touch${IFS}pwned'$(touch pwned)`touch pwned`"
+        d.call("bdev_null_create", name=name, num_blocks=1024, block_size=512)
+        out, err = d.ctl("-v", "serve", name, "--address", WHERE, "--nqn", "nqn.2026-11.io.varve:a;touch${IFS}pwned$(touch pwned)")
+        lines = [line for line in (out + err).splitlines() if line.startswith("  ")]
+        check(len(lines) > 4 and any("bdev_name=N" in line for line in lines), lines)
+        for line in lines:      # what the shell makes of it, with the programs left out
+            p = subprocess.run(["bash", "-c", f"varve-rpc() {{ :; }}; nvme() {{ :; }}; varve-perf() {{ :; }}\n{line}"], cwd=d.folder, capture_output=True,
+                               text=True, timeout=DEADLINE)
+            check(p.returncode == 0 and p.stderr == "" and not (d.folder / "pwned").exists(), f"{line}: {p}")
+
+
 def test_a_failure_half_way_leaves_nothing():
     with Ctl() as d:
         d.call("nvmf_create_transport", trtype="TCP")

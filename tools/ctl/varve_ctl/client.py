@@ -49,6 +49,11 @@ def clean(text):
     return "".join(c if c.isprintable() else "?" for c in str(text))
 
 
+def quoted(text):
+    """As one word of a shell."""
+    return shlex.quote(clean(text))
+
+
 def words_of(method, params):
     """The call as a command line of varve-rpc."""
     def pairs(value, prefix=""):
@@ -57,7 +62,7 @@ def words_of(method, params):
                 yield from pairs(v, f"{prefix}{k}.")
             else:
                 yield f"{prefix}{k}={v if isinstance(v, str) else json.dumps(v)}"
-    return clean(" ".join(["varve-rpc", method, *map(shlex.quote, pairs(params))]))
+    return " ".join(["varve-rpc", clean(method), *map(quoted, pairs(params))])
 
 
 class Client:

@@ -4,7 +4,7 @@ import os
 import re
 import stat
 
-from .client import Steps, Trouble, clean, size_of
+from .client import Steps, Trouble, clean, quoted, size_of
 
 PREFIX = "nqn.2026-11.io.varve:"
 LOCAL = ("127.", "::1")
@@ -94,8 +94,9 @@ def serve(client, o):
     if said:
         print(said)
     print(clean(f"{name} is {'' if changed else 'already '}served as {nqn} at {trtype} {host} port {port}"))
-    print(f"  nvme connect -t {trtype.lower()} -a {host} -s {port} -n {nqn}")
-    print(f"  varve-perf -r 'trtype:{trtype} adrfam:{family} traddr:{host} trsvcid:{port} subnqn:{nqn}' -w randrw --verify -t 2")
+    # People copy these into a shell.
+    print(f"  nvme connect -t {trtype.lower()} -a {quoted(host)} -s {port} -n {quoted(nqn)}")
+    print(f"  varve-perf -r {quoted(f'trtype:{trtype} adrfam:{family} traddr:{host} trsvcid:{port} subnqn:{nqn}')} -w randrw --verify -t 2")
 
 
 def let_in(steps, o, nqn, have):
