@@ -19,7 +19,7 @@ from nvmf_lib import ADDRESS, NUM_CPUS, PERF, PORT, preload
 
 CTL = BUILD / "bin/varve-ctl"
 sys.path.insert(0, str(BUILD / "tools/ctl"))
-from varve_ctl import client, config, serve, status  # noqa: E402
+from varve_ctl import client, config, main as ctl_main, serve, status  # noqa: E402
 
 
 class Ctl(Daemon):
@@ -364,6 +364,32 @@ def test_settings_of_an_object_are_sent_with_its_name():
         file.write_text(bad_end(tree))
         _, err = d.ctl("apply", file, status=1)
         check("not brought back: w_mbytes_per_sec of varve-rpc bdev_set_qos_limit name=B" in err, err)
+
+
+def test_save_writes_what_the_daemon_loaded():
+    """Also if it was started with a relative path, and whoever saves is in another folder."""
+    with tempfile.TemporaryDirectory(prefix="varve-ctl-") as home, tempfile.TemporaryDirectory(prefix="varve-ctl-") as elsewhere:
+        own = pathlib.Path(home) / "own.json"
+        own.write_text('{"subsystems": []}')
+        deep = pathlib.Path(elsewhere) / "1/2/3/4/5/6/7/8/9"
+        deep.mkdir(parents=True)
+        # The daemon runs in a new folder: eight folders up is / for it, and is not for who saves.
+        with Ctl("-c", f"../../../../../../../..{own}") as d:
+            d.call("bdev_null_create", name="Kept", num_blocks=64, block_size=512)
+            d.ctl("save", cwd=deep)
+            check('"Kept"' in own.read_text(), own.read_text())
+            d.call("bdev_null_delete", name="Kept")
+            own.unlink()
+            _, err = d.ctl("save", status=2)
+            check("is no file: varve-ctl save FILE" in err and not own.exists(), err)
+    with Ctl() as d:
+        _, err = d.ctl("save", status=2)
+        check("without a configuration" in err, err)
+    try:
+        ctl_main.file_of({"config_file": "own.json", "pid": 0})
+        check(False, "a process that cannot be seen")
+    except client.Trouble as e:
+        check("cannot be seen" in str(e) and ctl_main.file_of({"config_file": "/x/own.json", "pid": 0}) == "/x/own.json", e)
 
 
 def test_parts():

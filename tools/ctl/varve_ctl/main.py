@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 
-from .client import Client, Trouble, explain, socket_of
+from .client import Client, Trouble, clean, explain, socket_of
 from .config import apply, diff
 from .remote import connect, disconnect
 from .serve import serve, unserve
@@ -39,11 +39,25 @@ def trace(client, o):
     become("varve-trace", "-p", str(client.call("appliance_get_state")["pid"]), *o.rest)
 
 
-def save(client, o):
-    file = o.file or client.call("appliance_get_state").get("config_file")
+def file_of(state):
+    """The configuration that the daemon loaded. A relative path begins in the daemon's folder."""
+    file, pid = state.get("config_file"), state["pid"]
     if not file:
         raise Trouble("the daemon was started without a configuration: varve-ctl save FILE", 2)
-    become("varve-rpc", "-s", client.path, "save_config", file)
+    if os.path.isabs(file):
+        return file
+    try:
+        folder = os.readlink(f"/proc/{pid}/cwd")
+    except OSError as e:
+        raise Trouble(f"the daemon was started with {clean(file)}, in a folder that cannot be seen ({e.strerror}): varve-ctl save FILE", 2) from None
+    found = os.path.join(folder, file)
+    if not os.path.isfile(found):
+        raise Trouble(f"the daemon was started with {clean(file)}, and {clean(found)} is no file: varve-ctl save FILE", 2)
+    return found
+
+
+def save(client, o):
+    become("varve-rpc", "-s", client.path, "save_config", o.file or file_of(client.call("appliance_get_state")))
 
 
 def parser():
