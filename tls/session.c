@@ -16,7 +16,8 @@
 #define RECORD_BYTES (RECORD_DATA + 256) /* and on the wire, with head, type and tag */
 #define OUT_BYTES    (2 * RECORD_BYTES)
 #define OUT_RESERVE  1024 /* bytes for answers to KeyUpdate, alerts; beyond them the other side reads nothing */
-#define MESSAGES_MAX 16   /* messages without payload (KeyUpdate) that one read handles */
+#define READS_MAX    256  /* records of payload that one read takes at most */
+#define MESSAGES_MAX 16   /* messages (KeyUpdate, NewSessionTicket) without payload between them */
 #define WHY_MAX      320
 
 struct tls_session {
@@ -26,8 +27,9 @@ struct tls_session {
 	bool is_dry; /* the last read of the socket found nothing, or nothing that may be read yet */
 	bool done;
 	bool more;
-	int ended;     /* a negative errno: nothing more can be read or written */
-	size_t budget; /* bytes that may be read; SIZE_MAX: no limit */
+	int ended;         /* a negative errno: nothing more can be read or written */
+	size_t budget;     /* bytes that may be read */
+	unsigned messages; /* that came since the last payload */
 	tls_find_fn find;
 	void *find_arg;
 	struct tls_credential credential; /* overwritten when the handshake is done */
@@ -65,11 +67,14 @@ static int bio_read(BIO *bio, char *bytes, int n)
 {
 	struct tls_session *s = BIO_get_data(bio);
 	size_t most = (size_t)n < s->budget ? (size_t)n : s->budget;
-	ssize_t got = most > 0 ? recv(s->fd, bytes, most, MSG_DONTWAIT) : -1;
 
 	BIO_clear_retry_flags(bio);
+	if (s->ended != 0) {
+		return -1;
+	}
+	ssize_t got = most > 0 ? recv(s->fd, bytes, most, MSG_DONTWAIT) : -1;
 	if (got > 0) {
-		s->budget -= s->budget != SIZE_MAX ? (size_t)got : 0;
+		s->budget -= (size_t)got;
 		return (int)got;
 	}
 	if (most == 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) {
@@ -338,8 +343,9 @@ static void explain_failure(struct tls_session *s)
 
 	if (s->ended != 0) {
 		snprintf(why, sizeof(why), "TLS: %s",
-			 s->ended == -ECONNRESET ? "the other side has closed the connection in the handshake"
-						 : strerror(-s->ended));
+			 s->ended != -ECONNRESET ? strerror(-s->ended)
+			 : s->done               ? "the other side has closed the connection"
+						 : "the other side has closed the connection in the handshake");
 	} else if (ERR_GET_REASON(e) == SSL_R_BINDER_DOES_NOT_VERIFY) {
 		snprintf(why, sizeof(why), "TLS: host %.100s has another key than the psk for %.100s",
 			 s->identity.hostnqn, s->identity.subnqn);
@@ -353,12 +359,31 @@ static void explain_failure(struct tls_session *s)
 	ERR_clear_error();
 }
 
-static enum tls_step fail_step(struct tls_session *s)
+/* Explains first: what OpenSSL says counts only while no error of the socket has ended the session. */
+static int fail_session(struct tls_session *s)
 {
 	explain_failure(s);
 	s->ended = s->ended != 0 ? s->ended : -EPROTO;
+	return s->ended;
+}
+
+static enum tls_step fail_step(struct tls_session *s)
+{
+	(void)fail_session(s);
 	(void)send_out(s); /* the alert */
 	return TLS_STEP_FAILED;
+}
+
+/* OpenSSL calls it for each message, also for those that it handles one after the other within one SSL_read_ex(). */
+static void count_message(int is_written, int version, int type, const void *bytes, size_t length, SSL *ssl, void *arg)
+{
+	struct tls_session *s = arg;
+
+	if (is_written || type != SSL3_RT_HANDSHAKE || ++s->messages <= MESSAGES_MAX || s->ended != 0) {
+		return;
+	}
+	session_explain(s, "TLS: the other side sends message after message (KeyUpdate) without payload");
+	s->ended = -EPROTO;
 }
 
 static enum tls_step end_handshake(struct tls_session *s)
@@ -369,6 +394,8 @@ static enum tls_step end_handshake(struct tls_session *s)
 	}
 	dhchap_cleanse(s->credential.key, sizeof(s->credential.key));
 	SSL_set_read_ahead(s->ssl, 1);
+	SSL_set_msg_callback(s->ssl, count_message);
+	SSL_set_msg_callback_arg(s->ssl, s);
 	s->done = true;
 	return TLS_STEP_DONE;
 }
@@ -398,53 +425,63 @@ enum tls_step tls_session_step(struct tls_session *s, size_t bytes)
 	if (!SSL_is_init_finished(s->ssl)) {
 		return TLS_STEP_READ;
 	}
-	s->budget = SIZE_MAX;
 	return end_handshake(s);
 }
 
 /* ---- Payload ---- */
 
-/* Reads once into one piece of memory. The number of bytes, or 0 and s->more or s->ended, or neither: none are there.
+/* Reads once into one piece of memory. The number of bytes, or 0: none are there, or the budget has gone, or s->ended.
  */
 static size_t read_once(struct tls_session *s, void *to, size_t length)
 {
 	size_t got = 0;
 
-	for (unsigned i = 0; i < MESSAGES_MAX; i++) {
-		s->is_dry = false;
+	s->is_dry = false;
+	for (unsigned i = 0; i < 2 * MESSAGES_MAX && !s->is_dry && s->ended == 0; i++) {
 		ERR_clear_error();
 		int rc = SSL_read_ex(s->ssl, to, length, &got);
 		if (rc == 1) {
+			s->messages = 0;
 			return got;
 		}
 		int e = SSL_get_error(s->ssl, rc);
 		if (e != SSL_ERROR_WANT_READ) {
-			s->ended = s->ended != 0 ? s->ended : e == SSL_ERROR_ZERO_RETURN ? -ECONNRESET : -EPROTO;
-			explain_failure(s);
-			return 0;
-		}
-		if (s->is_dry) {
-			return 0;
+			s->ended = s->ended == 0 && e == SSL_ERROR_ZERO_RETURN ? -ECONNRESET : s->ended;
+			(void)fail_session(s);
 		}
 	}
-	s->more = true;
 	return 0;
 }
 
-ssize_t tls_session_read(struct tls_session *s, const struct iovec *iovs, unsigned n)
+/* The end of a connection is found by the next read, if this one has payload. */
+static size_t read_records(struct tls_session *s, const struct iovec *iovs, unsigned n)
 {
 	size_t total = 0, got = 1;
-	int rc;
+	unsigned reads = 0;
 
-	s->more = false;
 	for (unsigned i = 0; i < n && got > 0 && s->ended == 0; i++) {
 		for (size_t at = 0; at < iovs[i].iov_len && got > 0 && s->ended == 0; at += got) {
+			if (++reads > READS_MAX) {
+				s->more = true;
+				return total;
+			}
 			got = read_once(s, (uint8_t *)iovs[i].iov_base + at, iovs[i].iov_len - at);
 			total += got;
 		}
 	}
-	s->more |= got > 0;
-	rc = send_out(s); /* answers to KeyUpdate */
+	s->more = got > 0 || s->budget == 0 || !s->is_dry;
+	return total;
+}
+
+ssize_t tls_session_read(struct tls_session *s, const struct iovec *iovs, unsigned n)
+{
+	s->more = false;
+	s->budget = 2 * RECORD_BYTES;
+	for (unsigned i = 0; i < n; i++) {
+		s->budget += iovs[i].iov_len;
+	}
+	size_t total = read_records(s, iovs, n);
+	int rc = send_out(s); /* answers to KeyUpdate */
 	if (rc != 0 && rc != -EAGAIN && s->ended == 0) {
 		s->ended = rc;
 	}
@@ -512,9 +549,7 @@ static ssize_t encrypt_records(struct tls_session *s, struct source *src)
 
 		ERR_clear_error();
 		if (SSL_write_ex(s->ssl, payload, length, &written) != 1 || written != length) {
-			s->ended = -EPROTO;
-			explain_failure(s);
-			return s->ended;
+			return fail_session(s);
 		}
 		taken += length;
 		skip_empty(src);

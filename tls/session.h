@@ -41,10 +41,13 @@ const char *tls_session_why(const struct tls_session *s);
 /* A server's session, after TLS_STEP_DONE: the names in the identity of the key. */
 const struct tls_identity *tls_session_identity(const struct tls_session *s);
 
-/* After TLS_STEP_DONE: reads into iovs as much as there is. The number of bytes; -EAGAIN: there are none; -ECONNRESET:
- * the other side has closed; -EPROTO: a record is wrong; or another negative errno. */
+/* After TLS_STEP_DONE: reads into iovs as much as there is, but no more than some hundred records, and little more from
+ * the socket than iovs takes. The number of bytes; -EAGAIN: there are none; -ECONNRESET: the other side has closed;
+ * -EPROTO: a record is wrong, or there came more than 16 messages (KeyUpdate) without payload between them; or another
+ * negative errno. */
 ssize_t tls_session_read(struct tls_session *s, const struct iovec *iovs, unsigned n);
-/* Whether the last read ended for want of room: another may bring more, although the socket is empty. */
+/* Whether the last read ended for want of room, or was long enough for one: another may bring more, although the socket
+ * is empty, and although this one has brought nothing (-EAGAIN). */
 bool tls_session_has_more(const struct tls_session *s);
 /* Takes bytes to be sent. How many, maybe 0; or a negative errno. */
 ssize_t tls_session_write(struct tls_session *s, const struct iovec *iovs, unsigned n);

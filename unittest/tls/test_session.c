@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <openssl/ssl.h>
 #include "tls/session.h"
 #include "tls/wire.h"
 #include "unittest/unit.h"
@@ -327,9 +328,150 @@ static void test_a_changed_record_ends_the_connection(void)
 	record[50] ^= 1;
 	CU_ASSERT_EQUAL(send(p.fds[0], record, (size_t)n, 0), n);
 	CU_ASSERT_EQUAL(tls_session_read(p.ctrlr, &in, 1), -EPROTO);
+	CU_ASSERT_PTR_NOT_NULL(strstr(tls_session_why(p.ctrlr), "bad record mac"));
 	CU_ASSERT_EQUAL(tls_session_read(p.ctrlr, &in, 1), -EPROTO);
 	CU_ASSERT(!tls_session_send_now(p.ctrlr, sent, 1));
 	close_pair(&p);
+}
+
+/* ---- A host that does what varve's does not ---- */
+
+struct odd_host {
+	int fds[2];
+	SSL_CTX *ctx;
+	SSL *ssl;
+	struct tls_credential credential;
+	struct tls_session *ctrlr;
+};
+
+static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t *id_len, SSL_SESSION **psk)
+{
+	static const uint8_t suite[] = {0x13, 0x01};
+	const struct tls_credential *c = SSL_get_app_data(ssl);
+
+	*psk = SSL_SESSION_new();
+	*id = (const unsigned char *)c->identity;
+	*id_len = strlen(c->identity);
+	return SSL_SESSION_set1_master_key(*psk, c->key, c->len) &&
+	       SSL_SESSION_set_cipher(*psk, SSL_CIPHER_find(ssl, suite)) &&
+	       SSL_SESSION_set_protocol_version(*psk, TLS1_3_VERSION);
+}
+
+static void open_odd_host(struct odd_host *h)
+{
+	configured = psk_of(DHCHAP_HASH_SHA256, 32, 1);
+	CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, h->fds), 0);
+	CU_ASSERT_EQUAL_FATAL(tls_credential_make(&configured, HOSTNQN, SUBNQN, 1, false, &h->credential), 0);
+	h->ctx = SSL_CTX_new(TLS_client_method());
+	SSL_CTX_set_psk_use_session_callback(h->ctx, use_key);
+	h->ssl = SSL_new(h->ctx);
+	SSL_set_app_data(h->ssl, &h->credential);
+	SSL_set_ciphersuites(h->ssl, "TLS_AES_128_GCM_SHA256");
+	SSL_set_fd(h->ssl, h->fds[0]);
+	h->ctrlr = tls_session_server(h->fds[1], find_psk, NULL);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(h->ctrlr);
+	enum tls_step step = TLS_STEP_READ;
+	for (unsigned i = 0; i < 20 && step == TLS_STEP_READ; i++) {
+		(void)SSL_connect(h->ssl);
+		step = tls_session_step(h->ctrlr, SIZE_MAX);
+	}
+	CU_ASSERT_EQUAL_FATAL(step, TLS_STEP_DONE);
+	SSL_set0_wbio(h->ssl, BIO_new(BIO_s_mem()));
+}
+
+/* What it has written, at once: a socket has no room for so many small pieces. */
+static void flush_odd_host(struct odd_host *h)
+{
+	char *bytes;
+	long n = BIO_get_mem_data(SSL_get_wbio(h->ssl), &bytes);
+
+	CU_ASSERT_EQUAL_FATAL(send(h->fds[0], bytes, (size_t)n, 0), n);
+	(void)BIO_reset(SSL_get_wbio(h->ssl));
+}
+
+static void close_odd_host(struct odd_host *h)
+{
+	SSL_free(h->ssl);
+	SSL_CTX_free(h->ctx);
+	tls_session_free(h->ctrlr);
+	close(h->fds[0]);
+	close(h->fds[1]);
+}
+
+static void update_keys(struct odd_host *h, unsigned times, int type)
+{
+	for (unsigned i = 0; i < times; i++) {
+		CU_ASSERT_FATAL(SSL_key_update(h->ssl, type) == 1 && SSL_do_handshake(h->ssl) == 1);
+	}
+}
+
+static void test_a_flood_of_key_updates_ends_the_connection(void)
+{
+	for (unsigned with_payload = 0; with_payload < 2; with_payload++) {
+		struct iovec in = {received, 4000};
+		struct odd_host h;
+
+		open_odd_host(&h);
+		update_keys(&h, with_payload ? 17 : 1000, SSL_KEY_UPDATE_NOT_REQUESTED);
+		CU_ASSERT_EQUAL(SSL_write(h.ssl, "x", 1), 1);
+		flush_odd_host(&h);
+		if (with_payload) { /* it arrives, and then the end */
+			CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), 1);
+			CU_ASSERT(tls_session_has_more(h.ctrlr));
+		}
+		CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), -EPROTO);
+		CU_ASSERT_PTR_NOT_NULL(strstr(tls_session_why(h.ctrlr), "KeyUpdate"));
+		CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), -EPROTO);
+		CU_ASSERT(tls_session_write(h.ctrlr, &in, 1) < 0);
+		close_odd_host(&h);
+	}
+}
+
+static void test_some_key_updates_between_payload_are_answered(void)
+{
+	struct iovec in = {received, 4000}, out = {sent, 1000};
+	struct odd_host h;
+	uint8_t back[1000];
+
+	open_odd_host(&h);
+	for (unsigned i = 0; i < 20; i++) {
+		update_keys(&h, 16, i % 2 ? SSL_KEY_UPDATE_REQUESTED : SSL_KEY_UPDATE_NOT_REQUESTED);
+		CU_ASSERT_EQUAL(SSL_write(h.ssl, sent, 100), 100);
+		flush_odd_host(&h);
+		CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), 100);
+		CU_ASSERT_EQUAL(tls_session_write(h.ctrlr, &out, 1), 1000);
+		CU_ASSERT_EQUAL(SSL_read(h.ssl, back, sizeof(back)), 1000);
+		CU_ASSERT_EQUAL(memcmp(back, sent, sizeof(back)), 0);
+	}
+	close_odd_host(&h);
+}
+
+/* However the records are cut: one read takes only so many, and says that there is more. */
+static void test_many_small_records_are_read_in_turns(void)
+{
+	struct iovec in = {received, MOST};
+	struct odd_host h;
+	size_t got = 0, most = 0;
+	unsigned reads = 0;
+
+	open_odd_host(&h);
+	for (unsigned i = 0; i < 700; i++) {
+		CU_ASSERT_EQUAL_FATAL(SSL_write(h.ssl, sent + i, 1), 1);
+	}
+	flush_odd_host(&h);
+	for (; got < 700 && reads < 700; reads++) {
+		ssize_t n = tls_session_read(h.ctrlr, &(struct iovec){received + got, MOST - got}, 1);
+		CU_ASSERT_FATAL(n > 0);
+		got += (size_t)n;
+		most = (size_t)n > most ? (size_t)n : most;
+		CU_ASSERT(tls_session_has_more(h.ctrlr) || got == 700);
+	}
+	CU_ASSERT_EQUAL(got, 700);
+	CU_ASSERT(most <= 256);
+	CU_ASSERT_EQUAL(memcmp(sent, received, got), 0);
+	CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), -EAGAIN);
+	CU_ASSERT(!tls_session_has_more(h.ctrlr));
+	close_odd_host(&h);
 }
 
 /* ---- Before OpenSSL ---- */
@@ -389,6 +531,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_reader_without_room_is_told_that_there_is_more),
 	UNIT(test_the_end_is_told),
 	UNIT(test_a_changed_record_ends_the_connection),
+	UNIT(test_a_flood_of_key_updates_ends_the_connection),
+	UNIT(test_some_key_updates_between_payload_are_answered),
+	UNIT(test_many_small_records_are_read_in_turns),
 	UNIT(test_records_have_a_head),
 	UNIT(test_offered_identities_are_taken_apart),
 	UNIT_END,
