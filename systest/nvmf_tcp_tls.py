@@ -65,11 +65,13 @@ def test_commands_under_way_at_once_over_tls():
 
 
 def test_groups_of_any_kind_connect():
-    """Also those whose arithmetic takes long, and those that s_client does not offer first, which costs it a second ClientHello."""
+    """Also those that s_client does not offer first, which costs it a second ClientHello; but none whose arithmetic takes very long."""
     with TlsTarget() as t:
-        for groups in ("X25519", "P-256", "P-384", "ffdhe3072", "ffdhe8192", "ffdhe2048:X25519"):
+        for groups in ("X25519", "P-256", "P-384", "X448", "P-521", "ffdhe3072", "ffdhe2048:X25519", "ffdhe8192:X25519"):
             with TlsQueue(tls=("-quiet", "-tls1_3", "-groups", groups)) as admin:
                 admin.enable()
+        for groups in ("ffdhe4096", "ffdhe6144:ffdhe8192"):
+            refused(t, "TLS: no suitable key share", *credential(), ("-quiet", "-tls1_3", "-groups", groups))
         for suites in ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256"):
             with TlsQueue(tls=("-quiet", "-tls1_3", "-ciphersuites", suites)) as admin:
                 admin.enable()
@@ -223,6 +225,20 @@ def test_handshakes_that_are_cut_off_or_never_end():
                 while gone(s):
                     pass
         wait_for(lambda: "the handshake was not made in time" in t.log(), "the log")
+        check_gone(t)
+        t.stop_clean()
+
+
+def test_a_handshake_has_only_so_many_records():
+    with TlsTarget() as t:
+        hello = client_hello()
+        with plain() as s:
+            with contextlib.suppress(OSError):      # it may be gone before the last
+                for b in hello[5:]:
+                    s.sendall(hello[:3] + struct.pack(">HB", 1, b))
+            while gone(s):
+                pass
+        wait_for(lambda: any("in more than 64 records" in r for r in t.refusals()), "the refusal")
         check_gone(t)
         t.stop_clean()
 

@@ -2,6 +2,7 @@
 #include "tls/handshake.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +15,19 @@
 #include "util/compiler.h"
 
 #define STOP_WAIT_US (60 * UINT64_C(1000000))
+#define STEPS_MAX    64 /* each needs a record; some ten are usual */
 #define CLOSED       "TLS: the other side has closed the connection in the handshake"
+#define LATE         "TLS: the handshake was not made in time"
 
 struct tls_handshake {
 	struct tls_session *session;
 	int fd;
 	bool is_server;
 	bool has_begun; /* a record has been read */
-	bool in_step;   /* the worker thread has the session */
-	bool cancelled;
+	bool in_step;   /* the worker thread has the session, or will have it */
+	_Atomic bool cancelled;
+	_Atomic bool late; /* its time was over while in_step */
+	unsigned steps;
 	enum tls_step step; /* what the last one has returned */
 	size_t record;      /* bytes that the next one may read */
 	struct fd_source *source;
@@ -34,7 +39,9 @@ struct tls_handshake {
 	void *arg;
 };
 
-static struct worker_queue queue = WORKER_QUEUE_INITIALIZER(queue);
+/* Those of hosts that connect here do not delay those that varve makes as a host. */
+static struct worker_queue server_queue = WORKER_QUEUE_INITIALIZER(server_queue),
+			   client_queue = WORKER_QUEUE_INITIALIZER(client_queue);
 
 static void stop_waiting(struct tls_handshake *h)
 {
@@ -73,7 +80,11 @@ static void do_step(struct worker_job *job)
 {
 	struct tls_handshake *h = container_of(job, struct tls_handshake, job);
 
-	h->step = tls_session_step(h->session, h->record);
+	/* in its queue it may have waited for so long that nobody waits for it any more */
+	if (!atomic_load_explicit(&h->cancelled, memory_order_relaxed) &&
+	    !atomic_load_explicit(&h->late, memory_order_relaxed)) {
+		h->step = tls_session_step(h->session, h->record);
+	}
 }
 
 static void wait_for_socket(struct tls_handshake *h, uint32_t events);
@@ -91,6 +102,8 @@ static void end_step(struct worker_job *job)
 		finish_handshake(h, 0, "");
 	} else if (h->step == TLS_STEP_FAILED) {
 		finish_handshake(h, -EPROTO, tls_session_why(h->session));
+	} else if (h->late) {
+		finish_handshake(h, -ETIMEDOUT, LATE);
 	} else {
 		wait_for_socket(h, h->step == TLS_STEP_READ ? EPOLLIN : EPOLLOUT);
 	}
@@ -98,6 +111,10 @@ static void end_step(struct worker_job *job)
 
 static void begin_step(struct tls_handshake *h, size_t record)
 {
+	if (++h->steps > STEPS_MAX) {
+		finish_handshake(h, -EPROTO, "TLS: it makes the handshake in more than 64 records");
+		return;
+	}
 	if (h->source != NULL) {
 		fd_source_remove(&h->source); /* an error of the socket would be reported again and again */
 	}
@@ -105,17 +122,19 @@ static void begin_step(struct tls_handshake *h, size_t record)
 	h->in_step = true;
 	h->job.work = do_step;
 	h->job.done = end_step;
-	worker_run(&queue, &h->job);
+	worker_run(h->is_server ? &server_queue : &client_queue, &h->job);
 }
 
 /* ---- The next record ---- */
 
-/* The socket is reported as readable when it has so many bytes, or its end. */
-static void wait_for_bytes(struct tls_handshake *h, int bytes)
+/* The socket is reported as readable when it has so many bytes, or its end. False: the handshake is gone. */
+static bool wait_for_bytes(struct tls_handshake *h, int bytes)
 {
 	if (setsockopt(h->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes)) != 0) {
 		finish_handshake(h, -errno, "TLS: SO_RCVLOWAT");
+		return false;
 	}
+	return true;
 }
 
 static void look_at_record(struct tls_handshake *h, bool has_ended)
@@ -142,7 +161,7 @@ static void look_at_record(struct tls_handshake *h, bool has_ended)
 	} else if (has_ended) {
 		finish_handshake(h, -ECONNRESET, CLOSED);
 	} else {
-		wait_for_bytes(h, bytes);
+		(void)wait_for_bytes(h, bytes);
 	}
 }
 
@@ -159,8 +178,8 @@ static void handle_handshake_event(void *arg, uint32_t events)
 
 static void wait_for_socket(struct tls_handshake *h, uint32_t events)
 {
-	if (events == EPOLLIN) {
-		wait_for_bytes(h, 1);
+	if (events == EPOLLIN && !wait_for_bytes(h, 1)) {
+		return;
 	}
 	h->source = fd_source_add(h->fd, events == EPOLLIN ? EPOLLIN | EPOLLRDHUP : events, handle_handshake_event, h,
 				  "tls_handshake");
@@ -180,11 +199,10 @@ static void end_late_handshake(void *arg)
 		return;
 	}
 	if (h->in_step) {
-		h->timeout_us = 1000; /* the worker thread has it; it ends soon */
-		thread_timer_start(&h->timer, h->timeout_us);
+		h->late = true;
 		return;
 	}
-	finish_handshake(h, -ETIMEDOUT, "TLS: the handshake was not made in time");
+	finish_handshake(h, -ETIMEDOUT, LATE);
 }
 
 static void begin_handshake(struct thread_msg *msg)
@@ -194,6 +212,8 @@ static void begin_handshake(struct thread_msg *msg)
 	h->in_step = false;
 	if (h->cancelled) {
 		drop_handshake(h);
+	} else if (h->late) {
+		finish_handshake(h, -ETIMEDOUT, LATE);
 	} else if (h->is_server) {
 		wait_for_socket(h, EPOLLIN);
 	} else {
@@ -236,5 +256,6 @@ void tls_handshake_cancel(struct tls_handshake *h)
 
 void tls_handshake_stop(void)
 {
-	worker_wait(&queue, STOP_WAIT_US);
+	worker_wait(&server_queue, STOP_WAIT_US);
+	worker_wait(&client_queue, STOP_WAIT_US);
 }

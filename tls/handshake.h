@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Handshakes of TLS sessions, for host and target. The control thread waits for the socket, and has each step that
- * calculates done on a worker thread, one at a time: so many hosts that connect at once take one core at most, and
- * neither a reactor nor the control thread calculates.
+ * calculates done on a worker thread, one at a time of each side, host and target: so many hosts that connect at once
+ * take one core at most, and neither a reactor nor the control thread calculates.
  *
- * A step begins only when a whole record has arrived. So a host that sends byte by byte makes no work. All functions:
- * control thread. */
+ * A step begins only when a whole record has arrived. So a host that sends byte by byte makes no work, and a handshake
+ * of more than 64 records fails. All functions: control thread. */
 #ifndef TLS_HANDSHAKE_H
 #define TLS_HANDSHAKE_H
 

@@ -18,6 +18,7 @@
 #define OUT_RESERVE  1024 /* bytes for answers to KeyUpdate, alerts; beyond them the other side reads nothing */
 #define READS_MAX    256  /* records of payload that one read takes at most */
 #define MESSAGES_MAX 16   /* messages (KeyUpdate, NewSessionTicket) without payload between them */
+#define OFFERS_MAX   4    /* identities of a ClientHello that are looked at: hosts have one or two */
 #define WHY_MAX      320
 
 struct tls_session {
@@ -178,7 +179,7 @@ static int choose_identity(SSL *ssl, int *alert, void *arg)
 		*alert = SSL_AD_HANDSHAKE_FAILURE;
 		return SSL_CLIENT_HELLO_ERROR;
 	}
-	while (tls_offer_next(ext, ext_len, &at, &text, &len)) {
+	for (unsigned i = 0; i < OFFERS_MAX && tls_offer_next(ext, ext_len, &at, &text, &len); i++) {
 		if (take_identity(s, text, len)) {
 			s->why[0] = '\0';
 			return SSL_set_ciphersuites(ssl, suite_of(s->credential.hash)) ? SSL_CLIENT_HELLO_SUCCESS
@@ -192,11 +193,22 @@ static int choose_identity(SSL *ssl, int *alert, void *arg)
 
 /* ---- Making and unmaking ---- */
 
+/* Without ffdhe4096 and above: one such exchange takes as long as forty with X25519, or more. The second list is for an
+ * OpenSSL that has but what FIPS allows. */
+static bool set_groups(SSL_CTX *ctx)
+{
+	bool good = SSL_CTX_set1_groups_list(ctx, "X25519:P-256:X448:P-521:P-384:ffdhe2048:ffdhe3072") ||
+		    SSL_CTX_set1_groups_list(ctx, "P-256:P-521:P-384");
+
+	ERR_clear_error();
+	return good;
+}
+
 static SSL_CTX *make_ctx(const SSL_METHOD *method)
 {
 	SSL_CTX *ctx = SSL_CTX_new(method);
 
-	if (ctx == NULL || !SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) ||
+	if (ctx == NULL || !set_groups(ctx) || !SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) ||
 	    !SSL_CTX_set_ciphersuites(ctx, "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256")) {
 		SSL_CTX_free(ctx);
 		return NULL;
@@ -386,6 +398,15 @@ static void count_message(int is_written, int version, int type, const void *byt
 	s->ended = -EPROTO;
 }
 
+/* OpenSSL keeps the pre-shared key as the master key of a session, for a resumption that never comes. */
+static void forget_psk(SSL *ssl)
+{
+	static const uint8_t nothing[TLS_PSK_MAX];
+	SSL_SESSION *session = SSL_get_session(ssl);
+
+	(void)SSL_SESSION_set1_master_key(session, nothing, SSL_SESSION_get_master_key(session, NULL, 0));
+}
+
 static enum tls_step end_handshake(struct tls_session *s)
 {
 	if (!SSL_session_reused(s->ssl)) {
@@ -393,6 +414,7 @@ static enum tls_step end_handshake(struct tls_session *s)
 		return fail_step(s);
 	}
 	dhchap_cleanse(s->credential.key, sizeof(s->credential.key));
+	forget_psk(s->ssl);
 	SSL_set_read_ahead(s->ssl, 1);
 	SSL_set_msg_callback(s->ssl, count_message);
 	SSL_set_msg_callback_arg(s->ssl, s);

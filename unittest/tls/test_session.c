@@ -14,9 +14,11 @@
 #define SUBNQN  "nqn.2026-11.io.varve:a"
 
 static struct tls_psk configured; /* what the controller has for that host and subsystem */
+static unsigned searches;
 
 static bool find_psk(void *arg, const char *hostnqn, const char *subnqn, struct tls_psk *psk)
 {
+	searches++;
 	*psk = configured;
 	return strcmp(hostnqn, HOSTNQN) == 0 && strcmp(subnqn, SUBNQN) == 0;
 }
@@ -190,6 +192,63 @@ static void test_a_step_takes_no_more_than_it_may(void)
 	CU_ASSERT_EQUAL(tls_session_step(p.ctrlr, (size_t)left), TLS_STEP_READ);
 	CU_ASSERT_EQUAL(recv(p.fds[1], rest, sizeof(rest), MSG_PEEK), -1);
 	close_pair(&p);
+}
+
+static void add_to_be16(uint8_t *at, size_t n)
+{
+	size_t sum = ((size_t)at[0] << 8 | at[1]) + n;
+
+	at[0] = (uint8_t)(sum >> 8);
+	at[1] = (uint8_t)sum;
+}
+
+/* Puts identities of a stranger before the one of a ClientHello. Its length then. */
+static size_t offer_more(uint8_t *hello, size_t len, unsigned count)
+{
+	static const char stranger[] = "NVMe0R01 " HOSTNQN "2 " SUBNQN;
+	size_t each = 2 + sizeof(stranger) - 1 + 4, more = count * each;
+	uint8_t *list = memmem(hello, len, "NVMe1R01", 8), *exts = hello + 5 + 4 + 2 + 32;
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(list);
+	list -= 2;
+	exts += 1 + exts[0];
+	exts += 2 + (size_t)(exts[0] << 8 | exts[1]);
+	exts += 1 + exts[0];
+	add_to_be16(hello + 3, more);
+	add_to_be16(hello + 7, more);
+	add_to_be16(exts, more);
+	add_to_be16(list - 4, more);
+	add_to_be16(list - 2, more);
+	memmove(list + more, list, len - (size_t)(list - hello));
+	memset(list, 0, more);
+	for (unsigned i = 0; i < count; i++) {
+		add_to_be16(list + i * each, sizeof(stranger) - 1);
+		memcpy(list + i * each + 2, stranger, sizeof(stranger) - 1);
+	}
+	return len + more;
+}
+
+/* Those that a host offers beyond the fourth cost nothing. */
+static void test_four_identities_are_looked_at(void)
+{
+	for (unsigned strangers = 3; strangers < 20; strangers += 8) {
+		struct pair p;
+		uint8_t hello[4096];
+
+		configured = psk_of(DHCHAP_HASH_SHA256, 32, 1);
+		open_pair(&p, &configured, HOSTNQN, 1);
+		CU_ASSERT_EQUAL(tls_session_step(p.host, SIZE_MAX), TLS_STEP_READ);
+		ssize_t n = recv(p.fds[1], hello, 2048, 0);
+		CU_ASSERT_FATAL(n > 100);
+		size_t len = offer_more(hello, (size_t)n, strangers);
+		CU_ASSERT_EQUAL(send(p.fds[0], hello, len, 0), (ssize_t)len);
+		searches = 0;
+		CU_ASSERT_EQUAL(tls_session_step(p.ctrlr, SIZE_MAX), TLS_STEP_FAILED);
+		CU_ASSERT_EQUAL(searches, 4);
+		/* it is the right one, or none is; in both cases the host has signed something else */
+		CU_ASSERT_EQUAL(strstr(tls_session_why(p.ctrlr), "has no psk for") == NULL, strangers == 3);
+		close_pair(&p);
+	}
 }
 
 /* ---- Payload ---- */
@@ -526,6 +585,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_is_not_tls_is_refused),
 	UNIT(test_a_handshake_that_is_cut_off_fails),
 	UNIT(test_a_step_takes_no_more_than_it_may),
+	UNIT(test_four_identities_are_looked_at),
 	UNIT(test_payload_of_all_sizes_arrives),
 	UNIT(test_what_does_not_fit_waits),
 	UNIT(test_a_reader_without_room_is_told_that_there_is_more),
