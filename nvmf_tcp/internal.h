@@ -329,6 +329,8 @@ void nvmf_tcp_op_group_destroy(struct nvmf_transport_group *base);
 
 /* Reads what there is, up to a budget. */
 void nvmf_tcp_qpair_receive(struct nvmf_tcp_qpair *qp);
+/* Tells operators what a host's TLS records have ended the connection for; of all other ends nothing. */
+void nvmf_tcp_tell_tls_failure(const struct nvmf_tcp_qpair *qp);
 /* Whether nothing is read at present, although there may be something. */
 bool nvmf_tcp_qpair_reads_nothing(const struct nvmf_tcp_qpair *qp);
 

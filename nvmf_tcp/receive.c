@@ -217,13 +217,18 @@ static bool handle_read(struct nvmf_tcp_qpair *qp)
 	return false;
 }
 
-static void end_unread(struct nvmf_tcp_qpair *qp, int rc)
+void nvmf_tcp_tell_tls_failure(const struct nvmf_tcp_qpair *qp)
 {
-	if (rc == -EPROTO && qp->tls != NULL) {
+	if (qp->tls != NULL && tls_session_error(qp->tls) == -EPROTO) {
 		log_limited(LOG_LEVEL_NOTICE, "host %s at %s: %s",
 			    qp->base.hostnqn[0] != '\0' ? qp->base.hostnqn : "(unknown)", qp->base.peer_address.traddr,
 			    tls_session_why(qp->tls));
 	}
+}
+
+static void end_unread(struct nvmf_tcp_qpair *qp, int rc)
+{
+	nvmf_tcp_tell_tls_failure(qp);
 	qp->broken = true;
 	nvmf_qpair_disconnect(&qp->base, rc == -ECONNRESET ? "the host closed the connection"
 							   : "the connection broke while it was read");

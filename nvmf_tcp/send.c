@@ -127,6 +127,7 @@ static void wait_for_room(struct nvmf_tcp_qpair *qp)
 
 static void end_unsent(struct nvmf_tcp_qpair *qp)
 {
+	nvmf_tcp_tell_tls_failure(qp);
 	qp->broken = true;
 	nvmf_qpair_disconnect(&qp->base, "the connection broke while it was sent to");
 }
@@ -161,7 +162,8 @@ void nvmf_tcp_qpair_send(struct nvmf_tcp_qpair *qp)
 			return;
 		}
 	}
-	if (unlikely(qp->tls != NULL) && !send_encrypted(qp)) {
+	/* with nothing to send, what is wrong with the session is left to the next read: the host may have closed */
+	if (unlikely(qp->tls != NULL) && tls_session_has_unsent(qp->tls) && !send_encrypted(qp)) {
 		return;
 	}
 	qp->send_blocked = false;

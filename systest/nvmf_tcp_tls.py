@@ -8,9 +8,11 @@ specification; keys and identities are computed by Python. Who gets in, who does
 import contextlib
 import json
 import random
+import select
 import socket
 import struct
 import sys
+import threading
 
 from appliance_lib import DEADLINE, Daemon, RpcError, check, main, wait_for
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT
@@ -305,6 +307,59 @@ def test_keys_of_the_connection_are_updated():
                 for _ in range(3):
                     check(len(admin.identify(1)) == 4096, "Identify")
         check_gone(t)
+        t.stop_clean()
+
+
+class Meddler(threading.Thread):
+    """Between a host and the target: hands on what each of them sends. Once asked to, it keeps back `good` pieces of what the host sends, and hands them on
+    with the next one, of which it changes a byte."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.trap = socket.create_server((ADDRESS, 0))
+        self.port = self.trap.getsockname()[1]
+        self.good, self.held = None, []
+        self.start()
+
+    def from_host(self, data):
+        if self.good is None:
+            return data
+        self.held.append(data)
+        if len(self.held) <= self.good:
+            return b""
+        changed = bytearray(b"".join(self.held))
+        changed[-1] ^= 1
+        return changed
+
+    def run(self):
+        host, target = self.trap.accept()[0], plain()
+        with self.trap, host, target, contextlib.suppress(OSError):
+            while True:
+                for s in select.select([host, target], [], [])[0]:
+                    data = s.recv(65536)
+                    if not data:
+                        return
+                    if s is host:
+                        target.sendall(self.from_host(data))
+                    else:
+                        host.sendall(data)
+
+
+def test_a_record_that_was_changed_on_its_way_is_told():
+    """Also if it comes at once with a good one, whose command is answered meanwhile."""
+    with TlsTarget() as t:
+        for good in range(3):
+            between = Meddler()
+            with TlsQueue(port=between.port) as admin:
+                admin.enable()
+                check(len(admin.identify(1)) == 4096, "Identify")
+                between.good = good
+                for n in range(good + 1):
+                    admin.start(admin.sqe(6, specific=struct.pack("<I", 1)), length=4096)
+                    wait_for(lambda n=n, b=between: len(b.held) > n, "the record")
+                wait_for(lambda n=good: t.log().count("bad record mac") == n + 1, "the log to tell of it")
+            between.join(DEADLINE)
+            check_gone(t)
         t.stop_clean()
 
 

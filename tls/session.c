@@ -317,6 +317,11 @@ const char *tls_session_why(const struct tls_session *s)
 	return s->why;
 }
 
+int tls_session_error(const struct tls_session *s)
+{
+	return s->ended;
+}
+
 const struct tls_identity *tls_session_identity(const struct tls_session *s)
 {
 	return &s->identity;

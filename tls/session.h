@@ -38,6 +38,8 @@ enum tls_step { TLS_STEP_DONE, TLS_STEP_READ, TLS_STEP_WRITE, TLS_STEP_FAILED };
 enum tls_step tls_session_step(struct tls_session *s, size_t bytes);
 /* Why the handshake or the connection has failed: a text with the value that was wrong. */
 const char *tls_session_why(const struct tls_session *s);
+/* What has ended the session: a negative errno, -EPROTO for what the other side did wrong; 0: nothing yet. */
+int tls_session_error(const struct tls_session *s);
 /* A server's session, after TLS_STEP_DONE: the names in the identity of the key. */
 const struct tls_identity *tls_session_identity(const struct tls_session *s);
 
