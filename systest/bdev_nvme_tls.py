@@ -6,9 +6,11 @@
 """The host driver over TLS: varve-perf and bdev_nvme against a varve that demands TLS, and handshakes against openssl s_server, which knows nothing
 of NVMe. Keys and identities are computed by Python (unittest/tls/vectors.py)."""
 import json
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 
 from appliance_lib import DEADLINE, RpcError, check, main, wait_for
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT, Host, Target, verifying, wait_io
@@ -162,6 +164,28 @@ def test_s_server_takes_identities_of_both_versions():
             with Server("-nocert", "-psk_identity", identity, "-psk", psk.hex()) as s:
                 connect_to(f, s, lambda out: ICREQ in out, psk="psk")
                 wait_for(lambda s=s: b"CIPHER is TLS_AES_128_GCM_SHA256" in s.bytes(s.out) or b"Reused" in s.bytes(s.out), "the session")
+
+
+def test_an_identity_of_version_0_is_tried_if_the_other_is_closed_upon():
+    """As some targets do: without an alert."""
+    with Front() as f, socket.create_server((ADDRESS, BACK_PORT)) as trap:
+        trap.settimeout(DEADLINE)
+        hellos = []
+
+        def close_upon_hellos():
+            for _ in range(2):
+                with trap.accept()[0] as s:
+                    s.settimeout(DEADLINE)
+                    hello = s.recv(5)
+                    while len(hello) < 5 + int.from_bytes(hello[3:5], "big"):
+                        hello += s.recv(4096)
+                    hellos.append(hello)
+
+        server = threading.Thread(target=close_upon_hellos, daemon=True)
+        server.start()
+        f.attach_fails("TLS handshake", psk="psk")
+        server.join(DEADLINE)
+        check(["NVMe1R01" if b"NVMe1R01" in h else "NVMe0R01" if b"NVMe0R01" in h else h for h in hellos] == ["NVMe1R01", "NVMe0R01"], hellos)
 
 
 def test_a_controller_that_proves_itself_with_something_else_is_refused():

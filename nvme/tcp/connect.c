@@ -179,7 +179,8 @@ static void icresp_read(struct nvme_tcp_qpair *q)
 	}
 }
 
-/* TLS, before ICReq. A target may know one version of identities only. */
+/* TLS, before ICReq. A target may know one version of identities only. Of an identity that it does not know, some tell
+ * by an alert, and some close the connection. */
 
 static void link_begin(struct nvme_tcp_qpair *q);
 
@@ -187,7 +188,7 @@ static void link_event(void *arg, uint32_t events);
 
 static void link_secured(struct nvme_tcp_qpair *q, int error, const char *why)
 {
-	if (error == -EPROTO && !q->identity_changed) {
+	if ((error == -EPROTO || error == -ECONNRESET) && !q->identity_changed) {
 		q->identity_changed = true;
 		q->identity ^= 1;
 		link_begin(q);
