@@ -45,8 +45,8 @@ const char *nvmf_tcp_handshake_refusal(uint32_t all, uint32_t of_host, uint32_t 
 	if (all >= NVMF_TCP_HANDSHAKES_MAX || (max != 0 && all >= max)) {
 		return "TLS: too many handshakes are under way (1024, or max_anonymous)";
 	}
-	if (max_per_host != 0 && of_host >= max_per_host) {
-		return "TLS: too many handshakes with this address are under way (max_anonymous_per_host)";
+	if (of_host >= NVMF_TCP_HANDSHAKES_MAX / 8 || (max_per_host != 0 && of_host >= max_per_host)) {
+		return "TLS: too many handshakes with this address are under way (128, or max_anonymous_per_host)";
 	}
 	return NULL;
 }

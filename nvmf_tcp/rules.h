@@ -27,8 +27,8 @@ bool nvmf_tcp_h2c_data_check(const struct tcp_piece *piece, uint8_t flags, const
 uint64_t nvmf_tcp_stall_bytes(bool scarce, uint64_t moved, uint32_t connections);
 
 /* Why a connection over TLS may not begin its handshake, for operators; NULL: it may. all: handshakes under way,
- * of_host: those from the same address. max, max_per_host: the options max_anonymous and max_anonymous_per_host; 0: no
- * limit. */
+ * of_host: those from the same address, which has an eighth at most: one stranger does not keep all others out. max,
+ * max_per_host: the options max_anonymous and max_anonymous_per_host; 0: no limit but those here. */
 const char *nvmf_tcp_handshake_refusal(uint32_t all, uint32_t of_host, uint32_t max, uint32_t max_per_host);
 #define NVMF_TCP_HANDSHAKES_MAX 1024 /* whatever the options say: each takes some 60 KiB */
 

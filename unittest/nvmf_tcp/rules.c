@@ -103,7 +103,9 @@ static void test_while_buffers_are_scarce_neighbours_are_the_measure(void)
 static void test_handshakes_are_limited_in_all_and_by_address(void)
 {
 	CU_ASSERT_PTR_NULL(nvmf_tcp_handshake_refusal(0, 0, 0, 0));
-	CU_ASSERT_PTR_NULL(nvmf_tcp_handshake_refusal(1023, 1023, 0, 0));
+	CU_ASSERT_PTR_NULL(nvmf_tcp_handshake_refusal(1023, 127, 0, 0));
+	CU_ASSERT_PTR_NOT_NULL(strstr(nvmf_tcp_handshake_refusal(128, 128, 0, 0), "with this address"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(nvmf_tcp_handshake_refusal(128, 128, 32768, 1024), "with this address"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(nvmf_tcp_handshake_refusal(1024, 0, 0, 0), "too many handshakes are under way"));
 	CU_ASSERT_PTR_NOT_NULL(nvmf_tcp_handshake_refusal(1024, 0, 32768, 1024));
 	CU_ASSERT_PTR_NULL(nvmf_tcp_handshake_refusal(4, 4, 5, 5));
