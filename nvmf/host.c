@@ -167,11 +167,14 @@ static int host_get_keys(const char *host, const char *ctrlr, const char *psk, s
 	return rc;
 }
 
+/* A key for TLS alone replaces that one alone. */
 static void host_set_keys(struct nvmf_host *host, const struct keys *keys)
 {
-	host_put_keys(&(struct keys){.host = host->key, .ctrlr = host->ctrlr_key});
-	host->key = keys->host;
-	host->ctrlr_key = keys->ctrlr;
+	if (keys->host != NULL || keys->psk == NULL) {
+		host_put_keys(&(struct keys){.host = host->key, .ctrlr = host->ctrlr_key});
+		host->key = keys->host;
+		host->ctrlr_key = keys->ctrlr;
+	}
 	if (keys->psk != NULL) {
 		keyring_put(host->psk_key);
 		host->psk_key = keys->psk;

@@ -342,7 +342,7 @@ int nvmf_subsystem_add_host_psk(struct nvmf_subsystem *s, const char *hostnqn, c
 int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
 			    char why[NVMF_ERROR_MAX]);
 /* The same, and replaces its key for TLS, or, with NULL, leaves that as it is. Its next connection needs the new one;
- * those that it has go on. */
+ * those that it has go on. With psk, but neither key nor ctrlr_key, it leaves those as they are. */
 int nvmf_subsystem_set_keys_psk(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
 				const char *psk, char why[NVMF_ERROR_MAX]);
 /* The name of a host's key for TLS; NULL: it has none. hostnqn: an allowed host. */

@@ -574,7 +574,7 @@ static const struct rpc_param set_keys_params[] = {
 	KEYED_HOST_PARAMS,
 	RPC_PARAM(struct keyed_host_params, psk, RPC_STRING, RPC_OPTIONAL,
 		  "name of a TLS key of the keyring: the host's next connections need it, those that it has go on; by "
-		  "default as it was"),
+		  "default as it was; given without dhchap_key, it leaves those of DH-HMAC-CHAP as they are"),
 	RPC_PARAM_END,
 };
 
@@ -626,10 +626,9 @@ static const char *host_psk_that_counts(struct nvmf_subsystem *s, const char *na
 		keyring_put(key);
 		return name;
 	}
-	log_notice(
-		"nvmf_subsystem_add_host: parameter \"psk\" is \"%.80s\": taken, no effect: no transport of the target "
-		"has TLS, and %s",
-		name, why);
+	log_notice("nvmf_subsystem_add_host: parameter \"psk\": taken, no effect: no transport of the target has TLS, "
+		   "and: %s",
+		   why); /* without its value, which may be the key itself */
 	return NULL;
 }
 
