@@ -184,10 +184,12 @@ static bool connect_qid_in_use(const struct nvmf_ctrlr *ctrlr, uint16_t qid)
 	return false;
 }
 
-/* An I/O queue belongs to the host of its controller. */
-static uint16_t connect_check_io_host(const struct nvmf_ctrlr *ctrlr, const struct nvmf_connect *c,
-				      struct connect_refusal *r)
+/* An I/O queue belongs to the host of its controller, and is encrypted if the admin queue is, and only then. */
+static uint16_t connect_check_io_host(const struct nvmf_ctrlr *ctrlr, const struct nvmf_qpair *qpair,
+				      const struct nvmf_connect *c, struct connect_refusal *r)
 {
+	const struct nvmf_qpair *admin = ctrlr->admin_qpair;
+
 	if (strcmp(ctrlr->hostnqn, c->hostnqn) != 0) {
 		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_HOSTNQN),
 				      "HOSTNQN is not that of controller %u's host", c->cntlid);
@@ -195,6 +197,11 @@ static uint16_t connect_check_io_host(const struct nvmf_ctrlr *ctrlr, const stru
 	if (memcmp(ctrlr->hostid, c->hostid, sizeof(c->hostid)) != 0) {
 		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_HOSTID),
 				      "HOSTID is not that of controller %u's host", c->cntlid);
+	}
+	if (admin == NULL || (admin->secured_by == NULL) != (qpair->secured_by == NULL)) {
+		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
+				      "its connection is %s TLS, other than that of controller %u's admin queue",
+				      qpair->secured_by == NULL ? "without" : "over", c->cntlid);
 	}
 	return NVME_ST_SUCCESS;
 }
@@ -209,7 +216,7 @@ static uint16_t connect_io(struct nvmf_subsystem *s, struct nvmf_qpair *qpair, c
 				      "CNTLID is %u: the subsystem has no such controller on this transport",
 				      c->cntlid);
 	}
-	uint16_t status = connect_check_io_host(ctrlr, c, r);
+	uint16_t status = connect_check_io_host(ctrlr, qpair, c, r);
 	if (status != NVME_ST_SUCCESS) {
 		return status;
 	}
@@ -238,10 +245,9 @@ static uint16_t connect_check_secure(const struct nvmf_subsystem *s, const struc
 				     const struct nvmf_connect *c, struct connect_refusal *r)
 {
 	const struct tls_identity *by = qpair->secured_by;
-	const struct nvmf_listener *l = nvmf_subsystem_find_listener(s, &qpair->listen_address);
 
-	if (by == NULL) {
-		return l == NULL || !l->listen->secure
+	if (by == NULL) { /* whether the subsystem listens there or not: the discovery subsystem does not */
+		return !nvmf_transport_demands_tls(qpair->transport, &qpair->listen_address)
 			       ? NVME_ST_SUCCESS
 			       : connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
 						"its connection is not encrypted, which the listener demands");

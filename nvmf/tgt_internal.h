@@ -93,6 +93,8 @@ void nvmf_transport_destroy(struct nvmf_transport *transport);
  * returns. */
 int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address, bool secure,
 			  struct nvmf_listen **listen);
+/* Whether an address takes connections over TLS only at present. */
+bool nvmf_transport_demands_tls(const struct nvmf_transport *t, const struct nvmf_address *address);
 /* One subsystem fewer does; the last makes the transport stop listening. */
 void nvmf_transport_unlisten(struct nvmf_transport *t, struct nvmf_listen *listen);
 /* Removes a subsystem's listener. Its controllers stay. */

@@ -296,7 +296,7 @@ const struct nvmf_transport_opts *nvmf_transport_get_opts(const struct nvmf_tran
 
 /* ---- Listening ---- */
 
-static struct nvmf_listen *find_listen(struct nvmf_transport *t, const struct nvmf_address *address)
+static struct nvmf_listen *find_listen(const struct nvmf_transport *t, const struct nvmf_address *address)
 {
 	struct nvmf_listen *l;
 
@@ -311,6 +311,13 @@ static struct nvmf_listen *find_listen(struct nvmf_transport *t, const struct nv
 bool nvmf_transport_has_tls(const struct nvmf_transport *t)
 {
 	return t->ops->listen_secure != NULL;
+}
+
+bool nvmf_transport_demands_tls(const struct nvmf_transport *t, const struct nvmf_address *address)
+{
+	const struct nvmf_listen *l = find_listen(t, address);
+
+	return l != NULL && l->secure;
 }
 
 int nvmf_transport_listen(struct nvmf_transport *t, const struct nvmf_address *address, bool secure,

@@ -16,7 +16,7 @@ import threading
 
 from appliance_lib import DEADLINE, Daemon, RpcError, check, main, wait_for
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT
-from nvmf_tcp_lib import DISCOVERY
+from nvmf_tcp_lib import DISCOVERY, Queue
 from nvmf_tls_lib import KEYS, Client, TlsQueue, TlsTarget, both, check_gone, credential
 
 BS = 512
@@ -146,6 +146,46 @@ def test_the_host_of_the_key_is_the_host_of_connect():
             q.enable()
         check_gone(t)
         t.stop_clean("is not allowed")
+
+
+def test_a_controller_has_all_its_queues_over_tls_or_none():
+    with TlsTarget() as t:
+        address = {**t.listen_address(), "trsvcid": str(PORT + 20000)}
+        t.call("nvmf_subsystem_add_listener", nqn=NQN, listen_address=address)
+        for secure, other in ((TlsQueue, Queue), (Queue, TlsQueue)):
+            ports = {TlsQueue: PORT, Queue: PORT + 20000}
+            with secure(port=ports[secure]) as admin, other(qid=1, port=ports[other], connect=False) as q:
+                admin.enable()
+                c = q.connect(admin.cntlid, NQN, 32, HOSTNQN)
+                check(c.code == 0x184, f"status {c.status:#x}")     # Connect Invalid Host
+                with secure(qid=1, cntlid=admin.cntlid, port=ports[secure]) as q:
+                    check(q.read(0, 1).status == 0, "I/O")
+        check_gone(t)
+        t.stop_clean("is not allowed")
+
+
+def test_a_plain_connection_from_before_reads_no_discovery_log():
+    with TlsTarget() as t:
+        t.call("nvmf_subsystem_remove_listener", nqn=NQN, listen_address=t.listen_address())
+        t.call("nvmf_subsystem_add_listener", nqn=NQN, listen_address=t.listen_address())
+        with Queue(connect=False) as q:
+            t.call("nvmf_subsystem_remove_listener", nqn=NQN, listen_address=t.listen_address())
+            t.add_listener()
+            c = q.connect(0xFFFF, DISCOVERY, 32, HOSTNQN)
+            check(c.code == 0x184, f"status {c.status:#x}")
+            wait_for(lambda: any("its connection is not encrypted" in r for r in t.refusals()), "the refusal")
+        t.wait_empty()
+
+
+def test_a_key_itself_in_place_of_its_name_is_not_logged():
+    """A target without TLS takes it, without effect."""
+    key = "NVMeTLSkey-1:00:c2VjcmV0:"
+    with Daemon("-m", "[0]", "-s", "512") as d:
+        d.call("nvmf_create_subsystem", nqn=NQN, serial_number="S")
+        d.call("nvmf_subsystem_add_host", nqn=NQN, host=HOSTNQN, psk=key)
+        check('nvmf_subsystem_add_host: parameter "psk": taken, no effect' in d.log(), d.log())
+        check("NVMeTLSkey-1:" not in d.log() and key not in d.log(), d.log())
+        check(d.stop() == 0, d.log())
 
 
 def test_discovery_over_tls_says_that_it_is_demanded():

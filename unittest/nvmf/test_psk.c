@@ -89,7 +89,16 @@ static void test_a_key_is_replaced_and_otherwise_stays(void)
 	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), DHCHAP_HASH_SHA256);
 	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, "chap", NULL, "b", why), 0);
 	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), DHCHAP_HASH_NONE);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, NULL, NULL, "a", why), 0);
+	CU_ASSERT_STRING_EQUAL(nvmf_subsystem_host_psk(s, HOST), "a");
+	CU_ASSERT_STRING_EQUAL(nvmf_subsystem_host_key(s, HOST, false), "chap");
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, NULL, "chap", "b", why), -EINVAL);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, "chap", "chap", "b", why), 0);
+	CU_ASSERT_STRING_EQUAL(nvmf_subsystem_host_key(s, HOST, true), "chap");
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, "chap", NULL, NULL, why), 0);
+	CU_ASSERT_PTR_NULL(nvmf_subsystem_host_key(s, HOST, true));
 	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys(s, HOST, NULL, NULL, why), 0);
+	CU_ASSERT_PTR_NULL(nvmf_subsystem_host_key(s, HOST, false));
 	CU_ASSERT_STRING_EQUAL(nvmf_subsystem_host_psk(s, HOST), "b");
 	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, NULL, NULL, "nothing", why), -ENOKEY);
 	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, "nothing", NULL, "a", why), -ENOKEY);
@@ -146,9 +155,30 @@ static void test_a_connection_without_tls_is_not_let_in_where_it_is_demanded(voi
 	listen->secure = true;
 	loop_connect_init(&cmd, c, &data, 0, NVMF_CNTLID_DYNAMIC);
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST));
+	strcpy(data.subsysnqn, NVMF_DISCOVERY_NQN); /* nor may it read the discovery log */
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST));
 	listen->secure = false;
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_SUCCESS);
 	loop_close(c);
+}
+
+static void test_the_queues_of_a_controller_are_all_encrypted_or_none_is(void)
+{
+	struct tls_identity identity = {.version = 1, .hostnqn = LOOP_HOSTNQN, .subnqn = LOOP_SUBNQN};
+
+	for (unsigned i = 0; i < 2; i++) { /* which of them is */
+		struct loop_conn *admin = loop_open(&loop_address, 0), *io = loop_open(&loop_address, 1);
+
+		CU_ASSERT_FATAL(admin != NULL && io != NULL);
+		((struct nvmf_qpair *)(i == 0 ? admin : io)->qp)->secured_by = &identity;
+		loop_connect_init(&cmd, admin, &data, 0, NVMF_CNTLID_DYNAMIC);
+		CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_SUCCESS);
+		uint16_t cntlid = (uint16_t)le32toh(cmd.cqe.dw0);
+		loop_connect_init(&cmd, io, &data, 1, cntlid);
+		CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST));
+		loop_close(io);
+		loop_close(admin);
+	}
 }
 
 static const struct unit_test tests[] = {
@@ -157,6 +187,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_keys_for_something_else_are_refused),
 	UNIT(test_the_key_says_who_connects_and_to_what),
 	UNIT(test_a_connection_without_tls_is_not_let_in_where_it_is_demanded),
+	UNIT(test_the_queues_of_a_controller_are_all_encrypted_or_none_is),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf-psk", tests, setup, teardown)
