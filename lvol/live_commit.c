@@ -324,6 +324,10 @@ static void batch_fail(struct live_batch *b)
 	if (b->phase == LIVE_IN_PLACE_DONE) {
 		/* It was committed: the journal has it, for the next open. */
 	} else if (b->change != NULL) {
+		if (live_state(s) == -EIO && b->freed.num_clusters > 0) {
+			/* Of a volume that shrinks, or goes: then its new size is 0. */
+			live_clusters_disown(b->change->volume, b->change->num_clusters);
+		}
 		live_change_end(b->change, status);
 	} else {
 		live_fills_fail(b, status);

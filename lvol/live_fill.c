@@ -388,13 +388,31 @@ static void touches_end(struct live_batch *b, bool committed)
 	b->num_touched = 0;
 }
 
+/* Of a store that has failed nobody knows whether they were released: a write in place must not be acknowledged that
+ * the next open would forget, so the clusters are not the volume's own any more. */
 static void release_entries(const struct live_release *r, bool committed)
 {
+	bool failed = !committed && live_state(r->volume->store) == -EIO;
+
 	for (uint64_t n = r->at; n < r->until; n++) {
 		uint32_t entry = entry_get(r->volume, n);
 		if ((entry & LVOL_LIVE_OWN) != 0 && (entry & LVOL_LIVE_BUSY) != 0) {
-			entry_set(r->volume, n, committed ? 0 : entry & ~LVOL_LIVE_BUSY);
-			r->volume->num_own -= committed;
+			entry_set(r->volume, n,
+				  committed ? 0
+				  : failed  ? lvol_live_cluster(entry)
+					    : entry & ~LVOL_LIVE_BUSY);
+			r->volume->num_own -= committed || failed;
+		}
+	}
+}
+
+void live_clusters_disown(struct lvol_live_volume *v, uint64_t first)
+{
+	for (uint64_t n = first; n < live_map(v)->num_clusters; n++) {
+		uint32_t entry = entry_get(v, n);
+		if (lvol_live_is_writable(entry)) {
+			entry_set(v, n, lvol_live_cluster(entry));
+			v->num_own--;
 		}
 	}
 }
@@ -498,7 +516,8 @@ void live_fills_fail(struct live_batch *b, int status)
 		f->done(f->arg, status);
 	}
 	while ((r = batch_release_take(b)) != NULL) {
-		release_wake(r, r->at, r->until);
+		/* All of it, whatever parts it was to have. */
+		release_wake(r, r->at, r->end);
 		release_end(r, status);
 	}
 }

@@ -304,6 +304,9 @@ void live_fills_publish(struct live_batch *b);
 void live_fills_fail(struct live_batch *b, int status);
 /* Puts parts back into the queues. */
 void live_fills_return(struct live_batch *b);
+/* Of a store that has failed while a change gave up all clusters from `first` on: they are not the volume's own any
+ * more, so nobody writes what the next open may forget. */
+void live_clusters_disown(struct lvol_live_volume *v, uint64_t first);
 /* Of a store that has failed: all that wait. Returns whether there were any. */
 bool live_fills_drop(struct lvol_live *s);
 
@@ -371,9 +374,10 @@ void live_volume_unlink(struct lvol_live_volume *v);
 struct lvol_live_map *live_map_alloc(uint64_t num_clusters);
 /* What it inherits of external data: from its parent, or its own external snapshot. */
 void live_volume_inherit(struct lvol_live_volume *v);
+/* Any thread, as lvol_live_entry(). */
 static inline struct lvol_live_map *live_map(const struct lvol_live_volume *v)
 {
-	return atomic_load_explicit(&v->map, memory_order_relaxed);
+	return atomic_load_explicit(&v->map, memory_order_acquire);
 }
 /* What a clone of parent (NULL: of nothing) reads in cluster n. */
 uint32_t live_inherited(const struct lvol_live_volume *parent, uint64_t n);
