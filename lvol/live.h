@@ -34,7 +34,8 @@
  * Crashes. Each change of metadata is atomic, and durable when its done is called with 0. While a store is open its
  * superblock has version LVOL_VERSION_OPEN, which other programs refuse; a clean close sets LVOL_VERSION_CLOSED again.
  * After a write or flush of metadata has failed, the store changes nothing more: all changes end with -EIO, data can be
- * read and overwritten, and the store can be opened again as after a crash. */
+ * read and overwritten, and the store can be opened again as after a crash. Clusters that were being given up just then
+ * can only be read: nobody knows whether the next open finds them. */
 #ifndef VARVE_LVOL_LIVE_H
 #define VARVE_LVOL_LIVE_H
 
@@ -243,8 +244,10 @@ void lvol_live_volume_resize(struct lvol_live_volume *v, uint64_t num_clusters, 
 void lvol_live_volume_set_read_only(struct lvol_live_volume *v, lvol_live_done done, void *arg);
 
 /* Gives the volume a cluster of its own everywhere (inflate), or where its parent has one (decouple), while I/O goes
- * on; at the end it has no parent (decouple: that of its parent) and is thick (inflate). -EPERM: read-only. -EINVAL:
- * decouple without a parent. After an error it may have more clusters of its own. */
+ * on; at the end it has no parent (decouple: that of its parent) and is thick (inflate). It begins after the changes
+ * that were asked for before; those of this volume that are asked for later, while it lasts, end with -EBUSY if they
+ * touch its clusters. -EPERM: read-only. -EINVAL: decouple without a parent. -EBUSY: it is being inflated. After an
+ * error it may have more clusters of its own. */
 void lvol_live_volume_inflate(struct lvol_live_volume *v, lvol_live_done done, void *arg);
 /* See lvol_live_volume_inflate(). */
 void lvol_live_volume_decouple(struct lvol_live_volume *v, lvol_live_done done, void *arg);

@@ -189,7 +189,10 @@ static void inflate_read(struct inflate_job *i)
 {
 	struct lvol_live *s = i->job.store;
 	uint64_t cluster_bytes = i->volume->cluster_bytes;
+	uint32_t left = i->volume->cluster_bytes - i->at;
 
+	/* The size of a cluster is not always a multiple of a piece. */
+	i->piece = left < PIECE_BYTES ? left : (uint32_t)PIECE_BYTES;
 	inflate_wait(i, inflate_write);
 	if (i->fill.external) {
 		s->user.external_read(s->user.ctx, i->volume, i->n * cluster_bytes + i->at, i->bytes, i->piece,
@@ -206,7 +209,6 @@ static void inflate_copy(struct inflate_job *i)
 	uint32_t cluster_bytes = i->volume->cluster_bytes;
 
 	i->at = 0;
-	i->piece = cluster_bytes < PIECE_BYTES ? cluster_bytes : (uint32_t)PIECE_BYTES;
 	if (i->fill.external && s->user.external_read == NULL) {
 		lvol_live_fill_abort(&i->fill);
 		inflate_end(i, -ENOTSUP);
@@ -280,31 +282,51 @@ static void inflate_step(struct live_job *j)
 
 /* ---- Starting ---- */
 
-static int inflate_check(const struct lvol_live_volume *v, bool all)
+/* It has its turn in the queue of changes: a change of the volume that has begun must not find clusters claimed that
+ * were not when it looked. Those that come later find the volume being filled. */
+static int start_check(struct live_change *c)
 {
-	int rc = live_state(v->store);
+	const struct lvol_live_volume *v = c->volume;
 
-	if (rc != 0) {
-		return rc;
-	}
 	if (v->read_only || v->internal->fixed) {
 		return -EPERM;
 	}
 	if (v->internal->filling) {
 		return -EBUSY;
 	}
-	return !all && v->parent == NULL && v->external == NULL ? -EINVAL : 0;
+	if (!c->all && v->parent == NULL && v->external == NULL) {
+		return -EINVAL;
+	}
+	v->internal->filling = true;
+	return 1;
+}
+
+static const struct live_change_type start_type = {start_check, NULL, NULL};
+
+static void inflate_started(void *arg, int status)
+{
+	struct inflate_job *i = arg;
+	struct inflate_job ended = *i;
+
+	if (status == 0) {
+		live_job_start(&i->job, i->volume->store, inflate_step);
+		return;
+	}
+	free(i->bytes);
+	free(i);
+	ended.done(ended.arg, status);
 }
 
 static void inflate_start(struct lvol_live_volume *v, bool all, lvol_live_done done, void *arg)
 {
-	int rc = inflate_check(v, all);
-	struct inflate_job *i = rc != 0 ? NULL : calloc(1, sizeof(*i));
+	struct inflate_job *i = calloc(1, sizeof(*i));
 	uint8_t *bytes = i == NULL ? NULL : live_pages_alloc(PIECE_BYTES / LVOL_PAGE_BYTES);
+	struct live_change *c = bytes == NULL ? NULL : live_change_new(v->store, &start_type, i);
 
-	if (bytes == NULL) {
+	if (c == NULL) {
+		free(bytes);
 		free(i);
-		done(arg, rc != 0 ? rc : -ENOMEM);
+		done(arg, -ENOMEM);
 		return;
 	}
 	i->volume = v;
@@ -313,8 +335,10 @@ static void inflate_start(struct lvol_live_volume *v, bool all, lvol_live_done d
 	i->done = done;
 	i->arg = arg;
 	i->next = inflate_next;
-	v->internal->filling = true;
-	live_job_start(&i->job, v->store, inflate_step);
+	c->done = inflate_started;
+	c->volume = v;
+	c->all = all;
+	live_change_start(c, 0);
 }
 
 void lvol_live_volume_inflate(struct lvol_live_volume *v, lvol_live_done done, void *arg)
