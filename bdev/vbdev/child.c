@@ -197,6 +197,17 @@ static void copy_submit(struct bdev_child *c, struct bdev_io *parent, uint64_t o
 
 static void group_wait_ends(struct bdev_io *parent, bool resume);
 
+/* Ends one that is no group's and has no child. */
+static COLD void parent_drop(struct bdev_io *parent, uint16_t status)
+{
+	const struct bdev_child_ops *ops = parent->ch->bdev->ops->child_ops;
+
+	if (ops != NULL && ops->dropped != NULL) {
+		ops->dropped(parent);
+	}
+	bdev_io_complete_untouched(parent, status);
+}
+
 /* Its waiters get what is free, or learn that the base is absent. */
 static NOINLINE void base_serve_waiters(struct child_base *base)
 {
@@ -209,7 +220,7 @@ static NOINLINE void base_serve_waiters(struct child_base *base)
 		} else if (base->desc != NULL) {
 			copy_submit(child_take(base), parent, parent->children_blocks);
 		} else {
-			bdev_io_complete_untouched(parent, STATUS_REMOVED);
+			parent_drop(parent, STATUS_REMOVED);
 		}
 	}
 }
@@ -273,7 +284,7 @@ void bdev_child_submit_at(struct bdev_child_pool *pool, struct bdev_io *parent, 
 	if (likely(c != NULL)) {
 		copy_submit(c, parent, offset_blocks);
 	} else if (base->desc == NULL) {
-		bdev_io_complete_untouched(parent, STATUS_REMOVED);
+		parent_drop(parent, STATUS_REMOVED);
 	} else if ((c = reset_child_take(base, parent)) != NULL) {
 		copy_submit(c, parent, offset_blocks);
 	} else {
@@ -421,7 +432,7 @@ static void waiter_end(struct bdev_io *parent, uint16_t status)
 		bdev_children_fail(parent, status);
 		group_wait_ends(parent, false);
 	} else {
-		bdev_io_complete_untouched(parent, status);
+		parent_drop(parent, status);
 	}
 }
 

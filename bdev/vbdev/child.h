@@ -48,7 +48,8 @@
 
 struct bdev_child_pool;
 
-/* What a module does about the children of a group; bdev_ops.child_ops. Each function may be NULL, but `resume`. */
+/* What a module does about children and their parents; bdev_ops.child_ops. Each function may be NULL; groups need
+ * `resume`. */
 struct bdev_child_ops {
 	/* bdev_child_get() returned -EAGAIN for parent, and may succeed now, or return another error: make the rest of
 	 * the children. Not called for a parent that was aborted or reset meanwhile. */
@@ -61,6 +62,10 @@ struct bdev_child_ops {
 	 * bdev_children_begin(). A parent that was aborted or reset gets no children in that either, so a module that
 	 * begins a group anew after an error must not do so for ever. NULL: bdev_io_complete(parent, status). */
 	void (*all_ended)(struct bdev_io *parent, uint16_t status);
+	/* The pool is about to end a parent of bdev_child_submit(), of which nothing was passed to a base: it was
+	 * aborted, taken back or reset while it waited, or the base is absent. opts.done does not see it, so the module
+	 * undoes here what it noted of it, and leaves its completion to the pool. */
+	void (*dropped)(struct bdev_io *parent);
 };
 
 /* How a channel's pool is made. */
@@ -69,8 +74,8 @@ struct bdev_child_pool_opts {
 	uint32_t n_bases;
 	uint32_t count; /* children that the channel may have with each base at a time; at least 1 */
 	uint32_t iovs;  /* iovs that each child has of its own; 0: none */
-	/* For bdev_child_submit(): a child's end; completes parent (arg), as by bdev_io_complete_as(). NULL: the module
-	 * makes groups only. */
+	/* For bdev_child_submit(): a child's end; completes parent (arg), as by bdev_io_complete_as(). Parents that got
+	 * no child are ended by the pool (child_ops.dropped). NULL: the module makes groups only. */
 	bdev_io_cb done;
 };
 /* Makes the pool of a channel, and gets the thread's channels of the bases. From ops.channel_create. NULL and errno. */

@@ -115,13 +115,19 @@ static ALWAYS_INLINE void io_uncount(struct bdev_io *io, struct lvol_io *ctx)
 	writes_leave(ch, ctx);
 }
 
-static void io_end(struct bdev_io *io, uint16_t status)
+/* What every end of an I/O that is in no list does before its completion. */
+static void io_forget(struct bdev_io *io)
 {
 	struct lvol_io *ctx = bdev_io_ctx(io);
 
 	io_uncount(io, ctx);
 	free(ctx->slow);
 	ctx->slow = NULL;
+}
+
+static void io_end(struct bdev_io *io, uint16_t status)
+{
+	io_forget(io);
 	bdev_io_complete(io, status);
 }
 
@@ -726,7 +732,8 @@ static void io_steps_ended(struct bdev_io *io, uint16_t status)
 	}
 }
 
-const struct bdev_child_ops lvol_io_child_ops = {.resume = steps_go_on, .all_ended = io_steps_ended};
+const struct bdev_child_ops lvol_io_child_ops = {
+	.resume = steps_go_on, .all_ended = io_steps_ended, .dropped = io_forget};
 
 /* All volumes of the thread share the children, so what waits for one is left to the end of those at the base. */
 void lvol_io_reset_channel(struct bdev *b, void *channel)

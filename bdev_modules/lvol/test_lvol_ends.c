@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Volumes as bdevs: what ends in another way than was meant. Nothing that it was counted in waits for it for ever. */
+#include <errno.h>
+#include <string.h>
+
+#include "bdev_modules/lvol/test_lvol_kit.h"
+
+static void take_back_here(void *arg)
+{
+	bdev_io_take_back(((struct request *)arg)->io);
+}
+
+/* --- I/O that waits for a child --- */
+
+#define CHILDREN 256u /* that a thread has at a base */
+#define WAITERS  4u
+
+/* Only the last ones wait, for a child: messages to a thread run in their order. */
+static void write_more_than_children(struct user *u, struct testdev *t, struct request *r[])
+{
+	atomic_store(&t->held, 0);
+	t->hold = true;
+	for (unsigned i = 0; i < CHILDREN + WAITERS; i++) {
+		r[i] = write_start(u, i % CLUSTER_BLOCKS);
+	}
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->held, CHILDREN));
+}
+
+/* Counted wrongly, they would have each change of the volume wait, and each cluster that is given up. */
+static void test_what_waited_for_a_child_is_not_counted_any_more(void)
+{
+	struct request *r[CHILDREN + WAITERS], **waiter = r + CHILDREN;
+	struct user u, base;
+	struct testdev *t = store_on_testdev(&u);
+	struct operation op;
+
+	watch_base(&base);
+	write_more_than_children(&u, t, r);
+	thread_call(u.thread, take_back_here, waiter[0]);
+	CU_ASSERT_EQUAL(request_finish(waiter[0]), NVME_SC_ABORT_REQ);
+	struct request *abort = abort_of(&u, waiter[1]);
+	CU_ASSERT_EQUAL(request_run(abort), 0);
+	CU_ASSERT_EQUAL(abort->cdw0, 0);
+	request_free(abort);
+	CU_ASSERT_EQUAL(request_finish(waiter[1]), NVME_SC_ABORT_REQ);
+	struct request *reset = request_new(&u);
+	reset->io->type = BDEV_IO_RESET;
+	request_submit(reset);
+	change_start(&op, BDEV_LVOL_SNAPSHOT, "lvs/v", "s", 0);
+	t->hold = false; /* its poller completes what is held */
+	for (unsigned i = 0; i < CHILDREN; i++) {
+		CU_ASSERT_EQUAL(request_finish(r[i]), 0);
+	}
+	(void)request_finish(waiter[2]); /* the reset may have ended it, or the base */
+	(void)request_finish(waiter[3]);
+	CU_ASSERT_EQUAL(request_finish(reset), 0);
+	CU_ASSERT_EQUAL(operation_wait(&op), 0);
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_DELETE, "lvs/s", NULL, 0), 0);
+	/* Grace periods end, too. */
+	uint32_t before = free_clusters();
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, CLUSTER_BLOCKS), 0);
+	before++;
+	CU_ASSERT_TRUE(fixture_poll(has_free_clusters, &before));
+	user_close(&base);
+	store_off_testdev(t, &u);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_what_waited_for_a_child_is_not_counted_any_more),
+	UNIT_END,
+};
+UNIT_MAIN("bdev_lvol_ends", tests, fixture_start, fixture_stop)
