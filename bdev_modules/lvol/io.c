@@ -36,6 +36,13 @@ struct lvol_step {
 	uint64_t offset, source, blocks; /* source: of a COPY */
 };
 
+/* Whose an I/O's slow part is while it waits for a cluster: whoever leaves second, the I/O or the waiter, frees it. */
+enum lvol_wait {
+	WAIT_BOTH,
+	WAIT_WOKEN,     /* the message to the I/O's thread has been posted */
+	WAIT_ABANDONED, /* the I/O has ended, and its thread may be gone */
+};
+
 /* What an I/O needs that is not just one I/O on the base. */
 struct lvol_slow {
 	struct bdev_io *io; /* NULL: it has ended, while its cluster was waited for */
@@ -44,6 +51,7 @@ struct lvol_slow {
 	struct thread_msg msg;
 	struct lvol_live_fill fill;
 	struct lvol_live_waiter waiter;
+	_Atomic(enum lvol_wait) wait;
 	uint64_t cluster, count; /* of the volume: that is waited for; that are given up */
 	uint64_t at;             /* WRITE_ZEROES, UNMAP: how far it has come, in blocks */
 	uint64_t piece;          /* WRITE_ZEROES: blocks that the first write is for */
@@ -305,6 +313,12 @@ void lvol_io_resume(struct lvol_channel *ch)
 	}
 }
 
+static void wait_abandon(struct lvol_slow *slow)
+{
+	slow->io = NULL;
+	(void)atomic_exchange(&slow->wait, WAIT_ABANDONED); /* if it was woken, the message that comes frees it */
+}
+
 /* Ends an I/O that is held back. */
 static bool io_end_held(struct lvol_channel *ch, struct bdev_io *io, bool untouched)
 {
@@ -316,8 +330,8 @@ static bool io_end_held(struct lvol_channel *ch, struct bdev_io *io, bool untouc
 	TAILQ_REMOVE(&ch->held, ctx, link);
 	io_uncount(io, ctx);
 	bool begun = ctx->slow != NULL && ctx->slow->at != 0;
-	if (ctx->stage == STAGE_WAIT) {
-		ctx->slow->io = NULL; /* is freed when the cluster is not busy any more */
+	if (ctx->stage == STAGE_WAIT && ctx->slow != NULL) {
+		wait_abandon(ctx->slow);
 	} else {
 		free(ctx->slow);
 	}
@@ -353,7 +367,11 @@ static void waiter_wake(struct lvol_live_waiter *w)
 	struct lvol_slow *slow = container_of(w, struct lvol_slow, waiter);
 
 	lvol_volume_put(slow->lvol);
-	thread_post(slow->thread, &slow->msg, wait_has_ended);
+	if (atomic_exchange(&slow->wait, WAIT_WOKEN) == WAIT_ABANDONED) {
+		free(slow);
+	} else {
+		thread_post(slow->thread, &slow->msg, wait_has_ended);
+	}
 }
 
 static void wait_on_control(struct thread_msg *msg)
@@ -379,6 +397,7 @@ static void io_wait_for_cluster(struct lvol_channel *ch, struct bdev_io *io, uin
 	ctx->stage = STAGE_WAIT;
 	TAILQ_INSERT_TAIL(&ch->held, ctx, link);
 	slow->cluster = n;
+	atomic_store(&slow->wait, WAIT_BOTH);
 	/* The I/O may be aborted, and its channel put, before the control thread looks at the volume. */
 	atomic_fetch_add(&slow->lvol->refs, 1);
 	thread_post(thread_control(), &slow->msg, wait_on_control);

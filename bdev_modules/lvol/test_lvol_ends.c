@@ -65,8 +65,39 @@ static void test_what_waited_for_a_child_is_not_counted_any_more(void)
 	store_off_testdev(t, &u);
 }
 
+/* --- I/O that waits for a cluster --- */
+
+/* Its thread goes before the cluster is there. */
+static void test_a_thread_may_go_whose_io_waited_for_a_cluster(void)
+{
+	struct user u, base, other;
+	struct testdev *t = store_on_testdev(&u);
+	struct thread *short_lived = thread_create("short", NULL);
+
+	watch_base(&base);
+	CU_ASSERT_EQUAL_FATAL(user_open(&other, "lvs/v", true, short_lived), 0);
+	atomic_store(&t->held, 0);
+	t->hold = true;
+	struct request *first = write_start(&u, CLUSTER_BLOCKS + 1);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 3)); /* it, and the zeroes around it */
+	struct request *second = write_start(&other, CLUSTER_BLOCKS + 2);
+	CU_ASSERT_TRUE(fixture_poll(something_waits, "first write to its cluster"));
+	struct request *abort = abort_of(&other, second);
+	CU_ASSERT_EQUAL(request_run(abort), 0);
+	CU_ASSERT_EQUAL(abort->cdw0, 0);
+	request_free(abort);
+	CU_ASSERT_EQUAL(request_finish(second), NVME_SC_ABORT_REQ);
+	user_close(&other);
+	CU_ASSERT_EQUAL(thread_destroy(short_lived), 0);
+	t->hold = false; /* its poller completes what is held */
+	CU_ASSERT_EQUAL(request_finish(first), 0);
+	user_close(&base);
+	store_off_testdev(t, &u);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_what_waited_for_a_child_is_not_counted_any_more),
+	UNIT(test_a_thread_may_go_whose_io_waited_for_a_cluster),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_lvol_ends", tests, fixture_start, fixture_stop)
