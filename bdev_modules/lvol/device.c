@@ -7,23 +7,92 @@
 #include <string.h>
 
 #include "bdev_modules/lvol/internal.h"
+#include "util/log.h"
+
+#define RESERVED_OPS 16u /* for when there is no memory; the engine writes little at a time */
 
 /* --- I/O of the store itself --- */
 
+#define RETRY_US 10000u /* until an operation is tried again for which there was no memory */
+
 struct device_op {
 	struct vbdev_meta_op op;
+	struct bdev_lvol_store *store;
 	lvol_live_done done;
 	void *arg;
+	struct thread_timer timer;
+	bool retried;
+	STAILQ_ENTRY(device_op) link; /* in the reserve */
 };
+
+int lvol_device_init(struct bdev_lvol_store *s)
+{
+	STAILQ_INIT(&s->reserve);
+	s->reserve_memory = calloc(RESERVED_OPS, sizeof(*s->reserve_memory));
+	for (unsigned i = 0; s->reserve_memory != NULL && i < RESERVED_OPS; i++) {
+		STAILQ_INSERT_TAIL(&s->reserve, &s->reserve_memory[i], link);
+	}
+	return s->reserve_memory != NULL ? 0 : -ENOMEM;
+}
+
+static struct device_op *device_op_new(struct bdev_lvol_store *s)
+{
+	struct device_op *d = calloc(1, sizeof(*d));
+
+	if (d == NULL && (d = STAILQ_FIRST(&s->reserve)) != NULL) {
+		STAILQ_REMOVE_HEAD(&s->reserve, link);
+		memset(d, 0, sizeof(*d));
+	}
+	return d;
+}
+
+static void device_op_free(struct bdev_lvol_store *s, struct device_op *d)
+{
+	if (d >= s->reserve_memory && d < s->reserve_memory + RESERVED_OPS) {
+		STAILQ_INSERT_HEAD(&s->reserve, d, link);
+	} else {
+		free(d);
+	}
+}
+
+static void device_op_retry(void *arg)
+{
+	struct device_op *d = arg;
+
+	vbdev_meta_start(d->store->meta, &d->op);
+}
+
+/* A store whose metadata cannot be written changes nothing until it is opened anew; a lack of memory passes. Reads, and
+ * with them what opens a store, may fail. */
+static bool device_op_waits_for_memory(struct device_op *d)
+{
+	const struct bdev_lvol_store *s = d->store;
+
+	if (d->op.error != -ENOMEM || d->op.status != 0 || d->op.type == BDEV_IO_READ) {
+		return false;
+	}
+	if (!d->retried) {
+		log_warning("lvol store on bdev %s: out of memory for a %s of metadata, which is tried again",
+			    s->base_name, bdev_io_type_name(d->op.type));
+	}
+	d->retried = true;
+	d->timer = (struct thread_timer){.fn = device_op_retry, .arg = d};
+	thread_timer_start(&d->timer, RETRY_US);
+	return true;
+}
 
 static void device_op_done(struct vbdev_meta_op *op)
 {
 	struct device_op *d = container_of(op, struct device_op, op);
+
+	if (device_op_waits_for_memory(d)) {
+		return;
+	}
 	lvol_live_done done = d->done;
 	void *arg = d->arg;
 	int error = op->error;
 
-	free(d);
+	device_op_free(d->store, d);
 	done(arg, error);
 }
 
@@ -31,12 +100,13 @@ static void device_start(void *ctx, enum bdev_io_type type, uint64_t offset, voi
 			 lvol_live_done done, void *arg)
 {
 	struct bdev_lvol_store *s = ctx;
-	struct device_op *d = calloc(1, sizeof(*d));
+	struct device_op *d = device_op_new(s);
 
 	if (d == NULL) {
 		done(arg, -ENOMEM);
 		return;
 	}
+	d->store = s;
 	d->op.type = type;
 	d->op.offset_blocks = offset / s->base_block_bytes;
 	d->op.num_blocks = bytes / s->base_block_bytes;
@@ -186,6 +256,14 @@ static void pause_visit(struct bdev *b, void *channel, void *arg)
 	}
 }
 
+/* For channels that are made from now on. One that is being made may have looked before, and not yet be among those
+ * that are visited: after the grace period it is. */
+static void set_paused(struct bdev_lvol *l, bool paused)
+{
+	atomic_store(&l->paused, paused);
+	thread_synchronize();
+}
+
 static void device_pause(void *ctx, struct lvol_live_volume *v, lvol_live_done done, void *arg)
 {
 	struct bdev_lvol *l = v->user;
@@ -194,7 +272,7 @@ static void device_pause(void *ctx, struct lvol_live_volume *v, lvol_live_done d
 	l->pause_done = done;
 	l->pause_arg = arg;
 	atomic_store(&l->pause_left, 1);
-	atomic_store(&l->paused, true); /* of channels that are made from now on */
+	set_paused(l, true);
 	bdev_visit_module_channels(&l->bdev, pause_visit, NULL);
 	pause_put(l);
 }
@@ -214,7 +292,7 @@ static void device_resume(void *ctx, struct lvol_live_volume *v)
 
 	if (l != NULL) {
 		l->bdev.read_only = v->read_only;
-		atomic_store(&l->paused, false);
+		set_paused(l, false);
 		bdev_visit_module_channels(&l->bdev, resume_visit, NULL);
 	}
 }

@@ -45,6 +45,8 @@ struct bdev_lvol_store {
 	struct io_device device;
 	bool device_registered;
 	struct grace grace;
+	struct device_op *reserve_memory; /* device.c: operations for when there is no memory */
+	STAILQ_HEAD(, device_op) reserve;
 	char base_name[256], name[LVOL_NAME_MAX + 1], uuid[LVOL_UUID_TEXT];
 	uint32_t base_block_bytes, block_bytes, block_shift; /* block_shift: base blocks in a block, a power of two */
 	uint32_t cluster_bytes;
@@ -121,6 +123,8 @@ void lvol_store_check_closing(struct bdev_lvol_store *s);
 
 /* Fills in u for a store whose base is open. */
 void lvol_device_fill_in(struct bdev_lvol_store *s, struct lvol_live_user *u);
+/* Makes s->reserve. 0 or -ENOMEM. */
+int lvol_device_init(struct bdev_lvol_store *s);
 void lvol_grace_init(struct grace *g);
 /* A channel's I/O that a grace period waits for has ended. Channel's thread. */
 void lvol_grace_report(struct store_channel *sc);

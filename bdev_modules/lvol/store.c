@@ -86,6 +86,16 @@ static void store_fail(struct bdev_lvol_store *s, int rc, const char *error)
 	snprintf(s->error_text, sizeof(s->error_text), "%s", error);
 }
 
+/* NULL: there is none. */
+static void store_release(struct bdev_lvol_store *s)
+{
+	if (s != NULL) {
+		free(s->reserve_memory);
+		free(s->superblock);
+		free(s);
+	}
+}
+
 /* The last part: nothing uses the base any more. */
 static void store_free(void *arg)
 {
@@ -100,8 +110,7 @@ static void store_free(void *arg)
 	TAILQ_REMOVE(&stores, s, link);
 	bdev_close(base); /* before the answer, which may lead to its removal */
 	store_answer(s);
-	free(s->superblock);
-	free(s);
+	store_release(s);
 	bdev_module_is_idle();
 }
 
@@ -171,12 +180,17 @@ static struct bdev_lvol_store *store_new(const char *base_name)
 {
 	struct bdev_lvol_store *s = aligned_alloc(64, (sizeof(*s) + 63) & ~(size_t)63);
 
-	if (s != NULL) {
-		memset(s, 0, sizeof(*s));
-		TAILQ_INIT(&s->volumes);
-		lvol_grace_init(&s->grace);
-		snprintf(s->base_name, sizeof(s->base_name), "%s", base_name);
+	if (s == NULL) {
+		return NULL;
 	}
+	memset(s, 0, sizeof(*s));
+	if (lvol_device_init(s) != 0) {
+		free(s);
+		return NULL;
+	}
+	TAILQ_INIT(&s->volumes);
+	lvol_grace_init(&s->grace);
+	snprintf(s->base_name, sizeof(s->base_name), "%s", base_name);
 	return s;
 }
 
@@ -363,15 +377,13 @@ static void lvol_examine(struct bdev *b)
 	}
 	s->superblock = aligned_alloc(LVOL_PAGE_BYTES, LVOL_PAGE_BYTES);
 	if (s->superblock == NULL || bdev_open(b->name, false, store_base_event, s, &s->base) != 0) {
-		free(s->superblock);
-		free(s);
+		store_release(s);
 		return;
 	}
 	bdev_keep_io(s->base);
 	if (store_begin(s, error) != 0) {
 		bdev_close(s->base);
-		free(s->superblock);
-		free(s);
+		store_release(s);
 		return;
 	}
 	s->probe = (struct vbdev_meta_op){.type = BDEV_IO_READ,
@@ -533,7 +545,7 @@ void bdev_lvol_store_create(const struct bdev_lvol_store_opts *o, bdev_lvol_cb c
 	}
 	rc = rc != 0 ? rc : create_open_base(s, error);
 	if (rc != 0) {
-		free(s);
+		store_release(s);
 		cb(arg, rc, error, "");
 		return;
 	}

@@ -95,9 +95,42 @@ static void test_a_thread_may_go_whose_io_waited_for_a_cluster(void)
 	store_off_testdev(t, &u);
 }
 
+/* --- No memory --- */
+
+static atomic_uint no_memory; /* so many allocations for devices fail */
+void *__real_env_dma_malloc(size_t size, size_t align, int numa_node);
+void *__wrap_env_dma_malloc(size_t size, size_t align, int numa_node);
+
+void *__wrap_env_dma_malloc(size_t size, size_t align, int numa_node)
+{
+	if (atomic_load(&no_memory) > 0) {
+		atomic_fetch_sub(&no_memory, 1);
+		return NULL;
+	}
+	return __real_env_dma_malloc(size, align, numa_node);
+}
+
+static void test_metadata_are_written_when_there_is_memory_again(void)
+{
+	struct user u;
+
+	store_on_malloc();
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", VOLUME_BYTES, true), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "lvs/v", true, fixture_thread(0)), 0);
+	atomic_store(&no_memory, 3);
+	CU_ASSERT_EQUAL(fill(&u, 1, 0, 1), 0);
+	CU_ASSERT_EQUAL(atomic_load(&no_memory), 0);
+	CU_ASSERT_EQUAL(fill(&u, 2, CLUSTER_BLOCKS, 1), 0);
+	CU_ASSERT_FALSE(lvol_live_info(bdev_lvol_store_live(the_store())).failed);
+	CU_ASSERT_TRUE(holds(&u, 1, 0, 1) && holds(&u, 2, CLUSTER_BLOCKS, 1));
+	user_close(&u);
+	store_off_malloc();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_what_waited_for_a_child_is_not_counted_any_more),
 	UNIT(test_a_thread_may_go_whose_io_waited_for_a_cluster),
+	UNIT(test_metadata_are_written_when_there_is_memory_again),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_lvol_ends", tests, fixture_start, fixture_stop)
