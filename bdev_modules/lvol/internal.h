@@ -53,14 +53,15 @@ struct bdev_lvol_store {
 	TAILQ_HEAD(, bdev_lvol) volumes;
 	bool leaving;    /* the base is being removed: close as soon as that is possible */
 	bool destroys;   /* CLOSING is for its deletion */
+	bool is_overdue; /* OPENING takes longer than lvol_patience.open_us */
 	bool created;    /* OPENING is for a creation */
 	bdev_lvol_cb cb; /* of creation or deletion, or NULL */
 	void *cb_arg;
 	int error; /* for cb, when the base has been closed */
 	char error_text[BDEV_ERROR_MAX];
 	struct lvol_live_create_opts create;
-	struct thread_timer timer;
-	void *superblock; /* PROBING */
+	struct thread_timer timer, open_timer; /* open_timer: OPENING, unless it is created */
+	void *superblock;                      /* PROBING */
 	struct vbdev_meta_op probe;
 	TAILQ_ENTRY(bdev_lvol_store) link;
 };
@@ -113,6 +114,13 @@ struct lvol_io {
 extern struct bdev_module bdev_lvol_module;
 
 /* --- store.c --- */
+
+/* How long the examination of a bdev lasts at most. */
+struct lvol_patience {
+	uint64_t probe_us; /* for its superblock: a bdev that does not answer is taken for one without a store */
+	uint64_t open_us;  /* for its store to be open: then nothing waits for that any more */
+};
+extern struct lvol_patience lvol_patience; /* tests have less */
 
 /* Whether changes may begin. */
 bool lvol_store_is_usable(const struct bdev_lvol_store *s);

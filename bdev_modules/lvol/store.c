@@ -13,9 +13,10 @@
 #include "util/log.h"
 #include "util/state_machine.h"
 
-#define CHILDREN          256u      /* I/Os that a thread may have at the base, for all volumes of a store */
-#define PROBE_TIMEOUT_US  10000000u /* a bdev that does not answer is taken for one without a store */
+#define CHILDREN          256u /* I/Os that a thread may have at the base, for all volumes of a store */
 #define CHANNELS_CHECK_US 1000u
+
+struct lvol_patience lvol_patience = {.probe_us = 10000000, .open_us = 60000000};
 
 static TAILQ_HEAD(, bdev_lvol_store) stores = TAILQ_HEAD_INITIALIZER(stores);
 static bool stopping;
@@ -66,7 +67,7 @@ static void store_channel_destroy(struct io_device *device, void *ctx)
 
 static bool store_is_examined(const struct bdev_lvol_store *s)
 {
-	return s->state != STORE_PROBING && (s->state != STORE_OPENING || s->created);
+	return s->state != STORE_PROBING && (s->state != STORE_OPENING || s->created || s->is_overdue);
 }
 
 static void store_answer(struct bdev_lvol_store *s)
@@ -117,7 +118,9 @@ static void store_free(void *arg)
 static void store_finish(struct bdev_lvol_store *s)
 {
 	store_set_state(s, STORE_ENDING);
+	thread_timer_stop(&s->open_timer);
 	vbdev_meta_close(s->meta, store_free, s);
+	bdev_module_is_idle(); /* whoever waits for examinations does not wait for the base to end its I/O */
 }
 
 static void store_closed(void *arg, int status)
@@ -288,6 +291,7 @@ static void store_opened(void *arg, int status, struct lvol_live *live, const st
 		store_finish(s);
 		return;
 	}
+	thread_timer_stop(&s->open_timer);
 	s->live = live;
 	store_set_names(s);
 	status = store_check(s);
@@ -301,6 +305,21 @@ static void store_opened(void *arg, int status, struct lvol_live *live, const st
 		   lvol_live_info(live).recovered ? "; it had not been closed, and was repaired" : "");
 	store_register_volumes(s);
 	store_answer(s);
+	bdev_module_is_idle();
+}
+
+/* It goes on, and its volumes come when it is open. */
+static void store_is_late(void *arg)
+{
+	struct bdev_lvol_store *s = arg;
+
+	if (thread_timer_was_absent(&s->open_timer, lvol_patience.open_us)) {
+		thread_timer_start(&s->open_timer, lvol_patience.open_us);
+		return;
+	}
+	log_warning("lvol store on bdev %s: opening it takes long; nothing waits for its volumes any more",
+		    s->base_name);
+	s->is_overdue = true;
 	bdev_module_is_idle();
 }
 
@@ -340,6 +359,8 @@ static void probe_done(struct vbdev_meta_op *op)
 		return;
 	}
 	store_set_state(s, STORE_OPENING);
+	s->open_timer = (struct thread_timer){.fn = store_is_late, .arg = s};
+	thread_timer_start(&s->open_timer, lvol_patience.open_us);
 	store_device_register(s);
 	lvol_device_fill_in(s, &user);
 	lvol_live_open(&user, store_opened, s);
@@ -389,7 +410,7 @@ static void lvol_examine(struct bdev *b)
 	s->probe = (struct vbdev_meta_op){.type = BDEV_IO_READ,
 					  .num_blocks = LVOL_PAGE_BYTES / s->base_block_bytes,
 					  .data = s->superblock,
-					  .timeout_us = PROBE_TIMEOUT_US,
+					  .timeout_us = lvol_patience.probe_us,
 					  .done = probe_done};
 	vbdev_meta_start(s->meta, &s->probe);
 }
@@ -523,8 +544,15 @@ static int create_open_base(struct bdev_lvol_store *s, char *error)
 	if (rc != 0) {
 		return rc;
 	}
-	rc = base_check(bdev_desc_bdev(s->base), error);
-	if (rc == 0 && bdev_desc_bdev(s->base)->read_only) {
+	const struct bdev *b = bdev_desc_bdev(s->base);
+	rc = base_check(b, error);
+	if (rc == 0 && b->module == &bdev_lvol_module) { /* see may_have_store() */
+		rc = bdev_error(error, -EINVAL,
+				"bdev '%.150s' is a volume: no store is looked for on one, so a store "
+				"there would not be found again",
+				s->base_name);
+	}
+	if (rc == 0 && b->read_only) {
 		rc = bdev_error(error, -EROFS, "bdev '%.150s' is read-only", s->base_name);
 	}
 	rc = rc != 0 ? rc : store_begin(s, error);

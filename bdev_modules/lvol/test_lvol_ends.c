@@ -3,7 +3,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "bdev_modules/delay/delay.h"
+#include "bdev_modules/lvol/internal.h"
 #include "bdev_modules/lvol/test_lvol_kit.h"
+#include "bdev_modules/passthru/passthru.h"
 
 static void take_back_here(void *arg)
 {
@@ -127,10 +130,77 @@ static void test_metadata_are_written_when_there_is_memory_again(void)
 	store_off_malloc();
 }
 
+/* --- Examination --- */
+
+static void test_a_bdev_that_does_not_answer_holds_nobody_up(void)
+{
+	struct testdev *t = testdev_new("t0", BLOCK, BASE_BLOCKS);
+	const struct lvol_patience usual = lvol_patience;
+
+	lvol_patience.probe_us = 1000;
+	t->hold = t->deaf = true;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	wait_for_examine();
+	CU_ASSERT_EQUAL(atomic_load(&t->held), 1); /* it has not answered even now */
+	lvol_patience = usual;
+	t->hold = false; /* its poller completes what is held */
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+static bool store_is_there(void *arg)
+{
+	return the_store() != NULL;
+}
+
+/* The store of m0, which is closed, and found again on a slow bdev. */
+static void test_a_store_that_opens_slowly_holds_nobody_up(void)
+{
+	const struct lvol_patience usual = lvol_patience;
+
+	make_malloc("m0", BLOCK, BASE_BLOCKS);
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "m0", NULL, error), 0);
+	wait_for_examine();
+	CU_ASSERT_EQUAL_FATAL(store_make("p0"), 0);
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", VOLUME_BYTES, true), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	lvol_patience.open_us = 1000;
+	CU_ASSERT_EQUAL_FATAL(bdev_delay_create(&(struct bdev_delay_opts){.name = "d0",
+									  .base_bdev_name = "m0",
+									  .latency_us = {500000, 500000, 500000, 500000,
+											 500000, 500000}},
+						error),
+			      0);
+	wait_for_examine();
+	CU_ASSERT_PTR_NULL(the_store());
+	CU_ASSERT_TRUE(fixture_poll(store_is_there, NULL));
+	CU_ASSERT_PTR_NOT_NULL(bdev_find("lvs/v"));
+	lvol_patience = usual;
+	CU_ASSERT_EQUAL(store_delete(), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+}
+
+static void test_a_volume_cannot_have_a_store(void)
+{
+	struct operation op = {0};
+
+	store_on_malloc();
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", VOLUME_BYTES, true), 0);
+	bdev_lvol_store_create(
+		&(struct bdev_lvol_store_opts){.bdev_name = "lvs/v", .name = "inner", .cluster_bytes = CLUSTER},
+		operation_ended, &op);
+	CU_ASSERT_EQUAL(operation_wait(&op), -EINVAL);
+	CU_ASSERT_EQUAL(bdev_get_claim(bdev_find("lvs/v"), NULL), BDEV_CLAIM_NONE);
+	store_off_malloc();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_what_waited_for_a_child_is_not_counted_any_more),
 	UNIT(test_a_thread_may_go_whose_io_waited_for_a_cluster),
 	UNIT(test_metadata_are_written_when_there_is_memory_again),
+	UNIT(test_a_bdev_that_does_not_answer_holds_nobody_up),
+	UNIT(test_a_store_that_opens_slowly_holds_nobody_up),
+	UNIT(test_a_volume_cannot_have_a_store),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_lvol_ends", tests, fixture_start, fixture_stop)
