@@ -48,6 +48,7 @@ struct bdev_lvol_store {
 	struct device_op *reserve_memory; /* device.c: operations for when there is no memory */
 	STAILQ_HEAD(, device_op) reserve;
 	char base_name[256], name[LVOL_NAME_MAX + 1], uuid[LVOL_UUID_TEXT];
+	char new_name[LVOL_NAME_MAX + 1];                    /* it is being given that name; "": it is not */
 	uint32_t base_block_bytes, block_bytes, block_shift; /* block_shift: base blocks in a block, a power of two */
 	uint32_t cluster_bytes;
 	TAILQ_HEAD(, bdev_lvol) volumes;
@@ -88,7 +89,6 @@ struct bdev_lvol {
 	lvol_live_done pause_done;
 	void *pause_arg;
 	atomic_uint refs; /* what keeps it beyond its bdev: a pause that waits, I/Os that wait for a cluster; and 1 */
-	bool destructing;
 	char name[LVOL_UUID_TEXT + 32], alias[2 * LVOL_NAME_MAX + 2];
 	TAILQ_ENTRY(bdev_lvol) link;
 };
@@ -145,6 +145,9 @@ void lvol_pause_report(struct lvol_channel *ch);
 int lvol_volume_register(struct bdev_lvol_store *s, struct lvol_live_volume *v, char *error);
 /* Gives back a reference; the last one frees l, and tells the store. Control thread. */
 void lvol_volume_put(struct bdev_lvol *l);
+/* Gives it STORE/NAME by their present names as its only alias, and has modules look at it that wait for a bdev of that
+ * name. Nothing, if it is being removed. */
+void lvol_volume_renew_alias(struct bdev_lvol *l);
 /* Writes STORE/NAME; size: that of bdev_lvol.alias. */
 void lvol_volume_alias(const char *store, const char *name, char *alias);
 /* A random UUID as text. */

@@ -530,7 +530,7 @@ static int store_create_check(const char *name, char *error)
 	const struct bdev_lvol_store *s;
 
 	TAILQ_FOREACH (s, &stores, link) {
-		if (rc == 0 && strcmp(s->name, name) == 0) {
+		if (rc == 0 && (strcmp(s->name, name) == 0 || strcmp(s->new_name, name) == 0)) {
 			rc = bdev_error(error, -EEXIST, "there is an lvol store '%.60s' already", name);
 		}
 	}
@@ -592,76 +592,86 @@ struct store_rename {
 	bdev_lvol_cb cb;
 	void *arg;
 	struct bdev_lvol_store *store;
-	char name[LVOL_NAME_MAX + 1];
 };
 
-/* Takes the names that volumes have by that store's name away, of all up to `end` (NULL: of all). */
-static void rename_remove_aliases(struct bdev_lvol_store *s, const char *name, const struct bdev_lvol *end)
+/* Volumes may have been made, renamed and deleted since the rename began, which added names to some. */
+static void rename_renew_aliases(struct bdev_lvol_store *s)
 {
-	char alias[sizeof(end->alias)];
 	struct bdev_lvol *l;
 
-	for (l = TAILQ_FIRST(&s->volumes); l != end; l = TAILQ_NEXT(l, link)) {
-		lvol_volume_alias(name, l->v->name, alias);
-		bdev_alias_remove(&l->bdev, alias);
+	TAILQ_FOREACH (l, &s->volumes, link) {
+		lvol_volume_renew_alias(l);
 	}
 }
 
+/* Takes the new names, so that nobody else can. */
 static int rename_add_aliases(struct bdev_lvol_store *s, const char *name)
 {
 	char alias[sizeof(((struct bdev_lvol *)NULL)->alias)];
 	struct bdev_lvol *l;
 
 	TAILQ_FOREACH (l, &s->volumes, link) {
+		if (bdev_get_state(&l->bdev) != BDEV_READY) {
+			continue;
+		}
 		lvol_volume_alias(name, l->v->name, alias);
 		int rc = bdev_alias_add(&l->bdev, alias);
 		if (rc != 0) {
-			rename_remove_aliases(s, name, l);
+			rename_renew_aliases(s);
 			return rc;
 		}
 	}
 	return 0;
 }
 
-/* Volumes may have been made and renamed meanwhile. */
 static void rename_store_done(void *arg, int status)
 {
 	struct store_rename *r = arg;
 	struct bdev_lvol_store *s = r->store;
-	struct bdev_lvol *l;
 
-	rename_remove_aliases(s, status == 0 ? s->name : r->name, NULL);
 	if (status == 0) {
-		snprintf(s->name, sizeof(s->name), "%s", r->name);
-		TAILQ_FOREACH (l, &s->volumes, link) {
-			lvol_volume_alias(s->name, l->v->name, l->alias);
-			(void)bdev_alias_add(&l->bdev, l->alias); /* most have it already */
-		}
+		snprintf(s->name, sizeof(s->name), "%s", s->new_name);
 	}
+	s->new_name[0] = '\0';
+	rename_renew_aliases(s);
 	r->cb(r->arg, status, status != 0 ? "the store's metadata could not be changed" : "", s->uuid);
 	free(r);
+}
+
+static int store_rename_check(struct bdev_lvol_store *s, const char *name, char *error)
+{
+	if (s->new_name[0] != '\0') {
+		return bdev_error(error, -EBUSY, "store '%.60s' is being renamed to '%.60s'", s->name, s->new_name);
+	}
+	int rc = store_create_check(name, error);
+	if (rc != 0) {
+		return rc;
+	}
+	rc = rename_add_aliases(s, name);
+	return rc == 0 ? 0
+		       : bdev_error(error, rc, "store '%.60s' cannot have the name '%.60s': %s", s->name, name,
+				    rc == -EEXIST ? "a bdev has a name that a volume would have" : "out of memory");
 }
 
 void bdev_lvol_store_rename(struct bdev_lvol_store *s, const char *name, bdev_lvol_cb cb, void *arg)
 {
 	char error[BDEV_ERROR_MAX];
-	int rc = strcmp(s->name, name) != 0 ? store_create_check(name, error) : 0;
-	struct store_rename *r = rc == 0 ? calloc(1, sizeof(*r)) : NULL;
 
-	if (rc == 0 && (r == NULL || (strcmp(s->name, name) != 0 && (rc = rename_add_aliases(s, name)) != 0))) {
-		free(r);
-		rc = bdev_error(error, rc != 0 ? rc : -ENOMEM, "store '%.60s' cannot have the name '%.60s'", s->name,
-				name);
+	if (strcmp(s->name, name) == 0 && s->new_name[0] == '\0') {
+		cb(arg, 0, "", s->uuid);
+		return;
 	}
-	if (rc != 0 || strcmp(s->name, name) == 0) {
-		free(rc == 0 ? r : NULL);
-		cb(arg, rc, rc != 0 ? error : "", s->uuid);
+	struct store_rename *r = calloc(1, sizeof(*r));
+	int rc = r != NULL ? store_rename_check(s, name, error) : bdev_error(error, -ENOMEM, "out of memory");
+	if (rc != 0) {
+		free(r);
+		cb(arg, rc, error, s->uuid);
 		return;
 	}
 	r->cb = cb;
 	r->arg = arg;
 	r->store = s;
-	snprintf(r->name, sizeof(r->name), "%s", name);
+	snprintf(s->new_name, sizeof(s->new_name), "%s", name);
 	lvol_live_rename_store(s->live, name, rename_store_done, r);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Volumes as bdevs: what ends in another way than was meant. Nothing that it was counted in waits for it for ever. */
 #include <errno.h>
+#include <rte_common.h>
 #include <string.h>
 
 #include "bdev_modules/delay/delay.h"
@@ -194,6 +195,99 @@ static void test_a_volume_cannot_have_a_store(void)
 	store_off_malloc();
 }
 
+/* --- Names --- */
+
+static void store_rename_start(struct operation *op, const char *name)
+{
+	memset(op, 0, sizeof(*op));
+	bdev_lvol_store_rename(the_store(), name, operation_ended, op);
+}
+
+static unsigned count_aliases(const char *name)
+{
+	const struct bdev *b = bdev_find(name);
+	const char *alias = NULL;
+	unsigned n = 0;
+
+	while (b != NULL && (alias = bdev_alias_next(b, alias)) != NULL) {
+		n++;
+	}
+	return n;
+}
+
+/* Both orders: a volume is renamed while its store is. */
+static void test_a_store_and_its_volumes_are_renamed_at_once(void)
+{
+	struct operation store, v, w, again;
+
+	store_on_malloc();
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", VOLUME_BYTES, true), 0);
+	CU_ASSERT_EQUAL_FATAL(volume_make("w", VOLUME_BYTES, true), 0);
+	struct bdev_lvol_store *s = the_store();
+	change_start(&v, BDEV_LVOL_RENAME, "lvs/v", "v2", 0);
+	store_rename_start(&store, "other");
+	change_start(&w, BDEV_LVOL_RENAME, "lvs/w", "w2", 0);
+	memset(&again, 0, sizeof(again));
+	bdev_lvol_store_rename(s, "third", operation_ended, &again);
+	CU_ASSERT_EQUAL(operation_wait(&again), -EBUSY);
+	CU_ASSERT_EQUAL(operation_wait(&v), 0);
+	CU_ASSERT_EQUAL(operation_wait(&store), 0);
+	CU_ASSERT_EQUAL(operation_wait(&w), 0);
+	CU_ASSERT_EQUAL(count_aliases("other/v2"), 1);
+	CU_ASSERT_EQUAL(count_aliases("other/w2"), 1);
+	const char *const old[] = {"lvs/v", "lvs/v2", "other/v", "lvs/w", "lvs/w2", "other/w"};
+	for (unsigned i = 0; i < RTE_DIM(old); i++) {
+		CU_ASSERT_PTR_NULL(bdev_find(old[i]));
+	}
+	memset(&store, 0, sizeof(store));
+	bdev_lvol_store_rename(s, "lvs", operation_ended, &store);
+	CU_ASSERT_EQUAL(operation_wait(&store), 0);
+	store_off_malloc();
+}
+
+/* One that is being deleted gets no names any more, which nobody would take away. */
+static void test_a_store_is_renamed_while_a_volume_goes(void)
+{
+	struct operation store, deletion;
+
+	store_on_malloc();
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", VOLUME_BYTES, true), 0);
+	CU_ASSERT_EQUAL_FATAL(volume_make("w", VOLUME_BYTES, true), 0);
+	struct bdev_lvol_store *s = the_store();
+	change_start(&deletion, BDEV_LVOL_DELETE, "lvs/v", NULL, 0);
+	store_rename_start(&store, "other");
+	CU_ASSERT_PTR_NULL(bdev_find("other/v"));
+	CU_ASSERT_EQUAL(operation_wait(&deletion), 0);
+	CU_ASSERT_EQUAL(operation_wait(&store), 0);
+	CU_ASSERT_PTR_NULL(bdev_find("lvs/v"));
+	CU_ASSERT_PTR_NULL(bdev_find("other/v"));
+	CU_ASSERT_EQUAL(count_aliases("other/w"), 1);
+	memset(&store, 0, sizeof(store));
+	bdev_lvol_store_rename(s, "lvs", operation_ended, &store);
+	CU_ASSERT_EQUAL(operation_wait(&store), 0);
+	store_off_malloc();
+}
+
+static int delay_on(const char *base)
+{
+	return bdev_delay_create(&(struct bdev_delay_opts){.name = "d0", .base_bdev_name = base}, error);
+}
+
+static void test_a_bdev_that_waits_for_a_volumes_name_is_made(void)
+{
+	store_on_malloc();
+	CU_ASSERT_EQUAL(delay_on("lvs/v"), 0);
+	CU_ASSERT_PTR_NULL(bdev_find("d0"));
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", VOLUME_BYTES, true), 0);
+	CU_ASSERT_PTR_NOT_NULL(bdev_find("d0"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	CU_ASSERT_EQUAL(delay_on("lvs/v2"), 0);
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_RENAME, "lvs/v", "v2", 0), 0);
+	CU_ASSERT_PTR_NOT_NULL(bdev_find("d0"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_delay_delete, "d0"), 0);
+	store_off_malloc();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_what_waited_for_a_child_is_not_counted_any_more),
 	UNIT(test_a_thread_may_go_whose_io_waited_for_a_cluster),
@@ -201,6 +295,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_bdev_that_does_not_answer_holds_nobody_up),
 	UNIT(test_a_store_that_opens_slowly_holds_nobody_up),
 	UNIT(test_a_volume_cannot_have_a_store),
+	UNIT(test_a_store_and_its_volumes_are_renamed_at_once),
+	UNIT(test_a_store_is_renamed_while_a_volume_goes),
+	UNIT(test_a_bdev_that_waits_for_a_volumes_name_is_made),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_lvol_ends", tests, fixture_start, fixture_stop)

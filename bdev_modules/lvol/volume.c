@@ -170,15 +170,41 @@ static struct bdev_lvol *lvol_new(struct bdev_lvol_store *s, struct lvol_live_vo
 	} else {
 		snprintf(l->name, sizeof(l->name), "%s_%" PRIu64, s->uuid, v->id);
 	}
-	lvol_volume_alias(s->name, v->name, l->alias);
 	bdev_fill_in(l);
 	return l;
 }
 
-static void alias_failed(struct bdev_lvol *l, int rc)
+/* Modules may wait for a base of that name. */
+static void volume_examine_again(const struct bdev_lvol *l)
 {
-	log_error("volume %s: cannot have the name %s: %s", l->name, l->alias,
-		  rc == -EEXIST ? "another bdev has it" : "out of memory");
+	struct bdev_opts opts;
+
+	bdev_get_opts(&opts);
+	if (opts.auto_examine) {
+		(void)bdev_examine(l->name);
+	}
+}
+
+void lvol_volume_renew_alias(struct bdev_lvol *l)
+{
+	const char *alias;
+
+	if (bdev_get_state(&l->bdev) != BDEV_READY) {
+		return; /* it is being removed, and its names with it */
+	}
+	while ((alias = bdev_alias_next(&l->bdev, NULL)) != NULL) {
+		char old[sizeof(l->alias)];
+		snprintf(old, sizeof(old), "%s", alias); /* which goes with it */
+		(void)bdev_alias_remove(&l->bdev, old);
+	}
+	lvol_volume_alias(l->store->name, l->v->name, l->alias);
+	int rc = bdev_alias_add(&l->bdev, l->alias);
+	if (rc == 0) {
+		volume_examine_again(l);
+	} else { /* it can be used by its UUID */
+		log_error("volume %s: cannot have the name %s: %s", l->name, l->alias,
+			  rc == -EEXIST ? "another bdev has it" : "out of memory");
+	}
 }
 
 int lvol_volume_register(struct bdev_lvol_store *s, struct lvol_live_volume *v, char *error)
@@ -201,10 +227,7 @@ int lvol_volume_register(struct bdev_lvol_store *s, struct lvol_live_volume *v, 
 		free(l);
 		return rc;
 	}
-	rc = bdev_alias_add(&l->bdev, l->alias);
-	if (rc != 0) {
-		alias_failed(l, rc); /* it can be used by its UUID */
-	}
+	lvol_volume_renew_alias(l);
 	return 0;
 }
 
@@ -216,8 +239,7 @@ struct change {
 	struct bdev_lvol_store *store;
 	struct lvol_live_volume *v;
 	enum bdev_lvol_change change;
-	char name[2 * LVOL_NAME_MAX + 2];  /* of the volume: STORE/NAME */
-	char alias[2 * LVOL_NAME_MAX + 2]; /* RENAME: the new one */
+	char name[2 * LVOL_NAME_MAX + 2]; /* of the volume: STORE/NAME */
 };
 
 static const char *change_error(int rc)
@@ -332,17 +354,14 @@ static void read_only_done(void *arg, int status)
 	change_end(c, status, "");
 }
 
-/* The new alias was added before, so that nobody else can take it. */
+/* The new alias was added before, so that nobody else can take it. The store may have been renamed meanwhile. */
 static void rename_done(void *arg, int status)
 {
 	struct change *c = arg;
 	struct bdev_lvol *l = c->v->user;
 
 	if (l != NULL) {
-		bdev_alias_remove(&l->bdev, status == 0 ? l->alias : c->alias);
-		if (status == 0) {
-			memcpy(l->alias, c->alias, sizeof(l->alias));
-		}
+		lvol_volume_renew_alias(l);
 	}
 	change_end(c, status, "");
 }
@@ -397,12 +416,14 @@ static void change_clone(struct bdev_lvol *l, struct change *c, const struct bde
 
 static void change_rename(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
 {
+	char alias[sizeof(l->alias)];
+
 	if (strcmp(l->v->name, o->new_name) == 0) {
 		change_end(c, 0, "");
 		return;
 	}
-	lvol_volume_alias(l->store->name, o->new_name, c->alias);
-	int rc = bdev_alias_add(&l->bdev, c->alias);
+	lvol_volume_alias(l->store->name, o->new_name, alias);
+	int rc = bdev_alias_add(&l->bdev, alias);
 	if (rc != 0) {
 		change_end(c, rc, "");
 	} else {
