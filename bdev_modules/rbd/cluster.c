@@ -276,7 +276,7 @@ static void connect_done(struct worker_job *job)
 	cluster_job_ended();
 }
 
-static int opts_check(const struct bdev_rbd_cluster_opts *opts, char *error)
+static int cluster_opts_check(const struct bdev_rbd_cluster_opts *opts, char *error)
 {
 	for (size_t i = 0; i < opts->num_settings; i++) {
 		const struct bdev_rbd_setting *s = &opts->settings[i];
@@ -295,7 +295,7 @@ static struct rbd_cluster *cluster_create(const struct bdev_rbd_cluster_opts *op
 	struct rbd_cluster *c;
 	char why[BDEV_ERROR_MAX];
 
-	*rc = opts_check(opts, error);
+	*rc = cluster_opts_check(opts, error);
 	if (*rc != 0) {
 		return NULL;
 	}
