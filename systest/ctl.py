@@ -15,6 +15,7 @@ import tempfile
 import threading
 
 from appliance_lib import BUILD, DEADLINE, TOP, VARVE_RPC, Daemon, check, main, wait_for
+from auth import secret
 from nvmf_lib import ADDRESS, NUM_CPUS, PERF, PORT, preload
 
 CTL = BUILD / "bin/varve-ctl"
@@ -280,6 +281,13 @@ def test_what_is_pruned_comes_back_if_a_later_call_fails():
         d.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address={"trtype": "TCP", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(PORT)})
         d.call("nvmf_subsystem_listener_set_ana_state", nqn=nqn, ana_state="non_optimized", anagrpid=3,
                listen_address={"trtype": "TCP", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(PORT)})
+        (d.folder / "key").touch(mode=0o600)
+        (d.folder / "key").write_text(secret(1, 32, 0) + "\n")
+        d.call("keyring_file_add_key", name="k", path=str(d.folder / "key"))
+        d.call("metrics_start", address=f"unix:{d.folder}/metrics")
+        d.call("nvmf_subsystem_add_peer", nqn=nqn, path="/nobody/there")
+        for service in ("1", "2"):
+            d.call("nvmf_discovery_add_referral", address={"trtype": "TCP", "adrfam": "IPv4", "traddr": "192.0.2.9", "trsvcid": service})
         before = d.everything()
         # All is removed, and then the last call fails.
         file.write_text(bad_end(tree))
@@ -287,6 +295,8 @@ def test_what_is_pruned_comes_back_if_a_later_call_fails():
         check("nvmf_delete_subsystem" in err and "bdev_malloc_delete" in err and "what was done before is undone" in err and d.everything() == before,
               f"{err}{before}{d.everything()}")
         check(f"not brought back: the data of Ram, connections and reservations of hosts at {nqn}" in err, err)
+        for word in ("keyring_file_remove_key", "metrics_stop", "nvmf_discovery_remove_referral", "nvmf_subsystem_add_peer", "bdev_set_qos_limit name=Slow"):
+            check(word in err, f"{word}: {err}")
         # What cannot be taken back is told before the first call, and to who only asks.
         d.call("bdev_error_create", base_name=d.call("bdev_null_create", name="N", num_blocks=1024, block_size=512))
         before = d.everything()
@@ -403,6 +413,8 @@ def test_parts():
     check(config.same_object(key, {**key, "params": {"name": "k", "path": "/b"}}), "a key in another file is the same key")
     peer = {"method": "nvmf_subsystem_add_peer", "params": {"nqn": "q", "path": "/a"}}
     check(not config.same_object(peer, {**peer, "params": {"nqn": "q", "path": "/b"}}), "peers")
+    referral = {"method": "nvmf_discovery_add_referral", "params": {"address": {"traddr": "a"}}}
+    check(not config.same_object(referral, {**referral, "params": {"address": {"traddr": "b"}}}), "referrals")
     there = {"method": "nvmf_create_subsystem", "params": {"nqn": "q", "tgt_name": "t"}}
     check(not config.same_object(there, {**there, "params": {"nqn": "q"}}), "a subsystem of another target")
 

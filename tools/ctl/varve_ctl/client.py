@@ -166,7 +166,7 @@ class Steps:
         try:
             result = self.client.call(method, **params)
         except (Refused, Unreachable):
-            self.steps.remove(step)
+            self.steps.pop()
             raise
         step.answered = True
         return result

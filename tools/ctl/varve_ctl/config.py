@@ -6,8 +6,9 @@ import re
 from .client import Steps, Trouble, clean, words_of
 from .serve import removal_of
 
-IDENTITY = ("name", "base_name", "nqn", "trtype", "traddr", "trsvcid", "listen_address", "host", "hostnqn", "subnqn", "nsid", "anagrpid", "address",
-            "impl_name")
+IDENTITY = ("name", "base_name", "nqn", "trtype", "traddr", "trsvcid", "listen_address", "host", "hostnqn", "subnqn", "nsid", "anagrpid", "impl_name")
+# Of some methods one more parameter does.
+IDENTITY_OF = {"nvmf_subsystem_add_peer": "path", "nvmf_discovery_add_referral": "address"}
 # How a call is taken back: the method, and which of its parameters name the object.
 INVERSE = {
     "bdev_delay_create": ("bdev_delay_delete", ("name",)),
@@ -111,8 +112,8 @@ def same_object(a, b):
     both = [(a["params"][k], b["params"][k]) for k in keys]
     if a["method"] == "nvmf_subsystem_add_ns":
         both.append((a["params"].get("namespace", {}).get("bdev_name"), b["params"].get("namespace", {}).get("bdev_name")))
-    if a["method"] == "nvmf_subsystem_add_peer":
-        both.append((a["params"].get("path"), b["params"].get("path")))
+    if a["method"] in IDENTITY_OF:
+        both.append(tuple(x["params"].get(IDENTITY_OF[x["method"]]) for x in (a, b)))
     return a["params"].get("tgt_name") == b["params"].get("tgt_name") and all(agrees(x, y) for x, y in both)
 
 
@@ -203,6 +204,8 @@ def with_it(entry, now):
     """What the daemon forgets when a running entry is taken back, in the order in which it comes back."""
     if entry["method"] == "nvmf_create_subsystem":
         return [n for n in now if subsystem_of(n) == subsystem_of(entry)]
+    if not entry["method"].startswith("bdev_"):
+        return [entry]
     names = re.compile(re.escape(str(entry["params"].get("name"))) + (r"(n\d+)?" if entry["method"] == "bdev_nvme_attach_controller" else ""))
     return [entry] + [n for n in now if sets_options(n) and n["method"].startswith("bdev_") and names.fullmatch(str(n["params"].get("name", "")))]
 
