@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# limit: 300
+# limit: 600
 # sanitize
 # beside
 """varve-ctl: short words for what people do all day; each may be repeated, and a failure half-way leaves nothing behind."""
