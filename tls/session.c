@@ -16,7 +16,7 @@
 #define RECORD_BYTES (RECORD_DATA + 256) /* and on the wire, with head, type and tag */
 #define OUT_BYTES    (2 * RECORD_BYTES)
 #define OUT_RESERVE  1024 /* bytes for answers to KeyUpdate, alerts; beyond them the other side reads nothing */
-#define READS_MAX    256  /* records of payload that one read takes at most */
+#define READS_MAX    256  /* pieces of payload, of one record each, that one read takes at most */
 #define MESSAGES_MAX 16   /* messages (KeyUpdate, NewSessionTicket) without payload between them */
 #define OFFERS_MAX   4    /* identities of a ClientHello that are looked at: hosts have one or two */
 #define WHY_MAX      320
@@ -407,9 +407,8 @@ static void count_message(int is_written, int version, int type, const void *byt
 static void forget_psk(SSL *ssl)
 {
 	static const uint8_t nothing[TLS_PSK_MAX];
-	SSL_SESSION *session = SSL_get_session(ssl);
 
-	(void)SSL_SESSION_set1_master_key(session, nothing, SSL_SESSION_get_master_key(session, NULL, 0));
+	(void)SSL_SESSION_set1_master_key(SSL_get_session(ssl), nothing, sizeof(nothing));
 }
 
 static enum tls_step end_handshake(struct tls_session *s)
