@@ -153,6 +153,7 @@ static int lvol_super_journal_decode(const struct lvol_super *s, struct lvol_geo
 	}
 	g->journal_first = first;
 	g->journal_slot_pages = pages;
+	g->owner = s->open.owner;
 	return 0;
 }
 

@@ -32,6 +32,7 @@ struct lvol_geometry {
 	uint32_t num_md_clusters; /* the first clusters, which hold metadata */
 	struct lvol_area page_mask, cluster_mask, id_mask, md;
 	uint32_t journal_first, journal_slot_pages; /* metadata pages; 0: none. See struct lvol_super_open */
+	struct lvol_owner owner;                    /* who has it open, or had it */
 };
 
 /* What a superblock must have been from which power took some sectors: itself if its crc fits. Returns whether `to` has

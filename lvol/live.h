@@ -80,6 +80,11 @@ struct lvol_live_user {
 	 * inflation fails with -ENOTSUP. */
 	void (*external_read)(void *ctx, struct lvol_live_volume *v, uint64_t offset, void *to, size_t bytes,
 			      lvol_live_done done, void *arg);
+	/* Whether a store with that name and UUID may be opened, before anything is written to it: 0, or a negative
+	 * errno, which is the status of the open; e may say why. NULL: each may. */
+	int (*may_open)(void *ctx, const char *name, const char *uuid, struct lvol_error *e);
+	/* Who opens it. NULL: this process (lvol_owner_self()). It is there until the open is done. */
+	const struct lvol_owner *owner;
 };
 
 /* ---- Maps: any thread ---- */
@@ -147,8 +152,9 @@ struct lvol_live_create_opts {
 typedef void (*lvol_live_open_done)(void *arg, int status, struct lvol_live *s, const struct lvol_error *e);
 
 /* Opens a store; after a crash it reads what is used, and repairs. The volumes' maps are then complete. status:
- * -EILSEQ (there is none, or it is too damaged to be changed: see e), -ENOSPC (no free metadata pages for the
- * journal), -ENOMEM or the device's error; s is NULL then. user is copied. */
+ * -EILSEQ (there is none, or it is too damaged to be changed: see e), -EBUSY (another machine has it open, or a process
+ * of this one that lives, or this process on another device; nothing was written), -ENOSPC (no free metadata pages for
+ * the journal), -ENOMEM, what may_open answered, or the device's error; s is NULL then. user is copied. */
 void lvol_live_open(const struct lvol_live_user *user, lvol_live_open_done done, void *arg);
 
 /* Makes a store, and opens it. What was on the device is lost (its superblock first). -EINVAL: e says what is wrong. */
@@ -221,15 +227,18 @@ void lvol_live_volume_create(struct lvol_live *s, const struct lvol_live_volume_
 
 /* Nobody uses it any more (v->user is NULL, no I/O is under way). A snapshot with one clone gives its clusters to the
  * clone, which is paused meanwhile. -EBUSY: it has several clones, or one that is longer than it and would read what is
- * behind it, or it or its clone is being inflated. With 0, v is freed when done returns; its clusters
- * come free in the background, after a grace period. */
+ * behind it, or it or its clone is being inflated. -EPERM: a program of the future has forbidden changes of it or of
+ * its clone. With 0, v is freed when done returns; its clusters come free in the background, after a grace period. */
 void lvol_live_volume_delete(struct lvol_live_volume *v, lvol_live_done done, void *arg);
+
+/* Whether lvol_live_volume_delete() would find v deletable now: 0, or the error that it would end with. */
+int lvol_live_volume_may_delete(const struct lvol_live_volume *v);
 
 /* Makes a snapshot of v, which becomes a clone of it. v is paused meanwhile. -EPERM: v is read-only. */
 void lvol_live_volume_snapshot(struct lvol_live_volume *v, const char *name, const char *uuid,
 			       lvol_live_volume_done done, void *arg);
 
-/* Makes a clone of a read-only volume. -EPERM: it is not read-only. */
+/* Makes a clone of a read-only volume. -EPERM: it is not read-only, or only because a program of the future says so. */
 void lvol_live_volume_clone(struct lvol_live_volume *v, const char *name, const char *uuid, lvol_live_volume_done done,
 			    void *arg);
 

@@ -27,6 +27,7 @@ struct lvol_live *live_alloc(const struct lvol_live_user *user, const struct lvo
 		return NULL;
 	}
 	memcpy(s->super, super, sizeof(*super));
+	live_owner_enter(s);
 	return s;
 }
 
@@ -41,6 +42,7 @@ static void freed_clear(struct live_freed *f)
 
 void live_free(struct lvol_live *s)
 {
+	live_owner_leave(s);
 	while (s->first != NULL) {
 		struct lvol_live_volume *v = s->first;
 		live_volume_unlink(v);

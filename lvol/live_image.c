@@ -91,7 +91,7 @@ static void image_end(struct live_image *m)
 		m->done(m->arg, 0, m, &m->error);
 		return;
 	}
-	if (status != -EILSEQ) {
+	if (status != -EILSEQ && m->error.text[0] == 0) {
 		lvol_refuse(&m->error, "the metadata cannot be read: %s", strerror(-status));
 	}
 	m->done(m->arg, status, NULL, &m->error);
@@ -285,6 +285,9 @@ static int image_begin(struct live_image *m)
 	int rc = lvol_super_decode(m->super, m->user.size_bytes, &m->geometry, &m->error);
 
 	if (rc != 0) {
+		return rc;
+	}
+	if ((rc = live_owner_check(&m->user, &g->owner, &m->error)) != 0) {
 		return rc;
 	}
 	lvol_super_settle(m->super, m->settled);

@@ -3,6 +3,7 @@
  *
  *   live.c         the pump, the life of a store, what it tells
  *   live_open.c    opening a store
+ *   live_owner.c   whose it is
  *   live_image.c   reading its metadata
  *   live_close.c   closing, growing, losing a store
  *   live_script.c  superblock, masks and journal, as sequences of writes
@@ -22,6 +23,7 @@
 
 #include "lvol/internal.h"
 #include "lvol/live.h"
+#include "lvol/owner.h"
 
 /* An extended attribute of a volume. */
 struct live_xattr {
@@ -93,6 +95,8 @@ struct lvol_live {
 	struct lvol_live_user user;
 	struct lvol_geometry geometry;
 	struct lvol_super *super;
+	struct lvol_owner owner; /* live_owner.c */
+	SLIST_ENTRY(lvol_live) owned;
 	char name[LVOL_NAME_MAX + 1], uuid[LVOL_UUID_TEXT];
 	struct live_meta names; /* the volume that names the store */
 	struct lvol_live_volume *first, *last;
@@ -147,6 +151,14 @@ void live_fail(struct lvol_live *s);
 bool live_is_idle(const struct lvol_live *s);
 
 void live_free(struct lvol_live *s);
+
+/* ---- Whose it is ---- */
+
+/* Whether a store that says so may be opened: 0, or -EBUSY and why. */
+int live_owner_check(const struct lvol_live_user *user, const struct lvol_owner *found, struct lvol_error *e);
+/* The store is the user's from now on, until live_owner_leave(). */
+void live_owner_enter(struct lvol_live *s);
+void live_owner_leave(struct lvol_live *s);
 
 static inline uint64_t live_md_offset(const struct lvol_live *s, uint32_t page)
 {
@@ -378,6 +390,11 @@ void live_volume_inherit(struct lvol_live_volume *v);
 static inline struct lvol_live_map *live_map(const struct lvol_live_volume *v)
 {
 	return atomic_load_explicit(&v->map, memory_order_acquire);
+}
+/* Whether it may have clones: others open a store only if its snapshots say that they are read-only. */
+static inline bool live_is_snapshot(const struct lvol_live_volume *v)
+{
+	return (v->internal->meta.flags.data_ro & LVOL_DATA_RO_READ_ONLY) != 0;
 }
 /* What a clone of parent (NULL: of nothing) reads in cluster n. */
 uint32_t live_inherited(const struct lvol_live_volume *parent, uint64_t n);

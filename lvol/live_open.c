@@ -254,6 +254,14 @@ static int opening_place(struct live_opening *o)
 	return pages_journal_mark(o->store) ? 0 : lvol_refuse(&o->error, "a volume has pages of the journal");
 }
 
+/* Before anything is written. */
+static int opening_ask(struct live_opening *o)
+{
+	const struct lvol_live_user *u = &o->user;
+
+	return u->may_open == NULL ? 0 : u->may_open(u->ctx, o->store->name, o->store->uuid, &o->error);
+}
+
 static void opening_read(void *arg, int status, struct live_image *m, const struct lvol_error *e)
 {
 	struct live_opening *o = arg;
@@ -268,6 +276,7 @@ static void opening_read(void *arg, int status, struct live_image *m, const stru
 	status = lvol_store_read(&d, &store, &o->error);
 	status = status != 0 ? status : store_make(o, m, store);
 	status = status != 0 ? status : opening_place(o);
+	status = status != 0 ? status : opening_ask(o);
 	live_image_free(m);
 	if (status != 0) {
 		opening_end(o, status);

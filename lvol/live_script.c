@@ -166,6 +166,7 @@ void live_super_script(struct live_script *c, struct lvol_live *s, bool open)
 			.size_bytes = super->size_bytes,
 			.journal_first = s->geometry.journal_first,
 			.journal_slot_pages = s->geometry.journal_slot_pages,
+			.owner = s->owner,
 		};
 		memcpy(super->open.magic, LVOL_OPEN_MAGIC, sizeof(super->open.magic));
 	}

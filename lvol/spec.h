@@ -28,6 +28,16 @@ enum {
 
 #define LVOL_OPEN_MAGIC "VARVEOPN"
 
+/* Ours: who has a store open. With pid 0 nobody has said so. */
+struct lvol_owner {
+	uint8_t machine[16]; /* /etc/machine-id, or a hash of the host's name if there is none */
+	uint8_t boot[16];    /* another one each time that the machine starts */
+	uint64_t started;    /* when the process was, in clock ticks since the boot */
+	uint64_t opening;    /* counts what the process opens */
+	uint32_t pid;
+	char host[64]; /* the machine's name, for people */
+} __attribute__((packed));
+
 /* Ours, in the last sector of the superblock while the store is open for writing, zeroes else. A sector is written
  * whole or not at all, so this fits the crc behind it even where power failed between the sectors of the superblock: it
  * has what the others should say. */
@@ -37,6 +47,7 @@ struct lvol_super_open {
 	uint64_t size_bytes;
 	uint32_t journal_first;      /* metadata page */
 	uint32_t journal_slot_pages; /* pages of each of its two slots; the slots lie behind each other */
+	struct lvol_owner owner;     /* zeroes: an older program opened it */
 } __attribute__((packed));
 
 struct lvol_super {
@@ -56,7 +67,7 @@ struct lvol_super {
 	uint32_t md_page_bytes;
 	uint8_t reserved[3488];
 	struct lvol_super_open open;
-	uint8_t reserved_open[476];
+	uint8_t reserved_open[360];
 	uint32_t crc;
 } __attribute__((packed));
 static_assert(sizeof(struct lvol_super) == LVOL_PAGE_BYTES, "the superblock");

@@ -12,9 +12,11 @@ import struct
 import subprocess
 import sys
 import tempfile
+import uuid
 from pathlib import Path
 
 from appliance_lib import BUILD, DEADLINE, TOP, check, main
+from nvmf_tcp_lib import crc32c
 
 DATA = TOP / "unittest/data"
 TOOL = BUILD / "bin/varve-lvol"
@@ -146,6 +148,43 @@ def test_a_repair_loses_a_damaged_volume_only_when_told_to():
         check(b"dropped 0x100000006" in run("repair", "--drop", "0x100000006", path)[0], "dropped")
         check("3 volumes, 11 of 95 clusters in use, 0 problems" in run("check", path)[0].decode(), "its clusters are free")
         check(run("read", path, "thin")[0] == contents("thin"), "the snapshot's other clone")
+
+
+def opened_by(image, machine, pid, started):
+    """The same store, as the program of such a process leaves it while it has it open for writing."""
+    boot = uuid.UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).bytes
+    md_pages = struct.unpack_from("<I", image, 52)[0]
+    size = struct.unpack_from("<Q", image, 80)[0]
+    page = bytearray(image[:PAGE])
+    struct.pack_into("<I", page, 8, 4)
+    struct.pack_into("<I", page, 16, 0)
+    struct.pack_into("<8sIIQII16s16sQQI64s", page, PAGE - 512, b"VARVEOPN", 4, 0, size, md_pages - 8, 4, machine, boot, started, 1, pid, b"other\n")
+    return bytes(page[:-4]) + crc32c(page[:-4]) + image[PAGE:]
+
+
+def test_a_store_that_a_program_has_open_is_repaired_only_for_another_machine():
+    try:
+        machine = bytes.fromhex(Path("/etc/machine-id").read_text().strip())
+    except (OSError, ValueError):
+        machine = b""
+    started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    with store("clean") as path:
+        good = path.read_bytes()
+        if len(machine) == 16:
+            image = opened_by(good, machine, os.getpid(), started)
+            path.write_bytes(image)
+            for command in ("list", "check"):
+                check(f"process {os.getpid()}, which lives\n" in run(command, path)[0].decode(), command)
+            for arguments in (["repair"], ["repair", "-d", "clone1"]):
+                error = run(*arguments, path, status=1)[1]
+                check("not repaired: the store is open: machine other?" in error and path.read_bytes() == image, error)
+            path.write_bytes(opened_by(good, machine, os.getpid(), started + 1))
+            check("which has ended\n" in run("list", path)[0].decode(), "another process has its pid")
+            check(b"is marked as closed" in run("repair", path)[0] and path.read_bytes()[:PAGE] == good[:PAGE], "of one that has ended")
+        path.write_bytes(opened_by(good, b"another machine.", os.getpid(), started))
+        check("which may have it open\n" in run("check", path)[0].decode(), "another machine's")
+        check(b"is marked as closed" in run("repair", path)[0] and path.read_bytes()[:PAGE] == good[:PAGE], "whoever calls for it knows")
+        check("opened by" not in run("list", path)[0].decode(), "closed")
 
 
 def test_what_is_no_store_is_named():

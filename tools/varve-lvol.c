@@ -15,6 +15,7 @@
 
 #include <linux/fs.h>
 
+#include "lvol/owner.h"
 #include "lvol/store.h"
 #include "util/output.h"
 #include "util/parse.h"
@@ -32,7 +33,9 @@ static const char usage_text[] =
 	"  check   whether its metadata is whole and contradicts itself nowhere\n"
 	"  read    writes the contents of a volume to stdout, as a host would read them\n"
 	"  repair  frees what belongs to no volume, and marks the store as closed, so that it opens at once; changes\n"
-	"          nothing if it is not certain what belongs to whom\n"
+	"          nothing if it is not certain what belongs to whom, or if a program of this machine has it open; "
+	"that\n"
+	"          another machine, which list shows, has it no longer, you have to know\n"
 	"\n"
 	"VOLUME is its name, STORE/NAME, its UUID or its number (0x...). OFFSET and BYTES may end with k, M or G.\n"
 	"\n"
@@ -137,6 +140,32 @@ static const char *device_error_text(int rc)
 				: strerror(-rc);
 }
 
+static const struct lvol_owner *lvol_cli_owner(const struct lvol_store *s, enum lvol_owner_state *state)
+{
+	const struct lvol_owner *found = &s->geometry.owner;
+	struct lvol_owner self;
+
+	lvol_owner_self(&self);
+	*state = lvol_owner_judge(found, &self, found->pid == 0 ? 0 : lvol_process_started(found->pid));
+	return found;
+}
+
+/* Whose a store is that was not closed. */
+static void lvol_cli_owner_print(const struct lvol_store *s)
+{
+	enum lvol_owner_state state;
+	const struct lvol_owner *found = lvol_cli_owner(s, &state);
+	char who[101];
+
+	lvol_owner_text(found, who);
+	if (state != LVOL_OWNER_UNKNOWN) {
+		printf("opened by %s, %s\n", who,
+		       state == LVOL_OWNER_LIVES  ? "which lives"
+		       : state == LVOL_OWNER_GONE ? "which has ended"
+						  : "which may have it open");
+	}
+}
+
 /* ---- list ---- */
 
 static const char *volume_kind(const struct lvol_volume *v)
@@ -198,6 +227,7 @@ static int list_text(const struct lvol_store *s)
 
 	printf("store %s, UUID %s, %" PRIu32 " clusters of %" PRIu32 " KiB, %s\n", s->name, s->uuid,
 	       g->num_clusters - g->num_md_clusters, g->cluster_bytes / 1024, g->clean ? "closed" : "was not closed");
+	lvol_cli_owner_print(s);
 	printf("%-24s %-36s %10s %10s %-9s %s\n", "NAME", "UUID", "MiB", "OWN MiB", "KIND", "OF");
 	for (size_t i = 0; i < s->num_volumes; i++) {
 		const struct lvol_volume *v = &s->volumes[i];
@@ -246,6 +276,7 @@ static int cmd_check(struct lvol_store *s, const struct options *o, char **args)
 	printf("store %s: %zu volumes, %" PRIu64 " of %" PRIu32 " clusters in use, %zu problems%s\n", s->name,
 	       s->num_volumes, own, s->geometry.num_clusters - s->geometry.num_md_clusters, s->num_problems,
 	       s->geometry.clean ? "" : "; it was not closed: whoever opens it next makes its masks anew");
+	lvol_cli_owner_print(s);
 	return rc;
 }
 
@@ -329,7 +360,15 @@ static int cmd_repair(struct lvol_store *s, const struct options *o, char **args
 {
 	struct lvol_store *again = NULL;
 	struct lvol_error e = {""};
+	enum lvol_owner_state state;
+	const struct lvol_owner *found = lvol_cli_owner(s, &state);
 
+	/* That another machine has it no longer is the word of whoever calls for a repair. */
+	if (state == LVOL_OWNER_LIVES) {
+		lvol_owner_refuse(found, state, &e);
+		fprintf(stderr, "varve-lvol: %s: not repaired: %s\n", args[0], e.text);
+		return EXIT_PROBLEM;
+	}
 	if (o->drop != NULL && repair_drop(s, o->drop, args[0]) != 0) {
 		return EXIT_PROBLEM;
 	}

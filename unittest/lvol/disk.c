@@ -268,6 +268,8 @@ struct lvol_live_user disk_user(struct disk *d)
 		.pause = disk_pause,
 		.resume = disk_resume,
 		.external_read = d->no_external ? NULL : disk_external_read,
+		.may_open = d->may_open,
+		.owner = d->owner.pid == 0 ? NULL : &d->owner,
 	};
 }
 

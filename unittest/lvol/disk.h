@@ -5,6 +5,7 @@
 #define UNITTEST_LVOL_DISK_H
 
 #include "lvol/live.h"
+#include "lvol/owner.h"
 
 enum { DISK_SECTOR = 512 };
 
@@ -31,6 +32,9 @@ struct disk {
 	unsigned long ops;    /* so far */
 	unsigned long paused; /* volumes that are paused now */
 	bool no_external;
+	struct lvol_owner owner; /* who opens stores on it; pid 0: this process */
+	/* See struct lvol_live_user. */
+	int (*may_open)(void *ctx, const char *name, const char *uuid, struct lvol_error *e);
 };
 
 void disk_init(struct disk *d, uint64_t size);

@@ -446,6 +446,9 @@ static void sweep(const char *name, int (*op)(void))
 	CU_ASSERT_EQUAL_FATAL(op(), 0);
 	crashed.random = 1;
 	disk_init(&crashed.disk, w.disk.size);
+	/* This process has the store open on its first disk. */
+	lvol_owner_self(&crashed.disk.owner);
+	crashed.disk.owner.boot[0] ^= 1;
 	for (size_t k = 0; k <= w.disk.num_log; k++) {
 		for (uint32_t seed = 0; seed < 16; seed++, states++) {
 			sweep_state(&before, k, seed);
