@@ -286,7 +286,7 @@ static int set_parent_check(struct live_change *c)
 {
 	struct lvol_live_volume *v = c->volume, *parent = c->other;
 
-	if (v->read_only || v->internal->fixed || (parent != NULL && !parent->read_only)) {
+	if (v->read_only || v->internal->fixed || (parent != NULL && !live_is_snapshot(parent))) {
 		return -EPERM;
 	}
 	if (v->internal->filling) {

@@ -216,7 +216,7 @@ void lvol_live_volume_create(struct lvol_live *s, const struct lvol_live_volume_
 static int clone_check(struct live_change *c)
 {
 	struct lvol_live_volume *v = c->volume;
-	int rc = v->read_only ? names_check(c) : -EPERM;
+	int rc = live_is_snapshot(v) ? names_check(c) : -EPERM;
 
 	rc = rc != 0 ? rc : made_new(c, v->num_clusters);
 	rc = rc != 0 ? rc : meta_new(c, v->num_clusters, true);
@@ -354,19 +354,25 @@ static bool delete_shows(const struct lvol_live_volume *v, const struct lvol_liv
 	       (v->external != NULL || (v->parent != NULL && v->parent->num_clusters > v->num_clusters));
 }
 
-static int delete_check(struct live_change *c)
+int lvol_live_volume_may_delete(const struct lvol_live_volume *v)
 {
-	struct lvol_live_volume *v = c->volume;
-
 	if (v->num_clones > 1 || v->internal->filling || v->internal->jobs > 0) {
 		return -EBUSY;
 	}
-	c->other = v->num_clones == 1 ? clone_of(v) : NULL;
-	if (c->other != NULL && (c->other->internal->filling || c->other->internal->jobs > 0)) {
-		return -EBUSY;
+	const struct lvol_live_volume *clone = v->num_clones == 1 ? clone_of(v) : NULL;
+	if (v->internal->fixed || (clone != NULL && clone->internal->fixed)) {
+		return -EPERM;
 	}
+	return clone != NULL && (clone->internal->filling || clone->internal->jobs > 0 || delete_shows(v, clone))
+		       ? -EBUSY
+		       : 0;
+}
+
+static int delete_check(struct live_change *c)
+{
+	c->other = c->volume->num_clones == 1 ? clone_of(c->volume) : NULL;
 	c->paused = c->other;
-	return c->other != NULL && delete_shows(v, c->other) ? -EBUSY : 0;
+	return lvol_live_volume_may_delete(c->volume);
 }
 
 /* What the clone has of 512 clusters when it has what its snapshot had. Clusters that it does not need are free. */

@@ -244,6 +244,74 @@ static void test_inflate_and_decouple(void)
 	world_free(&w);
 }
 
+/* ---- What may be done ---- */
+
+static void test_what_may_be_deleted(void)
+{
+	world_create(&w, 64);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, 4, true), 0);
+	CU_ASSERT_EQUAL_FATAL(world_snapshot(&w, 0, 1), 0);
+	CU_ASSERT_EQUAL(lvol_live_volume_may_delete(world_volume(&w, 0)), 0);
+	CU_ASSERT_EQUAL(lvol_live_volume_may_delete(world_volume(&w, 1)), 0);
+	CU_ASSERT_EQUAL_FATAL(world_clone(&w, 1, 2), 0);
+	CU_ASSERT_EQUAL(lvol_live_volume_may_delete(world_volume(&w, 1)), -EBUSY);
+	CU_ASSERT_EQUAL(world_delete(&w, 1), -EBUSY);
+	CU_ASSERT_EQUAL(world_delete(&w, 2), 0);
+	CU_ASSERT_EQUAL(lvol_live_volume_may_delete(world_volume(&w, 1)), 0);
+	struct outcome o = {.done = false};
+	w.disk.late = true;
+	lvol_live_volume_inflate(world_volume(&w, 0), outcome_done, &o);
+	CU_ASSERT_EQUAL(lvol_live_volume_may_delete(world_volume(&w, 0)), -EBUSY);
+	CU_ASSERT_EQUAL(lvol_live_volume_may_delete(world_volume(&w, 1)), -EBUSY);
+	CU_ASSERT_EQUAL(world_wait(&w, &o), 0);
+	CU_ASSERT_EQUAL(lvol_live_volume_may_delete(world_volume(&w, 0)), 0);
+	CU_ASSERT_EQUAL(world_delete(&w, 0), 0);
+	world_free(&w);
+}
+
+/* Closes the store, lets a program of the future forbid changes of a volume's metadata, and opens it again. */
+static void forbid_changes(int i)
+{
+	uint64_t id = world_volume(&w, i)->id;
+	const uint64_t future = 1ull << 40;
+
+	world_close(&w);
+	const struct lvol_super *super = (const struct lvol_super *)w.disk.bytes;
+	struct lvol_md_page *p =
+		(struct lvol_md_page *)(w.disk.bytes + (super->md_first + (uint64_t)(uint32_t)id) * LVOL_PAGE_BYTES);
+	CU_ASSERT_TRUE_FATAL(p->id == id && p->descriptors[0] == LVOL_DESC_FLAGS);
+	memcpy(p->descriptors + sizeof(struct lvol_desc_head) + offsetof(struct lvol_desc_flags, md_ro), &future,
+	       sizeof(future));
+	p->crc = lvol_crc(p);
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+}
+
+/* Of such a volume nothing changes, nor of the one whose metadata would change with it. */
+static void test_what_a_program_of_the_future_forbids(void)
+{
+	struct outcome o = {.done = false};
+
+	world_create(&w, 64);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, 4, true), 0);
+	CU_ASSERT_EQUAL_FATAL(world_write(&w, 0, 0, 300), 0);
+	CU_ASSERT_EQUAL_FATAL(world_snapshot(&w, 0, 1), 0);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 2, 4, true), 0);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 3, 4, true), 0);
+	forbid_changes(0);
+	CU_ASSERT_TRUE(world_volume(&w, 0)->read_only);
+	CU_ASSERT_EQUAL(world_delete(&w, 0), -EPERM);
+	CU_ASSERT_EQUAL(world_delete(&w, 1), -EPERM); /* it would have its clusters */
+	CU_ASSERT_EQUAL(world_rename(&w, 0, "x"), -EPERM);
+	/* It does not say that it is a snapshot: a store with a clone of it could not be opened again. */
+	CU_ASSERT_EQUAL(world_clone(&w, 0, 4), -EPERM);
+	lvol_live_volume_set_parent(world_volume(&w, 2), world_volume(&w, 0), outcome_done, &o);
+	CU_ASSERT_EQUAL(world_wait(&w, &o), -EPERM);
+	CU_ASSERT_EQUAL(world_delete(&w, 3), 0);
+	world_close(&w);
+	CU_ASSERT_EQUAL(world_open(&w, &error), 0);
+	world_free(&w);
+}
+
 /* ---- A full store ---- */
 
 static void test_a_full_store_serves_what_is_there(void)
@@ -552,6 +620,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_names),
 	UNIT(test_attributes_of_many_pages),
 	UNIT(test_inflate_and_decouple),
+	UNIT(test_what_may_be_deleted),
+	UNIT(test_what_a_program_of_the_future_forbids),
 	UNIT(test_a_full_store_serves_what_is_there),
 	UNIT(test_metadata_pages_may_run_out),
 	UNIT(test_power_fails_in_create_thin),
