@@ -16,7 +16,8 @@
  *           a first write:
  *
  *           1. any thread: lvol_live_fill_claim(). -EAGAIN: post to the owner, lvol_live_wait(), then look at the
- *              entry again. -EALREADY: look again. -ENOSPC: the store is full (Capacity Exceeded).
+ *              entry again. -EALREADY: look again. -ENOSPC: the store is full, and nothing that was given up is about
+ *              to come free (Capacity Exceeded).
  *           2. any thread: make fill->cluster whole: what is written, and around it what the volume read so far:
  *              fill->source, the external snapshot (fill->external), or zeroes. All of it: the cluster holds
  *              another volume's old data.
@@ -293,7 +294,8 @@ struct lvol_live_fill {
 };
 
 /* Claims the first write to cluster n. The fill is the caller's until the done of its commit, or
- * lvol_live_fill_abort(). Any thread. Returns 0, -EAGAIN (another first write or a release of it is under way),
+ * lvol_live_fill_abort(). Any thread. Returns 0, -EAGAIN (another first write or a release of it is under way, or no
+ * cluster is free, but some that were given up are in their grace period),
  * -EALREADY (it is the volume's own now), -ENOSPC, -EPERM (read-only), -EIO (the store has failed), -ESHUTDOWN (it is
  * closing), -EINVAL (n). */
 int lvol_live_fill_claim(struct lvol_live_volume *v, uint64_t n, struct lvol_live_fill *fill);
@@ -312,7 +314,10 @@ struct lvol_live_waiter {
 	struct lvol_live_waiter *next;
 };
 
-/* Wakes w on the owner when cluster n is not busy any more; at once if it is not. Its wake is set. */
+/* Wakes w on the owner when cluster n is not busy any more, and when a first write to it finds a free cluster or none
+ * is to come; at once if all this is so. Its wake is set. The I/O that waits must not be one that a grace period waits
+ * for.
+ */
 void lvol_live_wait(struct lvol_live_volume *v, uint64_t n, struct lvol_live_waiter *w);
 
 /* Gives up clusters: afterwards they read as zeroes. Of [first, first + count) those that are the volume's own, not

@@ -119,7 +119,8 @@ struct live_change *live_change_ready(struct lvol_live *s)
 struct zero_job {
 	struct live_job job;
 	struct live_change *change;
-	uint64_t at, run;
+	struct lvol_live_waiter waiter;
+	uint64_t want, at, run;
 	int status;
 };
 
@@ -144,6 +145,36 @@ static void zero_end(struct zero_job *z, int status)
 	live_change_start(c, status);
 }
 
+static void zero_woken(struct lvol_live_waiter *w)
+{
+	struct zero_job *z = (struct zero_job *)((char *)w - offsetof(struct zero_job, waiter));
+
+	live_job_go_on(&z->job);
+}
+
+/* Takes clusters. Returns whether it has all of them; else it has ended, or waits for those that come free. */
+static bool zero_take(struct zero_job *z)
+{
+	struct live_change *c = z->change;
+	uint32_t cluster;
+
+	while (c->num_taken < z->want) {
+		bool coming = live_space_coming(c->store) > 0;
+		if ((cluster = live_cluster_take(c->store)) != 0) {
+			c->clusters[c->num_taken++] = cluster;
+		} else if (!coming) {
+			zero_end(z, -ENOSPC);
+			return false;
+		} else {
+			z->job.waits = true;
+			z->waiter.wake = zero_woken;
+			live_space_wait(c->store, &z->waiter);
+			return false;
+		}
+	}
+	return true;
+}
+
 /* Zeroes a run of clusters that are neighbours: at most 1 GiB at once. */
 static void zero_step(struct live_job *j)
 {
@@ -152,8 +183,11 @@ static void zero_step(struct live_job *j)
 	const struct live_change *c = z->change;
 	uint64_t cluster_bytes = s->geometry.cluster_bytes, most = (1u << 30) / cluster_bytes;
 
-	if (z->status != 0 || z->at == c->num_taken || live_state(s) != 0) {
+	if (z->status != 0 || z->at == z->want || live_state(s) != 0) {
 		zero_end(z, z->status != 0 ? z->status : live_state(s));
+		return;
+	}
+	if (!zero_take(z)) {
 		return;
 	}
 	for (z->run = 1; z->at + z->run < c->num_taken && z->run < most &&
@@ -164,37 +198,23 @@ static void zero_step(struct live_job *j)
 	s->user.write_zeroes(s->user.ctx, c->clusters[z->at] * cluster_bytes, z->run * cluster_bytes, zero_done, z);
 }
 
-/* Takes as many. Returns whether there were enough. */
-static bool zero_take(struct live_change *c, uint64_t num_clusters)
-{
-	while (c->num_taken < num_clusters) {
-		uint32_t cluster = live_cluster_take(c->store);
-		if (cluster == 0) {
-			return false;
-		}
-		c->clusters[c->num_taken++] = cluster;
-	}
-	return true;
-}
-
 void live_change_zero(struct live_change *c, uint64_t num_clusters)
 {
-	struct zero_job *z = calloc(1, sizeof(*z));
+	/* In this order: those that come free meanwhile count twice, not never. */
+	uint64_t coming = live_space_coming(c->store);
+	bool enough = num_clusters <= coming + lvol_live_free_clusters(c->store);
+	struct zero_job *z = !enough ? NULL : calloc(1, sizeof(*z));
 
-	if (num_clusters <= lvol_live_free_clusters(c->store)) {
-		c->clusters = malloc((size_t)(num_clusters + 1) * sizeof(*c->clusters));
-	}
-	if (z == NULL || c->clusters == NULL || !zero_take(c, num_clusters)) {
-		live_change_start(
-			c, z == NULL || (c->clusters == NULL && num_clusters <= lvol_live_free_clusters(c->store))
-				   ? -ENOMEM
-				   : -ENOSPC);
+	c->clusters = z == NULL ? NULL : malloc((size_t)(num_clusters + 1) * sizeof(*c->clusters));
+	if (c->clusters == NULL) {
 		free(z);
+		live_change_start(c, enough ? -ENOMEM : -ENOSPC);
 		return;
 	}
 	if (c->volume != NULL) {
 		c->volume->internal->jobs++;
 	}
 	z->change = c;
+	z->want = num_clusters;
 	live_job_start(&z->job, c->store, zero_step);
 }

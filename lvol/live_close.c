@@ -17,6 +17,7 @@ struct lvol_live *live_alloc(const struct lvol_live_user *user, const struct lvo
 	s->user = *user;
 	s->geometry = *g;
 	s->fills_end = &s->fills;
+	s->space_waiters_end = &s->space_waiters;
 	STAILQ_INIT(&s->releases);
 	TAILQ_INIT(&s->changes);
 	TAILQ_INIT(&s->jobs);

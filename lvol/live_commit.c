@@ -286,6 +286,7 @@ static void batch_publish(struct live_batch *b)
 	struct lvol_live *s = b->store;
 
 	s->commits++;
+	live_space_comes(s, b->freed.num_clusters);
 	for (size_t i = 0; i < b->num_gone; i++) {
 		live_page_give(s, b->gone[i]);
 	}

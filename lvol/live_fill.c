@@ -36,6 +36,10 @@ int lvol_live_fill_claim(struct lvol_live_volume *v, uint64_t n, struct lvol_liv
 		return rc;
 	}
 	uint32_t cluster = live_cluster_take(v->store);
+	if (cluster == 0 && live_space_coming(v->store) > 0) {
+		return -EAGAIN;
+	}
+	cluster = cluster != 0 ? cluster : live_cluster_take(v->store);
 	if (cluster == 0) {
 		return -ENOSPC;
 	}
@@ -68,7 +72,11 @@ void lvol_live_wait(struct lvol_live_volume *v, uint64_t n, struct lvol_live_wai
 	struct lvol_live_waiter **list = waiters(v->store, n);
 
 	if ((lvol_live_entry(v, n) & LVOL_LIVE_BUSY) == 0) {
-		w->wake(w);
+		if (lvol_live_is_writable(lvol_live_entry(v, n)) || live_state(v->store) != 0) {
+			w->wake(w);
+		} else {
+			live_space_wait(v->store, w);
+		}
 		return;
 	}
 	w->volume = v;

@@ -105,6 +105,8 @@ struct lvol_live {
 	/* live_space.c. The clusters are for any thread. */
 	_Atomic uint64_t *cluster_words;
 	_Atomic uint32_t free_clusters, cluster_hint;
+	_Atomic uint32_t coming_clusters; /* that volumes gave up, and that are not free yet */
+	struct lvol_live_waiter *space_waiters, **space_waiters_end;
 	uint8_t *pages; /* metadata pages in use, the journal's too */
 	uint32_t free_pages, page_hint;
 	struct live_freed freed, in_grace;
@@ -219,6 +221,13 @@ void live_volume_convert(struct lvol_live_volume *v, lvol_live_done done, void *
 int live_space_init(struct lvol_live *s);
 /* Any thread. Takes a free cluster. Returns 0 if there is none: cluster 0 is the superblock's. */
 uint32_t live_cluster_take(struct lvol_live *s);
+/* Any thread. So many clusters come free without anybody's doing: who finds none may wait (live_space_wait()). If it
+ * says 0, some may have come free just before. */
+uint32_t live_space_coming(const struct lvol_live *s);
+/* Clusters that are given up; they are to be added to `freed`. Before anybody is told that they are. */
+void live_space_comes(struct lvol_live *s, size_t clusters);
+/* Wakes w when clusters have come free, or none are to come. */
+void live_space_wait(struct lvol_live *s, struct lvol_live_waiter *w);
 /* Any thread. Of a cluster whose I/O has ended. */
 void live_cluster_give(struct lvol_live *s, uint32_t cluster);
 /* When a store is read. Returns whether it was free. */

@@ -177,6 +177,50 @@ void live_freed_memory(struct live_freed *f, void *memory)
 	f->memory[f->num_memory++] = memory;
 }
 
+uint32_t live_space_coming(const struct lvol_live *s)
+{
+	return atomic_load_explicit(&s->coming_clusters, memory_order_acquire);
+}
+
+void live_space_comes(struct lvol_live *s, size_t clusters)
+{
+	atomic_fetch_add_explicit(&s->coming_clusters, (uint32_t)clusters, memory_order_relaxed);
+}
+
+void live_space_wait(struct lvol_live *s, struct lvol_live_waiter *w)
+{
+	if (live_space_coming(s) == 0 || lvol_live_free_clusters(s) > 0) {
+		w->wake(w);
+		return;
+	}
+	w->next = NULL;
+	*s->space_waiters_end = w;
+	s->space_waiters_end = &w->next;
+}
+
+/* Wakes up to n that wait, those who came first. They may wait again. */
+static void space_wake(struct lvol_live *s, size_t n)
+{
+	struct lvol_live_waiter *first = s->space_waiters, **end = &s->space_waiters;
+
+	for (; *end != NULL && n > 0; n--) {
+		end = &(*end)->next;
+	}
+	if (end == &s->space_waiters) {
+		return;
+	}
+	s->space_waiters = *end;
+	if (s->space_waiters == NULL) {
+		s->space_waiters_end = &s->space_waiters;
+	}
+	*end = NULL;
+	while (first != NULL) {
+		struct lvol_live_waiter *w = first;
+		first = w->next;
+		w->wake(w);
+	}
+}
+
 static void grace_done(void *arg, int status)
 {
 	struct lvol_live *s = arg;
@@ -224,16 +268,23 @@ static void grace_unmap(struct lvol_live *s)
 
 static void grace_unmapped(struct lvol_live *s)
 {
-	for (size_t n = grace_run(s); n > 0; n--) {
+	size_t run = grace_run(s);
+
+	for (size_t n = run; n > 0; n--) {
 		live_cluster_give(s, s->in_grace.clusters[s->unmap_at++]);
 	}
+	/* Release: whoever does not see them coming any more finds them free. */
+	atomic_fetch_sub_explicit(&s->coming_clusters, (uint32_t)run, memory_order_release);
 	s->grace = LIVE_GRACE_OVER;
+	space_wake(s, run);
 }
 
 static void grace_end(struct lvol_live *s)
 {
 	s->in_grace.num_clusters = 0;
 	s->grace = LIVE_GRACE_IDLE;
+	/* Some that were woken before may not have taken any. */
+	space_wake(s, SIZE_MAX);
 }
 
 static void grace_over(struct lvol_live *s)

@@ -26,12 +26,7 @@ static void race_world(uint32_t seed)
 /* A host's write, which waits for first writes that are under way. Returns its status. */
 static int host_write(uint64_t sector)
 {
-	int rc;
-
-	while ((rc = world_write(&w, 0, sector, 2)) == -EAGAIN || rc == -EALREADY) {
-		CU_ASSERT_TRUE_FATAL(rc == -EALREADY || disk_run_one(&w.disk));
-	}
-	return rc;
+	return world_write(&w, 0, sector, 2);
 }
 
 static void change_snapshot(struct lvol_live_volume *v, struct outcome *o)
@@ -232,6 +227,100 @@ static void test_what_a_failed_store_acknowledges_is_kept(void)
 	}
 }
 
+/* ---- Space ---- */
+
+static unsigned space_wakes;
+
+static void space_woken(struct lvol_live_waiter *waiter)
+{
+	(void)waiter;
+	space_wakes++;
+}
+
+/* v0 and v1 have all clusters. Returns how many v1 has. */
+static uint32_t full_world(uint32_t seed)
+{
+	world_create(&w, 24);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, 12, true), 0);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 1, 12, true), 0);
+	CU_ASSERT_EQUAL_FATAL(world_write(&w, 0, 0, 12 * WORLD_SECTORS), 0);
+	uint32_t left = lvol_live_free_clusters(w.store);
+	CU_ASSERT_EQUAL_FATAL(world_write(&w, 1, 0, left * WORLD_SECTORS), 0);
+	CU_ASSERT_EQUAL(world_write(&w, 1, (uint64_t)left * WORLD_SECTORS, 1), -ENOSPC);
+	w.disk.random = seed + 1;
+	w.disk.late = true;
+	return left;
+}
+
+/* What was given up can be written at once, though it is in its grace period; but not more. */
+static void test_a_first_write_waits_for_space_that_comes(void)
+{
+	for (uint32_t seed = 0; seed < SEEDS; seed++) {
+		struct outcome o = {.done = false};
+		uint64_t left = full_world(seed);
+		lvol_live_release(world_volume(&w, 0), 3, 2, NULL, outcome_done, &o);
+		CU_ASSERT_EQUAL(world_wait(&w, &o), 0);
+		memset(w.model.volumes[0].sectors + 3 * WORLD_SECTORS, 0, 2 * WORLD_CLUSTER / DISK_SECTOR * 8);
+		CU_ASSERT_EQUAL(world_write(&w, 1, left * WORLD_SECTORS, 1), 0);
+		CU_ASSERT_EQUAL(world_write(&w, 1, (left + 1) * WORLD_SECTORS, 1), 0);
+		CU_ASSERT_EQUAL(world_write(&w, 0, 3 * WORLD_SECTORS, 1), -ENOSPC);
+		CU_ASSERT_PTR_NULL(world_differs(&w, &w.model, NULL));
+		world_count(&w);
+		world_close(&w);
+		world_free(&w);
+	}
+}
+
+static void test_a_thick_volume_waits_for_space_that_comes(void)
+{
+	for (uint32_t seed = 0; seed < SEEDS; seed++) {
+		full_world(seed);
+		CU_ASSERT_EQUAL(world_delete(&w, 0), 0);
+		CU_ASSERT_EQUAL(world_volume_create(&w, 2, 13, false), -ENOSPC);
+		CU_ASSERT_EQUAL(world_volume_create(&w, 3, 8, false), 0);
+		CU_ASSERT_EQUAL(world_delete(&w, 3), 0);
+		CU_ASSERT_EQUAL(world_volume_create(&w, 2, 12, false), 0);
+		CU_ASSERT_EQUAL(world_volume_create(&w, 3, 1, false), -ENOSPC);
+		CU_ASSERT_PTR_NULL(world_differs(&w, &w.model, NULL));
+		world_count(&w);
+		world_close(&w);
+		world_free(&w);
+	}
+}
+
+/* A store that goes away meanwhile leaves nobody waiting. */
+static void test_who_waits_for_space_is_woken_at_the_end(void)
+{
+	for (uint32_t seed = 0; seed < SEEDS; seed++) {
+		struct outcome o = {.done = false}, made = {.done = false}, closed = {.done = false};
+		struct lvol_live_volume_opts opts = {.name = "new", .uuid = "u", .num_clusters = 9};
+		struct lvol_live_waiter waiter = {.wake = space_woken};
+		uint64_t left = full_world(seed);
+		struct lvol_live_fill f;
+		lvol_live_release(world_volume(&w, 0), 3, 2, NULL, outcome_done, &o);
+		CU_ASSERT_EQUAL(world_wait(&w, &o), 0);
+		struct lvol_live_volume *v = world_volume(&w, 1);
+		CU_ASSERT_EQUAL(lvol_live_fill_claim(v, left, &f), -EAGAIN);
+		space_wakes = 0;
+		lvol_live_wait(v, left, &waiter);
+		CU_ASSERT_EQUAL(space_wakes, 0);
+		lvol_live_volume_create(w.store, &opts, outcome_volume, &made);
+		for (uint32_t k = 0; k < seed % 4; k++) {
+			disk_run_one(&w.disk);
+		}
+		if (seed % 2 == 0) {
+			world_forget(&w);
+		} else {
+			lvol_live_close(w.store, outcome_done, &closed);
+			CU_ASSERT_EQUAL(world_wait(&w, &closed), 0);
+			w.store = NULL;
+			world_check(&w, true);
+		}
+		CU_ASSERT_TRUE(space_wakes == 1 && made.done && made.status != 0);
+		world_free(&w);
+	}
+}
+
 /* ---- Waiting ---- */
 
 static unsigned woken;
@@ -271,6 +360,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_change_behind_an_inflation_is_refused),
 	UNIT(test_clusters_of_odd_sizes_are_copied_whole),
 	UNIT(test_what_a_failed_store_acknowledges_is_kept),
+	UNIT(test_a_first_write_waits_for_space_that_comes),
+	UNIT(test_a_thick_volume_waits_for_space_that_comes),
+	UNIT(test_who_waits_for_space_is_woken_at_the_end),
 	UNIT(test_who_waits_for_a_release_is_woken_when_the_store_fails),
 	UNIT_END,
 };

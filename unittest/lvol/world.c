@@ -128,10 +128,29 @@ static const char *number_uuid(struct world *w)
 /* ---- Data, as a module does it ---- */
 
 struct putting {
-	struct lvol_live_fill fill;
 	struct lvol_live_waiter waiter;
 	bool woken;
 };
+
+static void putting_wake(struct lvol_live_waiter *waiter)
+{
+	((struct putting *)waiter)->woken = true;
+}
+
+/* Claims cluster n of a volume, as soon as that can be. Returns the status. */
+static int put_claim(struct world *w, struct lvol_live_volume *v, uint64_t n, struct lvol_live_fill *f)
+{
+	int rc;
+
+	while ((rc = lvol_live_fill_claim(v, n, f)) == -EAGAIN) {
+		struct putting p = {.waiter.wake = putting_wake};
+		lvol_live_wait(v, n, &p.waiter);
+		while (!p.woken) {
+			CU_ASSERT_TRUE_FATAL(disk_run_one(&w->disk));
+		}
+	}
+	return rc;
+}
 
 static int disk_put(struct world *w, uint64_t offset, const void *from, size_t bytes)
 {
@@ -194,7 +213,10 @@ static int put_part(struct world *w, struct lvol_live_volume *v, uint64_t sector
 		return disk_put(w, (uint64_t)lvol_live_cluster(entry) * WORLD_CLUSTER + at * DISK_SECTOR, data,
 				count * DISK_SECTOR);
 	}
-	int rc = lvol_live_fill_claim(v, n, &f);
+	int rc = put_claim(w, v, n, &f);
+	if (rc == -EALREADY) {
+		return put_part(w, v, sector, count, data);
+	}
 	return rc != 0 ? rc : put_first(w, &f, at, count, data);
 }
 
