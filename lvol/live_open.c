@@ -15,6 +15,7 @@ struct live_opening {
 	struct lvol_live *store;
 	struct lvol_live_volume *next; /* the next one to be converted */
 	struct lvol_error error;
+	int status; /* why it is closed again */
 };
 
 static void opening_end(struct live_opening *o, int status)
@@ -194,6 +195,24 @@ static int store_make(struct live_opening *o, const struct live_image *m, struct
 
 /* ---- Marking it as open ---- */
 
+static void opening_closed(void *arg, int status)
+{
+	struct live_opening *o = arg;
+
+	(void)status;
+	opening_end(o, o->status);
+}
+
+/* It could be opened but for an older form of metadata: it is left closed, as it was found. */
+static void opening_close(struct live_opening *o, int status)
+{
+	struct lvol_live *s = o->store;
+
+	o->status = status;
+	o->store = NULL;
+	lvol_live_close(s, opening_closed, o);
+}
+
 /* Volumes whose metadata has a form that an older program wrote get today's. */
 static void opening_convert(void *arg, int status)
 {
@@ -202,6 +221,10 @@ static void opening_convert(void *arg, int status)
 
 	while (status == 0 && v != NULL && !v->internal->meta.rle) {
 		v = v->internal->next;
+	}
+	if (status != 0 && live_state(o->store) == 0) {
+		opening_close(o, status);
+		return;
 	}
 	if (status != 0 || v == NULL) {
 		opening_end(o, status);
@@ -216,7 +239,11 @@ static void opening_marked(void *arg, int status)
 	struct live_opening *o = arg;
 
 	o->next = o->store->first;
-	opening_convert(o, status);
+	if (status != 0) {
+		opening_end(o, status);
+	} else {
+		opening_convert(o, 0);
+	}
 }
 
 /* What the newest slot of the journal has goes to its place. Then the slots end: their generations go on. */

@@ -558,6 +558,27 @@ static void test_runs_of_an_older_program_become_tables(void)
 	world_free(&w);
 }
 
+/* There is room for the journal, and for nothing else. */
+static void test_a_store_that_cannot_be_converted_stays_closed(void)
+{
+	static const struct lvol_desc_rle runs[][1] = {{{20, 2}}, {{9, 1}}, {{12, 3}}};
+	static const char *const names[] = {"a", "b", "c"};
+
+	image_init(&m);
+	for (uint32_t i = 0; i < 3; i++) {
+		image_volume_add(&m, i + 1, names[i], runs[i], 1);
+		for (uint32_t k = 0; k < runs[i][0].count; k++) {
+			image_mark(&m, 2, runs[i][0].cluster + k, true);
+		}
+	}
+	image_to_disk();
+	CU_ASSERT_EQUAL(world_open(&w, &error), -ENOSPC);
+	CU_ASSERT_TRUE(w.disk.num_log > 0); /* it had been marked as open */
+	world_check(&w, true);
+	CU_ASSERT_EQUAL(memcmp(w.disk.bytes, m.bytes, LVOL_PAGE_BYTES), 0);
+	world_free(&w);
+}
+
 static void test_a_damaged_store_is_not_opened(void)
 {
 	static const struct lvol_desc_rle runs[] = {{20, 2}}, same[] = {{21, 1}};
@@ -706,6 +727,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_store_grows_with_its_device),
 	UNIT(test_a_destroyed_store_is_gone),
 	UNIT(test_runs_of_an_older_program_become_tables),
+	UNIT(test_a_store_that_cannot_be_converted_stays_closed),
 	UNIT(test_a_damaged_store_is_not_opened),
 	UNIT_END,
 };
