@@ -285,6 +285,9 @@ def test_errors_are_those_that_clients_know():
         refused(d, -16, ["several clones"], "bdev_lvol_delete", name="lvs/s")
         refused(d, -17, ["lvs/c"], "bdev_lvol_rename", old_name="lvs/v", new_name="c")
         refused(d, -1, ["read-only"], "bdev_lvol_resize", name="lvs/s", size_in_mib=8)
+        refused(d, -32602, ["size_in_mib"], "bdev_lvol_resize", name="lvs/v")
+        refused(d, -32602, ["size_in_mib"], "bdev_lvol_resize", name="lvs/v", size_in_mib=8, size=8 * MIB)
+        refused(d, -22, ["volume", "found again"], "bdev_lvol_create_lvstore", bdev_name="lvs/v", lvs_name="inner")
         stop_and_check(d, path)
 
 

@@ -287,21 +287,31 @@ static const struct rpc_param create_params[] = {
 		      "clusters are overwritten before another volume can read them, and unmapped when they come free"),
 	RPC_PARAM_END};
 
+/* In bytes. 0: the call has been answered. */
+static uint64_t call_size(const struct lvol_call *call, uint64_t mib, uint64_t bytes)
+{
+	if ((mib != 0) == (bytes != 0)) {
+		rpc_error(call->req, RPC_ERROR_INVALID_PARAMS, "size_in_mib: it or size must be given, and not both");
+		return 0;
+	}
+	return bytes != 0 ? bytes : mib * MIB;
+}
+
 static void create(void *params)
 {
 	struct lvol_create *p = params;
 
-	if ((p->size_in_mib != 0) == (p->size != 0)) {
-		rpc_error(p->call.req, RPC_ERROR_INVALID_PARAMS, "size_in_mib: it or size must be given, and not both");
+	uint64_t bytes = call_size(&p->call, p->size_in_mib, p->size);
+
+	if (bytes == 0) {
 		return;
 	}
 	struct bdev_lvol_store *s = call_find_store(&p->call, p->uuid, p->lvs_name);
 	if (s != NULL) {
-		bdev_lvol_create(&(struct bdev_lvol_opts){.store = s,
-							  .name = p->lvol_name,
-							  .size_bytes = p->size != 0 ? p->size : p->size_in_mib * MIB,
-							  .thin = p->thin_provision},
-				 call_answer_uuid, p);
+		bdev_lvol_create(
+			&(struct bdev_lvol_opts){
+				.store = s, .name = p->lvol_name, .size_bytes = bytes, .thin = p->thin_provision},
+			call_answer_uuid, p);
 	}
 }
 LVOL_CALL(create)
@@ -403,23 +413,28 @@ RPC_METHOD("bdev_lvol_rename", rpc_rename_volume, struct lvol_two_names, rename_
 struct lvol_resize {
 	struct lvol_call call;
 	char *name;
-	uint64_t size_in_mib;
+	uint64_t size_in_mib, size;
 };
 
 static const struct rpc_param resize_params[] = {
 	RPC_PARAM(struct lvol_resize, name, RPC_STRING, RPC_REQUIRED, "of the volume: its UUID, or STORE/NAME"),
-	RPC_PARAM(struct lvol_resize, size_in_mib, RPC_UINT64, RPC_REQUIRED, "rounded up to whole clusters", .min = 1,
-		  .max = UINT64_MAX / MIB),
+	RPC_PARAM(struct lvol_resize, size_in_mib, RPC_UINT64, RPC_OPTIONAL,
+		  "rounded up to whole clusters; it or size is required", .min = 1, .max = UINT64_MAX / MIB),
+	RPC_PARAM(struct lvol_resize, size, RPC_UINT64, RPC_OPTIONAL,
+		  "bytes, as older clients send it; rounded up to whole clusters", .own = true),
 	RPC_PARAM_END};
 
 static void resize(void *params)
 {
 	struct lvol_resize *p = params;
+	uint64_t bytes = call_size(&p->call, p->size_in_mib, p->size);
 
-	bdev_lvol_change(&(struct bdev_lvol_change_opts){.change = BDEV_LVOL_RESIZE,
-							 .name = p->name,
-							 .size_bytes = p->size_in_mib * MIB},
-			 call_answer_true, p);
+	if (bytes != 0) {
+		bdev_lvol_change(&(struct bdev_lvol_change_opts){.change = BDEV_LVOL_RESIZE,
+								 .name = p->name,
+								 .size_bytes = bytes},
+				 call_answer_true, p);
+	}
 }
 LVOL_CALL(resize)
 RPC_METHOD("bdev_lvol_resize", rpc_resize, struct lvol_resize, resize_params, RPC_RUNTIME,
