@@ -233,29 +233,46 @@ static void store_set_names(struct bdev_lvol_store *s)
 	s->cluster_bytes = info.cluster_bytes;
 }
 
-static const struct bdev_lvol_store *store_like(const struct bdev_lvol_store *s)
+static bool is_same(const char *a, const char *b)
+{
+	return a[0] != '\0' && strcasecmp(a, b) == 0;
+}
+
+/* Names and UUIDs are known from store_may_open() or the creation on; before that they are "". */
+static const struct bdev_lvol_store *store_like(const struct bdev_lvol_store *s, const char *name, const char *uuid)
 {
 	const struct bdev_lvol_store *other;
 
 	TAILQ_FOREACH (other, &stores, link) {
-		if (other != s && other->live != NULL &&
-		    (strcmp(other->name, s->name) == 0 || strcmp(other->uuid, s->uuid) == 0)) {
+		bool has_name =
+			name[0] != '\0' && (strcmp(other->name, name) == 0 || strcmp(other->new_name, name) == 0);
+		if (other != s && (has_name || is_same(other->uuid, uuid))) {
 			return other;
 		}
 	}
 	return NULL;
 }
 
-/* What was opened must be usable, and differ from the other stores. */
-static int store_check(struct bdev_lvol_store *s)
+/* Before anything is written: the same store may be seen by two ways, and is open by the other one. */
+static int store_may_open(void *ctx, const char *name, const char *uuid, struct lvol_error *e)
 {
-	const struct bdev_lvol_store *other = store_like(s);
+	struct bdev_lvol_store *s = ctx;
+	const struct bdev_lvol_store *other = store_like(s, name, uuid);
 
 	if (other != NULL) {
-		log_error("lvol store %s (%s) on bdev %s is not used: the store on bdev %s has the same name or UUID",
-			  s->name, s->uuid, s->base_name, other->base_name);
+		snprintf(e->text, sizeof(e->text),
+			 "the store on bdev %.32s has its name (%.63s) or UUID (%.36s); nothing was written",
+			 other->base_name, name, uuid);
 		return -EEXIST;
 	}
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	snprintf(s->uuid, sizeof(s->uuid), "%s", uuid);
+	return 0;
+}
+
+/* What was opened must be usable. */
+static int store_check(struct bdev_lvol_store *s)
+{
 	if (s->block_bytes % s->base_block_bytes != 0 || s->cluster_bytes % s->block_bytes != 0 ||
 	    !rte_is_power_of_2(s->block_bytes / s->base_block_bytes)) {
 		log_error("lvol store %s on bdev %s is not used: its blocks of %u bytes do not fit blocks of %u bytes",
@@ -288,6 +305,7 @@ static void store_opened(void *arg, int status, struct lvol_live *live, const st
 			   e->text[0] != '\0' ? e->text : strerror(-status));
 		log_error("lvol store: %s", error);
 		store_fail(s, status, error);
+		s->name[0] = s->uuid[0] = '\0'; /* another may have them */
 		store_finish(s);
 		return;
 	}
@@ -363,6 +381,7 @@ static void probe_done(struct vbdev_meta_op *op)
 	thread_timer_start(&s->open_timer, lvol_patience.open_us);
 	store_device_register(s);
 	lvol_device_fill_in(s, &user);
+	user.may_open = store_may_open;
 	lvol_live_open(&user, store_opened, s);
 }
 

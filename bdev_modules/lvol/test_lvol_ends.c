@@ -181,6 +181,48 @@ static void test_a_store_that_opens_slowly_holds_nobody_up(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
 }
 
+static bool is_unclaimed(void *name)
+{
+	return bdev_get_claim(bdev_find(name), NULL) == BDEV_CLAIM_NONE;
+}
+
+static uint64_t writes_to(const char *name)
+{
+	struct bdev_stat stat;
+
+	bdev_get_stat(bdev_find(name), &stat);
+	return stat.class[BDEV_STAT_WRITE].ops;
+}
+
+/* A store that is closed, on t0; the copy of it that t1 is registered with is left as it is. */
+static void test_a_second_sight_of_a_store_is_not_written_to(void)
+{
+	const size_t bytes = (size_t)BASE_BLOCKS * BLOCK;
+	struct testdev *t = testdev_new("t0", BLOCK, BASE_BLOCKS), *twin = testdev_new("t1", BLOCK, BASE_BLOCKS);
+
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "t0", NULL, error), 0);
+	wait_for_examine();
+	CU_ASSERT_EQUAL_FATAL(store_make("p0"), 0);
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", VOLUME_BYTES, true), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	memcpy(twin->memory, t->memory, bytes);
+	CU_ASSERT_EQUAL(bdev_examine("t0"), 0);
+	wait_for_examine();
+	CU_ASSERT_STRING_EQUAL(bdev_lvol_store_base(the_store()), "t0");
+	CU_ASSERT_EQUAL_FATAL(testdev_register(twin), 0);
+	wait_for_examine();
+	CU_ASSERT_EQUAL(writes_to("t1"), 0);
+	CU_ASSERT_STRING_EQUAL(bdev_lvol_store_base(the_store()), "t0");
+	CU_ASSERT_TRUE(fixture_poll(is_unclaimed, (void *)(uintptr_t) "t1"));
+	CU_ASSERT_EQUAL(store_delete(), 0);
+	CU_ASSERT_EQUAL(bdev_examine("t1"), 0); /* now it is the only one */
+	wait_for_examine();
+	CU_ASSERT_STRING_EQUAL(bdev_lvol_store_base(the_store()), "t1");
+	CU_ASSERT_EQUAL(store_delete(), 0);
+	CU_ASSERT_TRUE(testdev_delete(t) && testdev_delete(twin));
+}
+
 static void test_a_volume_cannot_have_a_store(void)
 {
 	struct operation op = {0};
@@ -193,6 +235,36 @@ static void test_a_volume_cannot_have_a_store(void)
 	CU_ASSERT_EQUAL(operation_wait(&op), -EINVAL);
 	CU_ASSERT_EQUAL(bdev_get_claim(bdev_find("lvs/v"), NULL), BDEV_CLAIM_NONE);
 	store_off_malloc();
+}
+
+/* --- Deletion --- */
+
+/* Its users keep it, and learn why. */
+static void test_a_deletion_that_is_refused_throws_nobody_out(void)
+{
+	struct user u, base;
+	struct testdev *t = store_on_testdev(&u);
+	struct operation inflate, op;
+
+	watch_base(&base);
+	atomic_store(&t->held, 0);
+	t->hold = true;
+	change_start(&inflate, BDEV_LVOL_INFLATE, "lvs/v", NULL, 0);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	change_start(&op, BDEV_LVOL_DELETE, "lvs/v", NULL, 0);
+	CU_ASSERT_EQUAL(operation_wait(&op), -EBUSY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(op.why, "inflated"));
+	CU_ASSERT_EQUAL(u.removes, 0);
+	t->hold = false; /* its poller completes what is held */
+	CU_ASSERT_EQUAL(operation_wait(&inflate), 0);
+	CU_ASSERT_EQUAL(fill(&u, 1, 0, 1), 0);
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SNAPSHOT, "lvs/v", "s", 0), 0);
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_CLONE, "lvs/s", "c", 0), 0);
+	change_start(&op, BDEV_LVOL_DELETE, "lvs/s", NULL, 0);
+	CU_ASSERT_EQUAL(operation_wait(&op), -EBUSY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(op.why, "several clones"));
+	user_close(&base);
+	store_off_testdev(t, &u);
 }
 
 /* --- Names --- */
@@ -294,7 +366,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_metadata_are_written_when_there_is_memory_again),
 	UNIT(test_a_bdev_that_does_not_answer_holds_nobody_up),
 	UNIT(test_a_store_that_opens_slowly_holds_nobody_up),
+	UNIT(test_a_second_sight_of_a_store_is_not_written_to),
 	UNIT(test_a_volume_cannot_have_a_store),
+	UNIT(test_a_deletion_that_is_refused_throws_nobody_out),
 	UNIT(test_a_store_and_its_volumes_are_renamed_at_once),
 	UNIT(test_a_store_is_renamed_while_a_volume_goes),
 	UNIT(test_a_bdev_that_waits_for_a_volumes_name_is_made),

@@ -12,6 +12,7 @@ void operation_ended(void *arg, int rc, const char *why, const char *uuid)
 
 	op->rc = rc;
 	snprintf(op->uuid, sizeof(op->uuid), "%s", uuid);
+	snprintf(op->why, sizeof(op->why), "%s", why);
 	set_done(&op->done);
 }
 

@@ -22,7 +22,7 @@ extern char error[BDEV_ERROR_MAX];
 struct operation {
 	atomic_bool done;
 	int rc;
-	char uuid[64];
+	char uuid[64], why[BDEV_ERROR_MAX];
 };
 /* A bdev_lvol_cb; arg: a struct operation. */
 void operation_ended(void *arg, int rc, const char *why, const char *uuid);

@@ -252,7 +252,7 @@ static const char *change_error(int rc)
 	case -EPERM:
 		return "a read-only volume cannot be changed, and only a read-only one can be cloned";
 	case -EBUSY:
-		return "it is a snapshot with several clones";
+		return "it is being inflated or decoupled, or another change of it came in between";
 	case -EIO:
 		return "an earlier write of metadata failed, so that the store can only be read and overwritten";
 	case -EFBIG:
@@ -270,12 +270,31 @@ static const char *change_error(int rc)
 	}
 }
 
+/* Why a volume cannot be deleted now. */
+static const char *delete_error(const struct lvol_live_volume *v)
+{
+	const struct lvol_live_volume *clone = lvol_live_next(v->store, NULL);
+
+	if (v->num_clones > 1) {
+		return "it is a snapshot with several clones";
+	}
+	while (clone != NULL && clone->parent != v) {
+		clone = lvol_live_next(v->store, clone);
+	}
+	if (clone != NULL && clone->num_clusters > v->num_clusters && v->parent != NULL &&
+	    v->parent->num_clusters > v->num_clusters) {
+		return "its clone is longer, and would read there what is in the snapshot behind it";
+	}
+	return clone != NULL ? "it or its clone is being inflated or decoupled" : "it is being inflated or decoupled";
+}
+
 static void change_end(struct change *c, int rc, const char *uuid)
 {
 	char error[BDEV_ERROR_MAX] = "";
 
 	if (rc != 0) {
-		bdev_error(error, rc, "volume %s: %s", c->name, change_error(rc));
+		bool busy = rc == -EBUSY && c->change == BDEV_LVOL_DELETE;
+		bdev_error(error, rc, "volume %s: %s", c->name, busy ? delete_error(c->v) : change_error(rc));
 	}
 	c->cb(c->arg, rc, error, uuid);
 	free(c);
@@ -389,10 +408,13 @@ static void delete_unregistered(void *arg, int rc)
 	lvol_live_volume_delete(c->v, delete_done, c);
 }
 
+/* Its users are told to go only if it can be deleted, as far as that can be seen now. */
 static void change_delete(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
 {
-	if (l->v->num_clones > 1) {
-		change_end(c, -EBUSY, "");
+	int rc = lvol_live_volume_may_delete(l->v);
+
+	if (rc != 0) {
+		change_end(c, rc, "");
 	} else {
 		bdev_unregister(&l->bdev, delete_unregistered, c);
 	}
