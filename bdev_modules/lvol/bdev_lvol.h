@@ -29,11 +29,11 @@ struct bdev_lvol_store_opts {
 	uint32_t md_ratio;      /* metadata pages per 100 clusters; 0: 100 */
 	enum bdev_lvol_clear clear;
 };
-/* Makes a store on a bdev, and claims that. */
+/* Makes a store on a bdev, and claims that. -EINVAL: also for a volume, on which no store is looked for. */
 void bdev_lvol_store_create(const struct bdev_lvol_store_opts *opts, bdev_lvol_cb cb, void *arg);
 /* Deletes a store with all its volumes: when all users of these have closed them. */
 void bdev_lvol_store_delete(struct bdev_lvol_store *s, bdev_lvol_cb cb, void *arg);
-/* Renames it, and the aliases of its volumes. -EEXIST: another store has the name. */
+/* Renames it, and the aliases of its volumes. -EEXIST: another store has the name. -EBUSY: it is being renamed. */
 void bdev_lvol_store_rename(struct bdev_lvol_store *s, const char *name, bdev_lvol_cb cb, void *arg);
 /* Uses what was added to its bdev. */
 void bdev_lvol_store_grow(struct bdev_lvol_store *s, lvol_live_done done, void *arg);
@@ -58,7 +58,7 @@ void bdev_lvol_create(const struct bdev_lvol_opts *opts, bdev_lvol_cb cb, void *
 
 /* What can be done to a volume, by its bdev's name: the UUID, or STORE/NAME. */
 enum bdev_lvol_change {
-	BDEV_LVOL_DELETE, /* when all its users have closed it. -EBUSY: a snapshot with several clones */
+	BDEV_LVOL_DELETE, /* when all its users have closed it. -EBUSY: lvol_live_volume_delete() */
 	BDEV_LVOL_SNAPSHOT,
 	BDEV_LVOL_CLONE,
 	BDEV_LVOL_RENAME,

@@ -657,7 +657,7 @@ static void rename_store_done(void *arg, int status)
 	free(r);
 }
 
-static int store_rename_check(struct bdev_lvol_store *s, const char *name, char *error)
+static int store_rename_begin(struct bdev_lvol_store *s, const char *name, char *error)
 {
 	if (s->new_name[0] != '\0') {
 		return bdev_error(error, -EBUSY, "store '%.60s' is being renamed to '%.60s'", s->name, s->new_name);
@@ -681,7 +681,7 @@ void bdev_lvol_store_rename(struct bdev_lvol_store *s, const char *name, bdev_lv
 		return;
 	}
 	struct store_rename *r = calloc(1, sizeof(*r));
-	int rc = r != NULL ? store_rename_check(s, name, error) : bdev_error(error, -ENOMEM, "out of memory");
+	int rc = r != NULL ? store_rename_begin(s, name, error) : bdev_error(error, -ENOMEM, "out of memory");
 	if (rc != 0) {
 		free(r);
 		cb(arg, rc, error, s->uuid);
