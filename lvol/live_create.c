@@ -57,13 +57,12 @@ static int super_make(const struct lvol_live_user *u, const struct lvol_live_cre
 		      struct lvol_error *e)
 {
 	uint32_t cluster = o->cluster_bytes == 0 ? (uint32_t)CLUSTER_DEFAULT : o->cluster_bytes;
-	size_t name = strnlen(o->name, LVOL_NAME_MAX), uuid = strnlen(o->uuid, LVOL_UUID_TEXT);
 
 	if (cluster < CLUSTER_MIN || cluster > CLUSTER_MAX || (cluster & (cluster - 1)) != 0) {
 		return create_refuse(e, "the size of a cluster must be a power of two from 64 KiB to 1 GiB");
 	}
-	if (name == 0 || name >= LVOL_NAME_MAX || uuid == 0 || uuid >= LVOL_UUID_TEXT) {
-		return create_refuse(e, "the name must have 1 to 63 characters, the UUID 36");
+	if (!live_text_is_good(o->name, LVOL_NAME_MAX - 1) || !live_text_is_good(o->uuid, LVOL_UUID_TEXT - 1)) {
+		return create_refuse(e, "the name must have 1 to 63 printable characters, the UUID 36");
 	}
 	memcpy(s->signature, LVOL_SIGNATURE, sizeof(s->signature));
 	memcpy(s->type, LVOL_STORE_TYPE, sizeof(LVOL_STORE_TYPE));

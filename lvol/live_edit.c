@@ -352,7 +352,7 @@ void lvol_live_volume_set_parent_external(struct lvol_live_volume *v, const char
 					  void *arg)
 {
 	struct live_change *c = edit_new(v, &set_parent_type, done, arg);
-	bool good = external[0] != 0 && strlen(external) <= LVOL_EXTERNAL_MAX;
+	bool good = live_text_is_good(external, LVOL_EXTERNAL_MAX);
 
 	if (c != NULL) {
 		c->text = strdup(external);

@@ -410,6 +410,8 @@ uint32_t live_inherited(const struct lvol_live_volume *parent, uint64_t n);
 
 /* ---- Parts of changes ---- */
 
+/* Whether it has 1 to max characters, all of which the next open takes. NULL has none. */
+bool live_text_is_good(const char *text, size_t max);
 /* Checks and copies a name. 0 or -EINVAL. */
 int live_name_set(struct live_change *c, const char *name);
 /* "SNAP", or none, and the flag that goes with it. */

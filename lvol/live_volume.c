@@ -8,15 +8,15 @@
 
 /* ---- What the kinds have in common ---- */
 
-static bool name_is_good(const char *name)
+bool live_text_is_good(const char *text, size_t max)
 {
-	size_t n = name == NULL ? 0 : strnlen(name, LVOL_NAME_MAX);
+	size_t n = text == NULL ? 0 : strnlen(text, max + 1);
 
-	if (n == 0 || n >= LVOL_NAME_MAX) {
+	if (n == 0 || n > max) {
 		return false;
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (name[i] < ' ' || name[i] > '~') {
+		if (text[i] < ' ' || text[i] > '~') {
 			return false;
 		}
 	}
@@ -25,7 +25,7 @@ static bool name_is_good(const char *name)
 
 int live_name_set(struct live_change *c, const char *name)
 {
-	if (!name_is_good(name)) {
+	if (!live_text_is_good(name, LVOL_NAME_MAX - 1)) {
 		return -EINVAL;
 	}
 	memcpy(c->name, name, strlen(name));
@@ -34,12 +34,10 @@ int live_name_set(struct live_change *c, const char *name)
 
 static int names_set(struct live_change *c, const char *name, const char *uuid)
 {
-	size_t n = uuid == NULL ? 0 : strnlen(uuid, LVOL_UUID_TEXT);
-
-	if (n == 0 || n >= LVOL_UUID_TEXT) {
+	if (!live_text_is_good(uuid, LVOL_UUID_TEXT - 1)) {
 		return -EINVAL;
 	}
-	memcpy(c->uuid, uuid, n);
+	memcpy(c->uuid, uuid, strlen(uuid));
 	return live_name_set(c, name);
 }
 
@@ -180,7 +178,7 @@ static int create_opts_check(struct live_change *c, const struct lvol_live_volum
 {
 	int rc = names_set(c, o->name, o->uuid);
 
-	if (rc != 0 || (o->external != NULL && (o->external[0] == 0 || strlen(o->external) > LVOL_EXTERNAL_MAX))) {
+	if (rc != 0 || (o->external != NULL && !live_text_is_good(o->external, LVOL_EXTERNAL_MAX))) {
 		return -EINVAL;
 	}
 	if (o->num_clusters > LVOL_LIVE_CLUSTERS_MAX) {

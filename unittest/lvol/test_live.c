@@ -50,6 +50,8 @@ static void test_bad_options_are_refused(void)
 	} bad[] = {
 		{{.name = "", .uuid = "u", .cluster_bytes = 65536}, 32},
 		{{.name = "a", .uuid = "", .cluster_bytes = 65536}, 32},
+		{{.name = "a\nb", .uuid = "u", .cluster_bytes = 65536}, 32}, /* the next open would refuse these */
+		{{.name = "a", .uuid = "u\177", .cluster_bytes = 65536}, 32},
 		{{.name = "a", .uuid = "u", .cluster_bytes = 32768}, 32},
 		{{.name = "a", .uuid = "u", .cluster_bytes = 65536 * 3}, 32},
 		{{.name = "a", .uuid = "u"}, 32}, /* 4 MiB */
@@ -180,6 +182,32 @@ static void test_names(void)
 	lvol_live_rename_store(w.store, "store2", outcome_done, &o);
 	CU_ASSERT_EQUAL(world_wait(&w, &o), 0);
 	strcpy(w.model.name, "store2");
+	expect_kept();
+	world_free(&w);
+}
+
+/* What the next open would take for damage is not written. */
+static void test_texts_are_those_that_an_open_takes(void)
+{
+	static const struct lvol_live_volume_opts bad[] = {
+		{.name = "a\tb", .uuid = "u", .thin = true},     {.name = "a", .uuid = "u\n", .thin = true},
+		{.name = "a", .uuid = "\303\244", .thin = true}, {.name = "a", .uuid = "u", .external = "e\033"},
+		{.name = "a", .uuid = "u", .external = ""},
+	};
+
+	world_create(&w, 48);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, 1, true), 0);
+	for (size_t k = 0; k < sizeof(bad) / sizeof(bad[0]); k++) {
+		struct outcome o = {.done = false};
+		lvol_live_volume_create(w.store, &bad[k], outcome_volume, &o);
+		CU_ASSERT_EQUAL(world_wait(&w, &o), -EINVAL);
+	}
+	struct outcome o = {.done = false};
+	lvol_live_volume_set_parent_external(world_volume(&w, 0), "e\n", outcome_done, &o);
+	CU_ASSERT_EQUAL(world_wait(&w, &o), -EINVAL);
+	o.done = false;
+	lvol_live_volume_snapshot(world_volume(&w, 0), "s", "u\r", outcome_volume, &o);
+	CU_ASSERT_EQUAL(world_wait(&w, &o), -EINVAL);
 	expect_kept();
 	world_free(&w);
 }
@@ -618,6 +646,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_sizes_change),
 	UNIT(test_unmapped_clusters_come_free),
 	UNIT(test_names),
+	UNIT(test_texts_are_those_that_an_open_takes),
 	UNIT(test_attributes_of_many_pages),
 	UNIT(test_inflate_and_decouple),
 	UNIT(test_what_may_be_deleted),
