@@ -134,7 +134,7 @@ void lvol_live_abandon(struct lvol_live *s)
 struct grow_job {
 	struct live_job job;
 	struct lvol_geometry before;
-	bool written;
+	bool begun, written;
 	int status;
 	lvol_live_done done;
 	void *arg;
@@ -156,7 +156,9 @@ static void grow_end(struct grow_job *g)
 	struct grow_job ended = *g;
 
 	if (g->status != 0) {
-		live_fail(s);
+		if (g->begun) {
+			live_fail(s);
+		}
 		s->geometry = g->before;
 	}
 	for (uint32_t i = g->before.num_clusters; i < s->geometry.num_clusters; i++) {
@@ -180,6 +182,7 @@ static void grow_step(struct live_job *j)
 	j->waits = true;
 	struct live_script *c = live_script_new(&s->user);
 	live_super_script(c, s, true);
+	g->begun = live_script_is_whole(c);
 	live_script_run(c, grow_written, g);
 }
 

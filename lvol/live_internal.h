@@ -194,6 +194,8 @@ struct live_script *live_script_new(const struct lvol_live_user *user);
 void live_script_write(struct live_script *c, uint64_t page, void *bytes, size_t pages);
 void live_script_zeroes(struct live_script *c, uint64_t page, uint64_t pages);
 void live_script_flush(struct live_script *c);
+/* Whether all was added: else its run ends with -ENOMEM, and writes nothing. */
+bool live_script_is_whole(const struct live_script *c);
 /* Runs it, and frees it. done gets the first error, which ends it. c may be NULL: -ENOMEM. */
 void live_script_run(struct live_script *c, lvol_live_done done, void *arg);
 

@@ -76,6 +76,11 @@ void live_script_flush(struct live_script *c)
 	}
 }
 
+bool live_script_is_whole(const struct live_script *c)
+{
+	return c != NULL && c->status == 0;
+}
+
 /* ---- Running ---- */
 
 static void script_go_on(struct live_script *c);

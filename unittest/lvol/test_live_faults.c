@@ -474,10 +474,9 @@ static void test_another_parent(void)
 
 /* ---- Growing ---- */
 
-static void test_a_store_grows_with_its_device(void)
+/* The disk has twice the size now, the store not yet. */
+static void grow_world(void)
 {
-	struct outcome o = {.done = false};
-
 	world_create(&w, 64);
 	world_close(&w);
 	uint8_t *larger = calloc(1, 2 * w.disk.size), *before = calloc(1, 2 * w.disk.size);
@@ -489,6 +488,35 @@ static void test_a_store_grows_with_its_device(void)
 	w.disk.size *= 2;
 	disk_record(&w.disk);
 	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+}
+
+/* A store that could not begin to grow goes on as before. */
+static void test_memory_may_be_missing_for_growth(void)
+{
+	int rc = -ENOMEM;
+
+	grow_world();
+	uint32_t free_clusters = lvol_live_free_clusters(w.store);
+	for (long k = 0; rc == -ENOMEM && k < 20; k++) {
+		struct outcome o = {.done = false};
+		allocations_left = k;
+		lvol_live_grow(w.store, w.disk.size, outcome_done, &o);
+		allocations_left = -1;
+		rc = world_wait(&w, &o);
+		CU_ASSERT_TRUE(rc == 0 || rc == -ENOMEM);
+		CU_ASSERT_FALSE(lvol_live_info(w.store).failed);
+		CU_ASSERT_EQUAL(lvol_live_free_clusters(w.store), free_clusters + (rc == 0 ? 64 : 0));
+	}
+	CU_ASSERT_EQUAL(rc, 0);
+	world_close(&w);
+	world_free(&w);
+}
+
+static void test_a_store_grows_with_its_device(void)
+{
+	struct outcome o = {.done = false};
+
+	grow_world();
 	uint32_t free_clusters = lvol_live_free_clusters(w.store);
 	lvol_live_grow(w.store, w.disk.size, outcome_done, &o);
 	CU_ASSERT_EQUAL(world_wait(&w, &o), 0);
@@ -724,6 +752,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_each_allocation_may_fail),
 	UNIT(test_clones_of_something_external),
 	UNIT(test_another_parent),
+	UNIT(test_memory_may_be_missing_for_growth),
 	UNIT(test_a_store_grows_with_its_device),
 	UNIT(test_a_destroyed_store_is_gone),
 	UNIT(test_runs_of_an_older_program_become_tables),
