@@ -281,16 +281,6 @@ static void io_hold(struct lvol_channel *ch, struct bdev_io *io)
 	TAILQ_INSERT_TAIL(&ch->held, ctx, link);
 }
 
-/* The layer's check for read-only bdevs was made before. */
-static void io_run_anew(struct bdev_io *io)
-{
-	if (io_channel_of(io)->lvol->bdev.read_only) {
-		io_end(io, NVME_SC_NS_WRITE_PROTECTED | NVME_SC_DNR);
-	} else {
-		io_run(io);
-	}
-}
-
 static struct lvol_io *held_first(const struct lvol_channel *ch)
 {
 	struct lvol_io *ctx = TAILQ_FIRST(&ch->held);
@@ -309,7 +299,7 @@ void lvol_io_resume(struct lvol_channel *ch)
 	while ((ctx = held_first(ch)) != NULL) {
 		TAILQ_REMOVE(&ch->held, ctx, link);
 		ctx->stage = STAGE_BASE;
-		io_run_anew(bdev_io_from_ctx(ctx));
+		io_run(bdev_io_from_ctx(ctx));
 	}
 }
 
@@ -359,7 +349,7 @@ static void wait_has_ended(struct thread_msg *msg)
 	struct lvol_io *ctx = bdev_io_ctx(io);
 	TAILQ_REMOVE(&io_channel_of(io)->held, ctx, link);
 	ctx->stage = STAGE_BASE;
-	io_run_anew(io);
+	io_run(io);
 }
 
 static void waiter_wake(struct lvol_live_waiter *w)
@@ -525,6 +515,12 @@ static ALWAYS_INLINE void write_run(struct lvol_channel *ch, struct bdev_io *io)
 		io_hold(ch, io);
 		return;
 	}
+	/* The layer's check is older where the I/O has waited in the layer: for a limit, a lock, the rest of a split.
+	 */
+	if (unlikely(l->bdev.read_only)) {
+		io_end(io, NVME_SC_NS_WRITE_PROTECTED | NVME_SC_DNR);
+		return;
+	}
 	int rc;
 	do {
 		uint32_t entry = lvol_live_entry(l->v, n);
@@ -680,6 +676,10 @@ static void range_run(struct lvol_channel *ch, struct bdev_io *io)
 
 	if (ch->paused && !ctx->in_writes) {
 		io_hold(ch, io);
+		return;
+	}
+	if (ch->lvol->bdev.read_only && !ctx->in_writes) {
+		io_end(io, NVME_SC_NS_WRITE_PROTECTED | NVME_SC_DNR);
 		return;
 	}
 	struct lvol_slow *slow = io_get_slow(io);
