@@ -191,14 +191,14 @@ static const struct nvmf_transport_option *find_transport_option(const char *trt
 }
 
 /* False: one of the list's names is none of the option's, which has been answered. */
-static bool take_bits(struct rpc_request *req, const struct create_transport *p, unsigned n,
-		      const struct nvmf_transport_option *o, struct nvmf_transport_opts *opts)
+static bool list_bits(struct rpc_request *req, const struct create_transport *p, unsigned n,
+		      const struct nvmf_transport_option *o, uint16_t *bits)
 {
 	const json_t *list = *(json_t *const *)(const void *)&p->options.value[n], *name;
-	uint16_t bits = 0;
 	char known[256];
 	size_t i;
 
+	*bits = 0;
 	json_array_foreach (list, i, name) {
 		uint16_t bit = nvmf_transport_option_bit(o, json_is_string(name) ? json_string_value(name) : "");
 		if (bit == 0) {
@@ -206,9 +206,23 @@ static bool take_bits(struct rpc_request *req, const struct create_transport *p,
 					  nvmf_transport_option_bit_names(o, known, sizeof(known)));
 			return false;
 		}
-		bits |= bit;
+		*bits |= bit;
 	}
-	nvmf_transport_option_set(opts, o, bits);
+	return true;
+}
+
+/* The lists that were given, before it is known for which transport. False: as list_bits(). */
+static bool check_lists(struct rpc_request *req, const struct create_transport *p)
+{
+	const struct nvmf_transport_option *o;
+	uint16_t bits;
+
+	for (unsigned i = 0; (o = nvmf_transport_common_option(i)) != NULL; i++) {
+		unsigned n = find_option_param(o->name);
+		if (o->type == NVMF_OPTION_BITS && p->options.given[n] && !list_bits(req, p, n, o, &bits)) {
+			return false;
+		}
+	}
 	return true;
 }
 
@@ -225,9 +239,11 @@ static bool take_given(struct rpc_request *req, const struct create_transport *p
 			p->options.given[n] ? find_transport_option(p->trtype, name) : NULL;
 
 		if (o != NULL && o->type == NVMF_OPTION_BITS) {
-			if (!take_bits(req, p, n, o, opts)) {
+			uint16_t bits;
+			if (!list_bits(req, p, n, o, &bits)) {
 				return false;
 			}
+			nvmf_transport_option_set(opts, o, bits);
 		} else if (o != NULL) {
 			nvmf_transport_option_set(opts, o, option_param_value(p, n));
 		} else if (p->options.given[n] && !is_foreign_option(name)) {
@@ -256,7 +272,7 @@ static void rpc_create_transport(struct rpc_request *req, void *params)
 	struct nvmf_transport_opts opts;
 	char why[NVMF_ERROR_MAX] = "";
 
-	if (tgt == NULL) {
+	if (tgt == NULL || !check_lists(req, p)) {
 		return;
 	}
 	if (nvmf_transport_opts_init(p->trtype, &opts) != 0) {
