@@ -360,6 +360,35 @@ static void test_a_bdev_that_waits_for_a_volumes_name_is_made(void)
 	store_off_malloc();
 }
 
+static bool waits_for_limit(void *r)
+{
+	return ((struct request *)r)->io->state == BDEV_IO_WAIT_QOS;
+}
+
+/* The layer let it pass when the volume could be written. */
+static void test_a_write_that_waits_in_the_layer_does_not_change_a_volume_that_is_read_only_by_then(void)
+{
+	struct user u;
+	struct testdev *t = store_on_testdev(&u);
+	struct bdev *b = bdev_find("lvs/v");
+	struct request *w[64];
+
+	CU_ASSERT_EQUAL(fill(&u, 1, 0, CLUSTER_BLOCKS), 0);
+	memset(data, 2, BLOCK);
+	CU_ASSERT_EQUAL_FATAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.rw_ios_per_sec = 1}), 0);
+	for (unsigned i = 0; i < 64; i++) {
+		w[i] = write_start(&u, 0);
+	}
+	CU_ASSERT_TRUE_FATAL(fixture_poll(waits_for_limit, w[63]));
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SET_READ_ONLY, "lvs/v", NULL, 0), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_EQUAL(request_finish(w[63]) & BDEV_STATUS_MASK, NVME_SC_NS_WRITE_PROTECTED);
+	for (unsigned i = 0; i < 63; i++) {
+		(void)request_finish(w[i]); /* the first ones may have been let through before */
+	}
+	store_off_testdev(t, &u);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_what_waited_for_a_child_is_not_counted_any_more),
 	UNIT(test_a_thread_may_go_whose_io_waited_for_a_cluster),
@@ -372,6 +401,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_store_and_its_volumes_are_renamed_at_once),
 	UNIT(test_a_store_is_renamed_while_a_volume_goes),
 	UNIT(test_a_bdev_that_waits_for_a_volumes_name_is_made),
+	UNIT(test_a_write_that_waits_in_the_layer_does_not_change_a_volume_that_is_read_only_by_then),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_lvol_ends", tests, fixture_start, fixture_stop)
