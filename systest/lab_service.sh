@@ -21,7 +21,7 @@ SOCK=/run/varve/varve.sock
 DRIVE=$(nvmes | sed -n 1p)
 CONFIG=$(find /out/root -name varve.json)
 CONFIG=${CONFIG#/out/root}
-BIN=$(dirname "$(find /out/root -name varve-trace -type f)")
+BIN=$(dirname "$(find /out/root -path "*/bin/varve-trace" -type f)")
 BIN=${BIN#/out/root}
 
 after_check() { # STATUS
