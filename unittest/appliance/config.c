@@ -78,6 +78,35 @@ RPC_METHOD("test_nested", rpc_nested, struct nested, nested_params, RPC_RUNTIME,
 
 static char error[CONFIG_ERROR_MAX];
 
+/* Allocations succeed until this many have been made; the one after that fails. */
+static unsigned allocations_left = UINT32_MAX;
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+
+static bool allocation_fails(void)
+{
+	return allocations_left != UINT32_MAX && allocations_left-- == 0;
+}
+
+void *__wrap_malloc(size_t size)
+{
+	return allocation_fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return allocation_fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t size)
+{
+	return allocation_fails() ? NULL : __real_realloc(p, size);
+}
+
 static int parse(const char *text, struct config *c)
 {
 	error[0] = '\0';
@@ -509,8 +538,30 @@ static int quiet(void)
 	return 0;
 }
 
+static void test_each_allocation_may_fail(void)
+{
+	int rc = -1;
+	unsigned n = 0;
+
+	for (; rc != 0 && n < 100; n++) {
+		struct config c;
+
+		allocations_left = n;
+		rc = parse("{\"subsystems\": [{\"subsystem\": \"bdev\", \"config\": [{\"method\": \"test_always\", "
+			   "\"params\": {\"value\": 1}}]}]}",
+			   &c);
+		allocations_left = UINT32_MAX;
+		CU_ASSERT(rc == 0 || (rc < 0 && error[0] != '\0'));
+		if (rc == 0) {
+			config_free(&c);
+		}
+	}
+	CU_ASSERT(rc == 0 && n > 3);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_entries_come_in_order),
+	UNIT(test_each_allocation_may_fail),
 	UNIT(test_a_wrong_shape_is_named),
 	UNIT(test_comments_are_passed_over),
 	UNIT(test_unknown_methods_and_parameters_are_found_before_any_is_called),

@@ -763,6 +763,99 @@ static void test_each_allocation_may_fail(void)
 	CU_ASSERT_TRUE(failed >= 8);
 }
 
+/* ---- What an open store has beside ---- */
+
+static void open_with_journal(uint32_t first, uint32_t pages)
+{
+	struct lvol_super *s = image_super(&m);
+
+	s->version = LVOL_VERSION_OPEN;
+	s->clean = 0;
+	memcpy(s->open.magic, LVOL_OPEN_MAGIC, sizeof(s->open.magic));
+	s->open.version = LVOL_VERSION_OPEN;
+	s->open.size_bytes = s->size_bytes;
+	s->open.journal_first = first;
+	s->open.journal_slot_pages = pages;
+}
+
+static void test_a_journal_lies_within_the_metadata(void)
+{
+	static const struct {
+		uint32_t first, pages;
+	} wrong[] = {{1, 3}, {1, 129}, {0, 4}, {IMAGE_MD_PAGES, 4}, {IMAGE_MD_PAGES - 7, 4}};
+
+	image_init(&m);
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		open_with_journal(wrong[i].first, wrong[i].pages);
+		expect_refused("superblock: the journal has 2 times");
+	}
+	open_with_journal(IMAGE_MD_PAGES - 8, 4);
+	CU_ASSERT_EQUAL(open_sealed(), 0);
+	image_super(&m)->clean = 1; /* whatever it says: it is open */
+	CU_ASSERT_EQUAL(open_sealed(), 0);
+	CU_ASSERT_FALSE(store->geometry.clean);
+	image_init(&m);
+}
+
+/* Power failed while it was marked as closed: the last sector has the crc of that. */
+static void test_a_superblock_that_was_half_written_is_not_closed(void)
+{
+	image_init(&m);
+	image_seal(&m);
+	image_super(&m)->clean = 0;
+	CU_ASSERT_EQUAL(open_as_it_is(), 0);
+	CU_ASSERT_FALSE(store->geometry.clean);
+	image_init(&m);
+}
+
+static union {
+	struct lvol_journal_head head;
+	struct lvol_md_page pages[3];
+} slot;
+
+static void slot_make(void)
+{
+	memset(&slot, 0, sizeof(slot));
+	memcpy(slot.head.magic, LVOL_JOURNAL_MAGIC, sizeof(slot.head.magic));
+	slot.head.num_pages = 2;
+	slot.head.places[0] = 3;
+	slot.head.places[1] = 5; /* zeroes */
+	slot.pages[1].id = 3;
+	slot.pages[1].crc = lvol_crc(&slot.pages[1]);
+}
+
+static bool slot_is_valid(uint32_t slot_pages, uint32_t md_pages)
+{
+	slot.head.pages_crc = lvol_journal_crc(&slot.head);
+	slot.head.crc = lvol_crc(&slot.head);
+	return lvol_journal_decode(&slot, slot_pages, md_pages);
+}
+
+static void test_a_slot_of_a_journal_counts_only_if_it_is_whole(void)
+{
+	slot_make();
+	CU_ASSERT_TRUE(slot_is_valid(3, 6));
+	CU_ASSERT_FALSE(slot_is_valid(2, 6)); /* more pages than it has room for */
+	CU_ASSERT_FALSE(slot_is_valid(3, 5)); /* a place that is not there */
+	slot.pages[1].sequence = 1;
+	CU_ASSERT_FALSE(slot_is_valid(3, 6));
+	slot_make();
+	slot.pages[2].crc = 1;
+	CU_ASSERT_FALSE(slot_is_valid(3, 6));
+	slot_make();
+	CU_ASSERT_TRUE(slot_is_valid(3, 6));
+	slot.head.generation++;
+	CU_ASSERT_FALSE(lvol_journal_decode(&slot, 3, 6));
+	slot_make();
+	slot.head.magic[0]++;
+	CU_ASSERT_FALSE(slot_is_valid(3, 6));
+	slot_make();
+	CU_ASSERT_TRUE(slot_is_valid(3, 6));
+	slot.head.pages_crc++;
+	slot.head.crc = lvol_crc(&slot.head);
+	CU_ASSERT_FALSE(lvol_journal_decode(&slot, 3, 6));
+}
+
 static int teardown(void)
 {
 	if (store != NULL) {
@@ -797,6 +890,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_power_may_fail_at_any_time_of_a_repair),
 	UNIT(test_what_is_not_certain_is_left_as_it_is),
 	UNIT(test_a_damaged_volume_can_be_dropped),
+	UNIT(test_a_journal_lies_within_the_metadata),
+	UNIT(test_a_superblock_that_was_half_written_is_not_closed),
+	UNIT(test_a_slot_of_a_journal_counts_only_if_it_is_whole),
 	UNIT(test_each_allocation_may_fail),
 	UNIT_END,
 };
