@@ -263,6 +263,16 @@ static void test_bases_that_cannot_have_a_store_are_refused(void)
 
 /* --- What is under way --- */
 
+/* A write that the base holds. */
+static struct request *write_held(struct testdev *t, struct user *u)
+{
+	atomic_store(&t->held, 0);
+	t->hold = true;
+	struct request *r = write_start(u, 0);
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	return r;
+}
+
 static void test_a_change_waits_for_writes_and_holds_new_ones_back(void)
 {
 	struct user u, base;
@@ -270,10 +280,7 @@ static void test_a_change_waits_for_writes_and_holds_new_ones_back(void)
 	struct operation op;
 
 	watch_base(&base);
-	atomic_store(&t->held, 0);
-	t->hold = true;
-	struct request *before = write_start(&u, 0);
-	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	struct request *before = write_held(t, &u);
 	change_start(&op, BDEV_LVOL_SNAPSHOT, "lvs/v", "s", 0);
 	struct request *after = write_start(&u, 1), *aborted = write_start(&u, 2);
 	CU_ASSERT_TRUE(fixture_poll(something_waits, "volume to be changed"));
@@ -309,10 +316,7 @@ static void test_a_reset_ends_what_a_change_holds_back(void)
 	struct operation op;
 
 	watch_base(&base);
-	atomic_store(&t->held, 0);
-	t->hold = true;
-	struct request *before = write_start(&u, 0);
-	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	struct request *before = write_held(t, &u);
 	change_start(&op, BDEV_LVOL_RESIZE, "lvs/v", NULL, 2 * VOLUME_BYTES);
 	struct request *after = write_start(&u, 1), *reset = request_new(&u);
 	CU_ASSERT_TRUE(fixture_poll(something_waits, "volume to be changed"));
@@ -429,10 +433,7 @@ static void test_the_base_goes_in_the_middle_of_a_change(void)
 	uint8_t *memory = t->memory;
 
 	watch_base(&base);
-	atomic_store(&t->held, 0);
-	t->hold = true;
-	struct request *before = write_start(&u, 0);
-	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
+	struct request *before = write_held(t, &u);
 	change_start(&op, BDEV_LVOL_SNAPSHOT, "lvs/v", "s", 0);
 	struct request *after = write_start(&u, 1);
 	CU_ASSERT_TRUE(fixture_poll(something_waits, "volume to be changed"));

@@ -6,6 +6,7 @@
 
 #include "rpc/rpc.h"
 #include "rpc/notify.h"
+#include "unittest/allocations.h"
 #include "unittest/unit.h"
 #include "util/log.h"
 
@@ -77,35 +78,6 @@ static void rpc_nested(struct rpc_request *req, void *params)
 RPC_METHOD("test_nested", rpc_nested, struct nested, nested_params, RPC_RUNTIME, "Any time", .result = "any")
 
 static char error[CONFIG_ERROR_MAX];
-
-/* Allocations succeed until this many have been made; the one after that fails. */
-static unsigned allocations_left = UINT32_MAX;
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t size);
-
-static bool allocation_fails(void)
-{
-	return allocations_left != UINT32_MAX && allocations_left-- == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return allocation_fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-	return allocation_fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t size)
-{
-	return allocation_fails() ? NULL : __real_realloc(p, size);
-}
 
 static int parse(const char *text, struct config *c)
 {
@@ -550,7 +522,7 @@ static void test_each_allocation_may_fail(void)
 		rc = parse("{\"subsystems\": [{\"subsystem\": \"bdev\", \"config\": [{\"method\": \"test_always\", "
 			   "\"params\": {\"value\": 1}}]}]}",
 			   &c);
-		allocations_left = UINT32_MAX;
+		allocations_left = -1;
 		CU_ASSERT(rc == 0 || (rc < 0 && error[0] != '\0'));
 		if (rc == 0) {
 			config_free(&c);

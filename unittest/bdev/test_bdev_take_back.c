@@ -231,23 +231,39 @@ static void test_io_below_a_stack_of_bdevs(void)
 	CU_ASSERT_TRUE(testdev_delete(t));
 }
 
+/* A user of a passthru bdev, whose base holds what it has; n writes, of which 128 get a child I/O. */
+static struct testdev *write_through_passthru(struct user *u, struct user *below, struct request *r[], unsigned n)
+{
+	struct testdev *t = testdev_new("t0", BLOCK, BLOCKS);
+
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(below, "t0", false, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "t0", NULL, error), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "p0", true, fixture_thread(0)), 0);
+	t->hold = true;
+	for (unsigned i = 0; i < n; i++) {
+		r[i] = submit_to(u, BDEV_IO_WRITE, &one, i % BLOCKS);
+	}
+	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 128));
+	return t;
+}
+
+static void passthru_end(struct testdev *t, struct user *u, struct user *below)
+{
+	user_close(u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	user_close(below);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
 /* More I/Os than the module has child I/Os wait in its pool. */
 static void test_io_that_waits_for_a_child_io(void)
 {
 	enum { MANY = 140 };
 	struct user u, below;
-	struct testdev *t = testdev_new("t0", BLOCK, BLOCKS);
 	struct request *r[MANY];
+	struct testdev *t = write_through_passthru(&u, &below, r, MANY);
 
-	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
-	CU_ASSERT_EQUAL_FATAL(user_open(&below, "t0", false, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "t0", NULL, error), 0);
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "p0", true, fixture_thread(0)), 0);
-	t->hold = true;
-	for (unsigned i = 0; i < MANY; i++) {
-		r[i] = submit_to(&u, BDEV_IO_WRITE, &one, i % BLOCKS);
-	}
-	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 128));
 	expect_taken(r[MANY - 1]);
 	for (unsigned i = 0; i < MANY - 1; i++) {
 		take_back(r[i]);
@@ -258,10 +274,7 @@ static void test_io_that_waits_for_a_child_io(void)
 		CU_ASSERT_EQUAL(request_finish(r[i]), i < 128 ? 0 : NVME_SC_ABORT_REQ);
 	}
 	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 128);
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
-	user_close(&below);
-	CU_ASSERT_TRUE(testdev_delete(t));
+	passthru_end(t, &u, &below);
 }
 
 static void test_pending_io_of_an_error_bdev(void)
@@ -895,18 +908,9 @@ static void test_io_that_waits_for_a_child_is_untouched(void)
 {
 	enum { MANY = 130 };
 	struct user u, below;
-	struct testdev *t = testdev_new("t0", BLOCK, BLOCKS);
 	struct request *r[MANY];
+	struct testdev *t = write_through_passthru(&u, &below, r, MANY);
 
-	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
-	CU_ASSERT_EQUAL_FATAL(user_open(&below, "t0", false, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "t0", NULL, error), 0);
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "p0", true, fixture_thread(0)), 0);
-	t->hold = true;
-	for (unsigned i = 0; i < MANY; i++) {
-		r[i] = submit_to(&u, BDEV_IO_WRITE, &one, i % BLOCKS);
-	}
-	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 128));
 	while (state_of(r[MANY - 1]) != BDEV_IO_MODULE) {
 	}
 	take_back_user(&u, true);
@@ -916,10 +920,7 @@ static void test_io_that_waits_for_a_child_is_untouched(void)
 	for (unsigned i = 0; i < 128; i++) {
 		expect_end(r[i], NVME_SC_ABORT_REQ, false);
 	}
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
-	user_close(&below);
-	CU_ASSERT_TRUE(testdev_delete(t));
+	passthru_end(t, &u, &below);
 }
 
 static void test_io_of_a_bdev_that_goes_is_untouched_if_it_waited(void)

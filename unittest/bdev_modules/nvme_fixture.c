@@ -282,3 +282,21 @@ unsigned count_errors(void)
 	}
 	return n;
 }
+
+static void count_way(void *arg, const struct bdev_nvme_io_path *path)
+{
+	*(unsigned *)arg += path->connected && path->accessible;
+}
+
+static bool are_usable(void *wanted)
+{
+	unsigned found = 0;
+
+	bdev_nvme_for_each_io_path(bdev_find("Nvme0n1"), count_way, &found);
+	return found == *(unsigned *)wanted;
+}
+
+void wait_usable(unsigned paths)
+{
+	CU_ASSERT_FATAL(fixture_poll(are_usable, &paths));
+}

@@ -53,6 +53,9 @@ bool is_up(void *unused);      /* `nvme` */
 bool all_detached(void *unused);
 bool is_up_after(void *resets); /* unsigned: `nvme` is up, and has been down so often */
 
+/* Waits until so many paths of Nvme0n1, of all threads together, are usable. */
+void wait_usable(unsigned paths);
+
 /* Three threads that read and write Nvme0n1 and verify what they read, while a test disturbs the controller. */
 #define SLOTS 8
 struct worker;

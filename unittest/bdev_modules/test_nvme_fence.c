@@ -72,29 +72,6 @@ static void attach_target(unsigned i, struct bdev_nvme_attach a)
 	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
 }
 
-struct ways {
-	unsigned wanted, found;
-};
-
-static void count_way(void *arg, const struct bdev_nvme_io_path *path)
-{
-	((struct ways *)arg)->found += path->connected && path->accessible;
-}
-
-static bool are_usable(void *arg)
-{
-	struct ways *w = arg;
-
-	w->found = 0;
-	bdev_nvme_for_each_io_path(bdev_find("Nvme0n1"), count_way, w);
-	return w->found == w->wanted;
-}
-
-static void wait_usable(unsigned n)
-{
-	CU_ASSERT_FATAL(fixture_poll(are_usable, &(struct ways){.wanted = n}));
-}
-
 /* n paths, and a user. */
 static void begin_paths(unsigned n, struct bdev_nvme_attach a, struct user *u)
 {

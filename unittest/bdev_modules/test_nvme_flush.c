@@ -7,24 +7,6 @@
 static struct fabric_target *const t0 = &fabric_targets[0], *const t1 = &fabric_targets[1],
 				   *const t2 = &fabric_targets[2];
 
-static void count_way(void *arg, const struct bdev_nvme_io_path *path)
-{
-	*(unsigned *)arg += path->connected && path->accessible;
-}
-
-static bool are_usable(void *wanted)
-{
-	unsigned found = 0;
-
-	bdev_nvme_for_each_io_path(bdev_find("Nvme0n1"), count_way, &found);
-	return found == *(unsigned *)wanted;
-}
-
-static void wait_usable(unsigned n)
-{
-	CU_ASSERT_FATAL(fixture_poll(are_usable, &n));
-}
-
 /* A path through each target; the bits of caches say which of them have a cache. */
 static void begin_paths(unsigned caches, struct user *u)
 {

@@ -3,98 +3,9 @@
 #include <errno.h>
 
 #include "bdev_modules/nvme/internal.h"
-#include "unittest/bdev_modules/nvme_fixture.h"
+#include "unittest/bdev_modules/nvme_two.h"
 
 #define HELD 4
-
-/* --- Two controllers --- */
-
-static void begin_apart(void)
-{
-	struct model *both[] = {&model, &second};
-
-	drive_begin();
-	model_init(&second);
-	second.cntlid = 2;
-	for (unsigned i = 0; i < 2; i++) {
-		both[i]->cmic = NVME_CTRL_CMIC_MULTI_CTRL | NVME_CTRL_CMIC_MULTI_ANA_REPORTING;
-		both[i]->anatt = 200; /* longer than any test */
-		both[i]->ns[0].shared = true;
-		both[i]->ns[1].active = false;
-	}
-	free(second.ns[0].data);
-	second.ns[0].data = model.ns[0].data;
-}
-
-/* Controllers are reconnected without a limit: the test decides when one is connected again. */
-static struct bdev_nvme_attach path_opts(void)
-{
-	struct bdev_nvme_attach a = attach_opts();
-
-	a.ctrlr_loss_timeout_sec = -1;
-	a.reconnect_delay_sec = 1;
-	return a;
-}
-
-static int attach_first(struct bdev_nvme_attach a)
-{
-	model_current = &model;
-	return attach_with(&a);
-}
-
-static int attach_second(struct bdev_nvme_attach a)
-{
-	model_current = &second;
-	a.trid.traddr[strlen(a.trid.traddr) - 3] = '5';
-	return attach_with(&a);
-}
-
-struct ways {
-	unsigned wanted, found;
-};
-
-static void count_way(void *arg, const struct bdev_nvme_io_path *path)
-{
-	((struct ways *)arg)->found += path->connected && path->accessible;
-}
-
-static bool are_usable(void *arg)
-{
-	struct ways *w = arg;
-
-	w->found = 0;
-	bdev_nvme_for_each_io_path(bdev_find("Nvme0n1"), count_way, w);
-	return w->found == w->wanted;
-}
-
-/* Waits until so many paths, of all threads together, are usable. */
-static void wait_usable(unsigned n)
-{
-	CU_ASSERT_FATAL(fixture_poll(are_usable, &(struct ways){.wanted = n}));
-}
-
-static void begin_two(const struct bdev_nvme_attach *a, struct user *u)
-{
-	begin_apart();
-	CU_ASSERT_EQUAL_FATAL(attach_first(*a), 0);
-	CU_ASSERT_EQUAL_FATAL(attach_second(*a), 0);
-	if (u != NULL) {
-		CU_ASSERT_EQUAL_FATAL(user_open(u, "Nvme0n1", true, fixture_thread(0)), 0);
-		wait_usable(2);
-	}
-}
-
-static void end_two(void)
-{
-	while ((nvme = bdev_nvme_next(NULL)) != NULL) {
-		CU_ASSERT_EQUAL(drive_detach(), 0);
-	}
-	CU_ASSERT_STRING_EQUAL(second.violation, "");
-	CU_ASSERT(!second.open);
-	second.ns[0].data = NULL; /* the other's */
-	model_fini(&second);
-	drive_end();
-}
 
 /* A fatal error at once; on demand the controller cannot be connected again either. */
 static void lose(struct model *m, bool for_long)

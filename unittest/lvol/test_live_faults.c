@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "unittest/allocations.h"
 #include "unittest/lvol/image.h"
 #include "unittest/lvol/samples.h"
 #include "unittest/lvol/world.h"
@@ -12,38 +13,10 @@
 static struct world w;
 static struct lvol_error error;
 
-/* Allocations succeed until this many have been made; then one fails. Of the thread that runs the tests. */
-static long allocations_left = -1;
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t size);
 void *__real_aligned_alloc(size_t alignment, size_t size);
 char *__real_strdup(const char *s);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
 char *__wrap_strdup(const char *s);
-
-static bool allocation_fails(void)
-{
-	return allocations_left >= 0 && allocations_left-- == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return allocation_fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-	return allocation_fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t size)
-{
-	return allocation_fails() ? NULL : __real_realloc(p, size);
-}
 
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
 {

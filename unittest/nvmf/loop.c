@@ -3,6 +3,10 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "keyring/keyring.h"
 
 /* The target's side of a request. Data go through pieces of 4 KiB, so that nothing relies on buffers being whole. */
 #define PIECE  4096
@@ -929,4 +933,19 @@ void loop_remove_malloc_ns(uint32_t nsid, const char *name)
 {
 	loop_remove_ns(nsid);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, name), 0);
+}
+
+int loop_add_key(const char *name, const char *text)
+{
+	char path[] = "/tmp/varve-nvmf-key-XXXXXX", error[KEYRING_ERROR_MAX];
+	int fd = mkstemp(path);
+
+	if (fd < 0) {
+		return -errno;
+	}
+	bool ok = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+	close(fd);
+	int rc = keyring_file_add(name, path, error);
+	unlink(path);
+	return ok ? rc : -EIO;
 }

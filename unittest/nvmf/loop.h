@@ -141,4 +141,7 @@ uint32_t loop_add_ns(const char *bdev_name, uint32_t nsid);
 void loop_remove_ns(uint32_t nsid);
 void loop_remove_malloc_ns(uint32_t nsid, const char *name);
 
+/* Puts a key into the keyring, from a file that is gone afterwards. 0, or what keyring_file_add() returned. */
+int loop_add_key(const char *name, const char *text);
+
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* In-band authentication: a whole target, and a host here that does as it should, or does not. */
-#include <fcntl.h>
 #include <semaphore.h>
-#include <unistd.h>
 #include "unittest/nvmf/loop.h"
 
 #define KEY_HOST "DHHC-1:01:Ri/aOmYf2dlR6skXAxhXB9TG90MtSxXxfeVxBOhYCRGHzziV:"
@@ -17,7 +15,6 @@
 static struct loop_cmd cmd;
 static struct nvmf_connect_data data;
 static uint8_t buf[DHCHAP_MESSAGE_MAX] __attribute__((aligned(8)));
-static char folder[] = "/tmp/varve-nvmf-auth-XXXXXX";
 static unsigned told;      /* failed authentications */
 static unsigned connected; /* hosts that were said to be connected */
 
@@ -27,25 +24,10 @@ static void on_notice(const char *type, const char *text, const char *why)
 	connected += strcmp(type, "nvmf_host_connect") == 0;
 }
 
-/* ---- Keys ---- */
-
-static int add_key(const char *name, const char *text)
-{
-	char path[128], error[KEYRING_ERROR_MAX];
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	int fd = open(path, O_WRONLY | O_CREAT, 0600);
-	bool ok = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-	close(fd);
-	int rc = keyring_file_add(name, path, error);
-	unlink(path);
-	return ok ? rc : -1;
-}
-
 static int setup(void)
 {
-	if (mkdtemp(folder) == NULL || add_key("host", KEY_HOST) != 0 || add_key("ctrlr", KEY_CTRLR) != 0 ||
-	    add_key("other", KEY_OTHER) != 0) {
+	if (loop_add_key("host", KEY_HOST) != 0 || loop_add_key("ctrlr", KEY_CTRLR) != 0 ||
+	    loop_add_key("other", KEY_OTHER) != 0) {
 		return 1;
 	}
 	char why[NVMF_ERROR_MAX];
@@ -61,7 +43,6 @@ static int teardown(void)
 	keyring_file_remove("host");
 	keyring_file_remove("ctrlr");
 	keyring_file_remove("other");
-	rmdir(folder);
 	return rc | (keyring_next(NULL) != NULL);
 }
 

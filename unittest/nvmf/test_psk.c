@@ -1,35 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pre-shared keys of hosts: who finds them, and whom a connection that was made with one lets in. */
-#include <fcntl.h>
-#include <unistd.h>
 #include "unittest/nvmf/loop.h"
 
 #define HOST "nqn.2024-01.io.varve:tls"
 
 static struct loop_cmd cmd;
 static struct nvmf_connect_data data;
-static char folder[] = "/tmp/varve-nvmf-psk-XXXXXX";
 static char why[NVMF_ERROR_MAX];
-
-static int add_key(const char *name, const char *text)
-{
-	char path[128], error[KEYRING_ERROR_MAX];
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	int fd = open(path, O_WRONLY | O_CREAT, 0600);
-	bool ok = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-	close(fd);
-	int rc = keyring_file_add(name, path, error);
-	unlink(path);
-	return ok ? rc : -1;
-}
 
 static int setup(void)
 {
-	if (mkdtemp(folder) == NULL ||
-	    add_key("a", "NVMeTLSkey-1:01:Aw4ZJC86RVBbZnF8h5KdqLO+ydTf6vUACxYhLDdCTVhhy7Ks:") != 0 ||
-	    add_key("b", "NVMeTLSkey-1:00:Aw4ZJC86RVBbZnF8h5KdqLO+ydTf6vUACxYhLDdCTVhhy7Ks:") != 0 ||
-	    add_key("chap", "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:") != 0) {
+	if (loop_add_key("a", "NVMeTLSkey-1:01:Aw4ZJC86RVBbZnF8h5KdqLO+ydTf6vUACxYhLDdCTVhhy7Ks:") != 0 ||
+	    loop_add_key("b", "NVMeTLSkey-1:00:Aw4ZJC86RVBbZnF8h5KdqLO+ydTf6vUACxYhLDdCTVhhy7Ks:") != 0 ||
+	    loop_add_key("chap", "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:") != 0) {
 		return 1;
 	}
 	return loop_start();
@@ -42,7 +25,6 @@ static int teardown(void)
 	keyring_file_remove("a");
 	keyring_file_remove("b");
 	keyring_file_remove("chap");
-	rmdir(folder);
 	return rc | (keyring_next(NULL) != NULL);
 }
 
