@@ -80,7 +80,7 @@ struct rbd_io {
 	struct rbd_channel *channel;
 	struct thread_msg msg;
 	rbd_image_t image;
-	uint64_t end; /* bytes: behind its last block */
+	uint64_t end; /* of one that changes blocks: bytes, behind its last block; 0: of others */
 	ssize_t result;
 	uint64_t mismatch; /* of a compare-and-write: where */
 	char *bounce;      /* its data, one piece; or NULL */

@@ -67,7 +67,7 @@ static void on_complete(rbd_completion_t completion, void *arg)
 	struct rbd_channel *c = x->channel;
 
 	x->result = librbd.rbd_aio_get_return_value(completion);
-	if (x->result >= 0 && x->end > image_size_now(x)) {
+	if (x->end != 0 && x->result >= 0 && x->end > image_size_now(x)) {
 		x->result = -ERANGE;
 	}
 	librbd.rbd_aio_release(completion);
@@ -115,6 +115,12 @@ static int image_io_begin(struct rbd_bdev *r, struct bdev_io *io, struct rbd_io 
 	}
 }
 
+/* Reads tell how many bytes there were, and a flush has no range. */
+static bool changes_blocks(const struct bdev_io *io)
+{
+	return io->type != BDEV_IO_READ && io->type != BDEV_IO_FLUSH;
+}
+
 void bdev_rbd_submit(void *channel, struct bdev_io *io)
 {
 	struct rbd_channel *c = channel;
@@ -129,7 +135,7 @@ void bdev_rbd_submit(void *channel, struct bdev_io *io)
 	x->channel = c;
 	x->bounce = NULL;
 	x->image = r->image.image;
-	x->end = (io->offset_blocks + io->num_blocks) * r->bdev.block_size;
+	x->end = changes_blocks(io) ? (io->offset_blocks + io->num_blocks) * r->bdev.block_size : 0;
 	if (unlikely(librbd.rbd_aio_create_completion(x, on_complete, &completion) < 0)) {
 		bdev_io_refuse(io);
 		return;
