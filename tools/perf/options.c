@@ -271,6 +271,33 @@ struct parse {
 	uint32_t mix;
 };
 
+/* Options without an argument. */
+static bool perf_option_set_flag(struct perf_options *o, int c)
+{
+	switch (c) {
+	case OPT_VERIFY:
+		return o->verify = true;
+	case OPT_HDGST:
+		return o->hdgst = true;
+	case OPT_DDGST:
+		return o->ddgst = true;
+	case 'j':
+		return o->json = true;
+	case OPT_QUIET:
+		return o->quiet = true;
+	case OPT_PROGRESS:
+		return o->progress = true;
+	case OPT_OVERSUBSCRIBE:
+		return o->oversubscribe = true;
+	case OPT_NO_HUGE:
+		return o->no_huge = true;
+	case OPT_BUSY:
+		return o->busy = true;
+	default:
+		return false; /* getopt_long has said what is wrong */
+	}
+}
+
 static bool perf_option_set(struct perf_options *o, int c, const char *arg, struct parse *p)
 {
 	switch (c) {
@@ -309,12 +336,6 @@ static bool perf_option_set(struct perf_options *o, int c, const char *arg, stru
 	case OPT_CHECK_LEDGER:
 		o->check_ledger = arg;
 		return true;
-	case OPT_VERIFY:
-		return o->verify = true;
-	case OPT_HDGST:
-		return o->hdgst = true;
-	case OPT_DDGST:
-		return o->ddgst = true;
 	case OPT_SEED:
 		return perf_option_number("--seed", arg, 0, UINT64_MAX >> 1, &o->seed);
 	case OPT_HOSTNQN:
@@ -323,7 +344,8 @@ static bool perf_option_set(struct perf_options *o, int c, const char *arg, stru
 		o->dhchap_key = arg;
 		return true;
 	case OPT_PSK:
-		return (o->psk = arg) != NULL;
+		o->psk = arg;
+		return true;
 	case OPT_DHCHAP_CTRLR_KEY:
 		o->dhchap_ctrlr_key = arg;
 		return true;
@@ -331,26 +353,13 @@ static bool perf_option_set(struct perf_options *o, int c, const char *arg, stru
 		return perf_option_number32("--kato", arg, 0, 1 << 30, &o->keep_alive_ms);
 	case OPT_LOSS:
 		return perf_option_set_loss_timeout(o, arg);
-	case 'j':
-		return o->json = true;
-	case OPT_QUIET:
-		return o->quiet = true;
-	case OPT_PROGRESS:
-		return o->progress = true;
 	case 'm':
 		o->cores = arg;
 		return true;
-	case OPT_OVERSUBSCRIBE:
-		o->oversubscribe = true;
-		return true;
 	case 's':
 		return perf_option_number32("--mem", arg, 16, 1 << 24, &o->mem_mb);
-	case OPT_NO_HUGE:
-		return o->no_huge = true;
-	case OPT_BUSY:
-		return o->busy = true;
 	default:
-		return false; /* getopt_long has said what is wrong */
+		return perf_option_set_flag(o, c);
 	}
 }
 

@@ -302,10 +302,40 @@ static void top_handle_typing_key(int key)
 	}
 }
 
-static void top_handle_command_key(int key)
+static void top_handle_scroll_key(int key)
 {
 	int page = LINES - HEAD_LINES - 2;
 
+	switch (key) {
+	case '<':
+	case '>':
+		top_scroll_columns(key == '>' ? 1 : -1);
+		break;
+	case KEY_UP:
+		top_scroll_by(-1);
+		break;
+	case KEY_DOWN:
+		top_scroll_by(1);
+		break;
+	case KEY_PPAGE:
+		top_scroll_by(-page);
+		break;
+	case KEY_NPAGE:
+		top_scroll_by(page);
+		break;
+	case KEY_HOME:
+		scr.states[scr.view].first = 0;
+		break;
+	case KEY_END:
+		scr.states[scr.view].first = SIZE_MAX;
+		break;
+	default:
+		break;
+	}
+}
+
+static void top_handle_command_key(int key)
+{
 	if (key >= '1' && key < '1' + (int)top_n_views) {
 		scr.view = (unsigned)(key - '1');
 		return;
@@ -338,10 +368,6 @@ static void top_handle_command_key(int key)
 	case 27:
 		scr.filter[0] = '\0';
 		break;
-	case '<':
-	case '>':
-		top_scroll_columns(key == '>' ? 1 : -1);
-		break;
 	case 'p':
 	case ' ':
 		scr.paused = !scr.paused;
@@ -351,24 +377,6 @@ static void top_handle_command_key(int key)
 		break;
 	case '-':
 		top_change_interval(0.5);
-		break;
-	case KEY_UP:
-		top_scroll_by(-1);
-		break;
-	case KEY_DOWN:
-		top_scroll_by(1);
-		break;
-	case KEY_PPAGE:
-		top_scroll_by(-page);
-		break;
-	case KEY_NPAGE:
-		top_scroll_by(page);
-		break;
-	case KEY_HOME:
-		scr.states[scr.view].first = 0;
-		break;
-	case KEY_END:
-		scr.states[scr.view].first = SIZE_MAX;
 		break;
 	case 'h':
 	case '?':
@@ -381,6 +389,7 @@ static void top_handle_command_key(int key)
 		scr.quit = true;
 		break;
 	default:
+		top_handle_scroll_key(key);
 		break;
 	}
 }
