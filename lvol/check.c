@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "lvol/internal.h"
 
@@ -103,18 +104,17 @@ static int volume_name_compare(const void *a, const void *b)
 	return strcmp((*x)->name, (*y)->name);
 }
 
-static int check_volume_names(struct lvol_store *s)
+static int volume_uuid_compare(const void *a, const void *b)
 {
-	const struct lvol_volume **sorted = malloc((s->num_volumes + 1) * sizeof(struct lvol_volume *));
+	const struct lvol_volume *const *x = a, *const *y = b;
+
+	return strcasecmp((*x)->uuid, (*y)->uuid);
+}
+
+static int check_same_names(struct lvol_store *s, const struct lvol_volume *const *sorted)
+{
 	int rc = 0;
 
-	if (sorted == NULL) {
-		return -ENOMEM;
-	}
-	for (size_t i = 0; i < s->num_volumes; i++) {
-		sorted[i] = &s->volumes[i];
-	}
-	qsort(sorted, s->num_volumes, sizeof(sorted[0]), volume_name_compare);
 	for (size_t i = 0; i < s->num_volumes && rc == 0; i++) {
 		const struct lvol_volume *v = sorted[i];
 		if (v->name[0] == 0) {
@@ -123,6 +123,38 @@ static int check_volume_names(struct lvol_store *s)
 			rc = lvol_problem_add(s, "two volumes have the name %s", v->name);
 		}
 	}
+	return rc;
+}
+
+/* Old stores have volumes without a UUID. */
+static int check_same_uuids(struct lvol_store *s, const struct lvol_volume *const *sorted)
+{
+	int rc = 0;
+
+	for (size_t i = 1; i < s->num_volumes && rc == 0; i++) {
+		const struct lvol_volume *v = sorted[i], *before = sorted[i - 1];
+		if (v->uuid[0] != 0 && strcasecmp(v->uuid, before->uuid) == 0) {
+			rc = lvol_problem_add(s, "volumes %s and %s have the same UUID %s", before->name, v->name,
+					      v->uuid);
+		}
+	}
+	return rc;
+}
+
+static int check_volume_names(struct lvol_store *s)
+{
+	const struct lvol_volume **sorted = malloc((s->num_volumes + 1) * sizeof(struct lvol_volume *));
+
+	if (sorted == NULL) {
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < s->num_volumes; i++) {
+		sorted[i] = &s->volumes[i];
+	}
+	qsort(sorted, s->num_volumes, sizeof(sorted[0]), volume_name_compare);
+	int rc = check_same_names(s, sorted);
+	qsort(sorted, s->num_volumes, sizeof(sorted[0]), volume_uuid_compare);
+	rc = rc != 0 ? rc : check_same_uuids(s, sorted);
 	free(sorted);
 	return rc;
 }

@@ -107,6 +107,7 @@ struct lvol_live_info lvol_live_info(const struct lvol_live *s)
 		.commits = s->commits,
 		.journal_bytes = s->journal_bytes,
 		.md_bytes = s->md_bytes,
+		.opening_steps = s->opening_steps,
 	};
 }
 

@@ -133,7 +133,7 @@ struct lvol_live {
 	bool abandoned, recovered;
 	bool pumping, growing;
 	struct live_last ending;
-	uint64_t commits, journal_bytes, md_bytes;
+	uint64_t commits, journal_bytes, md_bytes, opening_steps;
 };
 
 /* Goes on with all that can go on. Called at the end of each function and callback that may have changed what can.

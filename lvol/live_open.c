@@ -57,22 +57,15 @@ static bool pages_journal_mark(struct lvol_live *s)
 	return good;
 }
 
-/* Clusters of its own, and those of its snapshots that it reads. */
+/* Clusters of its own. */
 static void volume_map(struct lvol_live_volume *v, const struct lvol_volume *from)
 {
 	struct lvol_live_map *map = live_map(v);
-	uint64_t seen = v->num_clusters;
 
-	for (const struct lvol_volume *p = from; p != NULL; p = p->parent) {
-		seen = p->num_clusters < seen ? p->num_clusters : seen;
-		for (size_t i = 0; i < p->num_runs && p->runs[i].first < seen; i++) {
-			const struct lvol_run *r = &p->runs[i];
-			for (uint32_t k = 0; k < r->count && r->first + k < seen; k++) {
-				_Atomic uint32_t *entry = &map->entries[r->first + k];
-				if (atomic_load_explicit(entry, memory_order_relaxed) == 0) {
-					atomic_init(entry, (r->cluster + k) | (p == from ? LVOL_LIVE_OWN : 0));
-				}
-			}
+	for (size_t i = 0; i < from->num_runs; i++) {
+		const struct lvol_run *r = &from->runs[i];
+		for (uint32_t k = 0; k < r->count; k++) {
+			atomic_init(&map->entries[r->first + k], (r->cluster + k) | LVOL_LIVE_OWN);
 		}
 	}
 }
@@ -86,7 +79,8 @@ static void volume_clusters_mark(struct lvol_live *s, const struct lvol_volume *
 	}
 }
 
-static int volume_make(struct lvol_live *s, const struct lvol_store *store, const struct lvol_volume *from)
+static int volume_make(struct lvol_live *s, const struct lvol_store *store, const struct lvol_volume *from,
+		       struct lvol_live_volume **made)
 {
 	struct lvol_live_volume *v = live_volume_new(s, from->name, from->uuid, from->num_clusters);
 
@@ -94,6 +88,7 @@ static int volume_make(struct lvol_live *s, const struct lvol_store *store, cons
 		return -ENOMEM;
 	}
 	live_volume_link(v);
+	*made = v;
 	v->id = from->id;
 	v->num_own = from->num_allocated;
 	v->external = from->external == NULL ? NULL : strdup(from->external);
@@ -110,35 +105,79 @@ static int volume_make(struct lvol_live *s, const struct lvol_store *store, cons
 	return rc;
 }
 
-/* Both lists have the same order. */
-static void parents_find(struct lvol_live *s, const struct lvol_store *store)
-{
-	const struct lvol_volume *from = store->volumes;
+/* What is made of the volumes that were read; both have the same order. */
+struct making {
+	struct lvol_live *store;
+	const struct lvol_store *from;
+	struct lvol_live_volume **made;
+	bool *complete;
+	size_t *line; /* a volume and its ancestors that are not complete */
+};
 
-	for (struct lvol_live_volume *v = s->first; v != NULL; v = v->internal->next, from++) {
-		struct lvol_live_volume *p = from->parent == NULL ? NULL : s->first;
-		while (p != NULL && p->id != from->parent_id) {
-			p = p->internal->next;
-		}
-		v->parent = p;
-		if (p != NULL) {
-			p->num_clones++;
+static size_t volume_index(const struct making *m, const struct lvol_volume *v)
+{
+	return (size_t)(v - m->from->volumes);
+}
+
+/* Its snapshot, which is complete, and what it reads of that one: clusters, and what is external. */
+static void volume_inherit(struct making *m, size_t i)
+{
+	const struct lvol_volume *parent = m->from->volumes[i].parent;
+	struct lvol_live_volume *v = m->made[i];
+	struct lvol_live_map *map = live_map(v);
+
+	m->complete[i] = true;
+	v->parent = parent == NULL ? NULL : m->made[volume_index(m, parent)];
+	live_volume_inherit(v);
+	if (v->parent == NULL) {
+		return;
+	}
+	v->parent->num_clones++;
+	for (uint64_t n = 0; n < v->num_clusters && n < v->parent->num_clusters; n++) {
+		m->store->opening_steps++;
+		if (atomic_load_explicit(&map->entries[n], memory_order_relaxed) == 0) {
+			atomic_init(&map->entries[n], live_inherited(v->parent, n));
 		}
 	}
 }
 
-/* Through how many snapshots something external shows: each of them may be shorter than its clones. */
-static void externals_find(struct lvol_live *s)
+/* Each volume is complete before those that are made of it, so that none has to look further than its snapshot. */
+static void volumes_inherit(struct making *m)
 {
-	for (struct lvol_live_volume *v = s->first; v != NULL; v = v->internal->next) {
-		uint64_t seen = v->num_clusters;
-		const struct lvol_live_volume *p = v;
-		while (p->external == NULL && p->parent != NULL) {
-			p = p->parent;
-			seen = p->num_clusters < seen ? p->num_clusters : seen;
+	for (size_t i = 0; i < m->from->num_volumes; i++) {
+		const struct lvol_volume *v = &m->from->volumes[i];
+		size_t n = 0;
+		for (; v != NULL && !m->complete[volume_index(m, v)]; v = v->parent) {
+			m->line[n++] = volume_index(m, v);
+			m->store->opening_steps++;
 		}
-		v->external_clusters = p->external != NULL ? seen : 0;
+		while (n > 0) {
+			volume_inherit(m, m->line[--n]);
+		}
 	}
+}
+
+static int volumes_make(struct lvol_live *s, const struct lvol_store *from)
+{
+	size_t n = from->num_volumes + 1;
+	struct making m = {.store = s,
+			   .from = from,
+			   .made = calloc(n, sizeof(*m.made)),
+			   .complete = calloc(n, sizeof(*m.complete)),
+			   .line = calloc(n, sizeof(*m.line))};
+	int rc = m.made == NULL || m.complete == NULL || m.line == NULL ? -ENOMEM : 0;
+
+	s->opening_steps = from->steps;
+	for (size_t i = 0; i < from->num_volumes && rc == 0; i++) {
+		rc = volume_make(s, from, &from->volumes[i], &m.made[i]);
+	}
+	if (rc == 0) {
+		volumes_inherit(&m);
+	}
+	free(m.made);
+	free(m.complete);
+	free(m.line);
+	return rc;
 }
 
 static int sizes_check(const struct lvol_live_user *user, const struct lvol_store *store, struct lvol_error *e)
@@ -182,13 +221,9 @@ static int store_make(struct live_opening *o, const struct live_image *m, struct
 	memcpy(s->uuid, store->uuid, sizeof(s->uuid));
 	s->recovered = !store->geometry.clean;
 	rc = live_meta_read(store, s->geometry.super_id, &s->names);
-	for (size_t i = 0; i < store->num_volumes && rc == 0; i++) {
-		rc = volume_make(s, store, &store->volumes[i]);
-	}
+	rc = rc != 0 ? rc : volumes_make(s, store);
 	if (rc == 0) {
 		pages_mark(s, store);
-		parents_find(s, store);
-		externals_find(s);
 	}
 	return rc;
 }

@@ -195,20 +195,46 @@ static int store_name_take(struct lvol_store *s)
 	return rc;
 }
 
-/* Whether a volume would be its own ancestor. Each volume has one parent, so that two steps against one meet in a ring.
- */
-static bool volume_is_in_ring(const struct lvol_volume *v)
+/* Goes from a volume to its ancestors, as far as no earlier walk has come. Returns the one that has an earlier one of
+ * this walk for its snapshot, which closes a ring; or NULL. All walks together take one step a volume. */
+static struct lvol_volume *store_ring_find(struct lvol_store *s, struct lvol_volume *v, size_t walk)
 {
-	const struct lvol_volume *slow = v, *fast = v;
-
-	while (fast->parent != NULL && fast->parent->parent != NULL) {
-		slow = slow->parent;
-		fast = fast->parent->parent;
-		if (slow == fast) {
-			return true;
+	for (; v != NULL && v->walk == 0; v = v->parent) {
+		s->steps++;
+		v->walk = walk;
+		if (v->parent != NULL && v->parent->walk == walk) {
+			return v;
 		}
 	}
-	return false;
+	return NULL;
+}
+
+static int store_parent_find(struct lvol_store *s, struct lvol_volume *v)
+{
+	if (v->parent_id == LVOL_ID_NONE) {
+		return 0;
+	}
+	v->parent = store_volume_by_id(s, v->parent_id);
+	if (v->parent != NULL) {
+		return 0;
+	}
+	v->damaged = true;
+	return lvol_problem_add(s, "volume %s: its snapshot %#" PRIx64 " is not there", v->name, v->parent_id);
+}
+
+static int store_rings_break(struct lvol_store *s)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < s->num_volumes && rc == 0; i++) {
+		struct lvol_volume *v = store_ring_find(s, &s->volumes[i], i + 1);
+		if (v != NULL) {
+			v->parent = NULL;
+			v->damaged = true;
+			rc = lvol_problem_add(s, "volume %s: it is its own snapshot's snapshot", v->name);
+		}
+	}
+	return rc;
 }
 
 static int store_parents_find(struct lvol_store *s)
@@ -216,21 +242,12 @@ static int store_parents_find(struct lvol_store *s)
 	int rc = 0;
 
 	for (size_t i = 0; i < s->num_volumes && rc == 0; i++) {
-		struct lvol_volume *v = &s->volumes[i];
-		if (v->parent_id == LVOL_ID_NONE) {
-			continue;
-		}
-		v->parent = store_volume_by_id(s, v->parent_id);
-		if (v->parent == NULL) {
-			v->damaged = true;
-			rc = lvol_problem_add(s, "volume %s: its snapshot %#" PRIx64 " is not there", v->name,
-					      v->parent_id);
-		} else if (volume_is_in_ring(v)) {
-			v->parent = NULL;
-			v->damaged = true;
-			rc = lvol_problem_add(s, "volume %s: it is its own snapshot's snapshot", v->name);
-		} else {
-			v->parent->clones = true;
+		rc = store_parent_find(s, &s->volumes[i]);
+	}
+	rc = rc != 0 ? rc : store_rings_break(s);
+	for (size_t i = 0; i < s->num_volumes; i++) {
+		if (s->volumes[i].parent != NULL) {
+			s->volumes[i].parent->clones = true;
 		}
 	}
 	return rc;

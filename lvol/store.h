@@ -39,6 +39,7 @@ struct lvol_volume {
 	struct lvol_volume *parent; /* NULL: none, or it is not there */
 	char *external;             /* the bdev that it is a clone of, or NULL */
 	bool clones;                /* it has some */
+	size_t walk;                /* while its ancestors are looked for */
 	bool going;                 /* its deletion, or that of a snapshot, was under way */
 	bool damaged;               /* a problem says why; what was understood of it is here */
 };
@@ -58,6 +59,7 @@ struct lvol_store {
 	uint32_t clusters_shared; /* how many clusters check has found twice, until it had too many problems */
 	char **problems;
 	size_t num_problems; /* how many there are; LVOL_PROBLEMS_MAX of them are kept */
+	uint64_t steps;      /* of the search for ancestors: for tests */
 };
 
 enum { LVOL_PROBLEMS_MAX = 1000 };

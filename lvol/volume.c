@@ -14,7 +14,8 @@ struct volume_reader {
 	struct lvol_volume *volume;
 	bool names_store;        /* the volume whose name is the store's */
 	bool has_rle, has_table; /* it has extents of that kind; never both */
-	uint64_t table_pages;    /* entries of the table of extents so far */
+	bool has_name, has_uuid, has_parent;
+	uint64_t table_pages; /* entries of the table of extents so far */
 };
 
 static const uint32_t pages_per_table = LVOL_EXTENT_PAGE_CLUSTERS;
@@ -210,6 +211,15 @@ static int volume_text_read(const struct lvol_xattr *x, char *to, size_t max, st
 	return 0;
 }
 
+/* Programs differ in which one of two they read and which one they replace: none of them is to be believed. */
+static int volume_once(bool *has, const char *what, struct lvol_error *e)
+{
+	bool had = *has;
+
+	*has = true;
+	return had ? lvol_refuse(e, "%s is there twice", what) : 0;
+}
+
 static int volume_xattr_read(struct volume_reader *r, const struct lvol_desc *d, struct lvol_error *e)
 {
 	struct lvol_xattr x;
@@ -219,9 +229,14 @@ static int volume_xattr_read(struct volume_reader *r, const struct lvol_desc *d,
 		return rc;
 	}
 	if (lvol_xattr_is(&x, "name")) {
-		return volume_text_read(&x, r->volume->name, LVOL_NAME_MAX, e);
+		rc = volume_text_read(&x, r->volume->name, LVOL_NAME_MAX, e);
+		return rc != 0 ? rc : volume_once(&r->has_name, "the name", e);
 	}
-	return lvol_xattr_is(&x, "uuid") ? volume_text_read(&x, r->volume->uuid, LVOL_UUID_TEXT - 1, e) : 0;
+	if (lvol_xattr_is(&x, "uuid")) {
+		rc = volume_text_read(&x, r->volume->uuid, LVOL_UUID_TEXT - 1, e);
+		return rc != 0 ? rc : volume_once(&r->has_uuid, "the uuid", e);
+	}
+	return 0;
 }
 
 static int volume_parent_read(struct lvol_volume *v, const struct lvol_xattr *x, struct lvol_error *e)
@@ -260,7 +275,8 @@ static int volume_internal_read(struct volume_reader *r, const struct lvol_desc 
 		return rc;
 	}
 	if (lvol_xattr_is(&x, "SNAP")) {
-		return volume_parent_read(v, &x, e);
+		rc = volume_parent_read(v, &x, e);
+		return rc != 0 ? rc : volume_once(&r->has_parent, "SNAP", e);
 	}
 	if (lvol_xattr_is(&x, "EXTSNAP")) {
 		return volume_external_read(v, &x, e);
@@ -340,6 +356,9 @@ static int volume_whole_check(const struct volume_reader *r, struct lvol_error *
 	}
 	if ((v->flags.invalid & LVOL_INVALID_EXTERNAL_SNAPSHOT) != 0 && v->external == NULL) {
 		return lvol_refuse(e, "a clone of an external snapshot without EXTSNAP");
+	}
+	if (r->has_parent && v->external != NULL) {
+		return lvol_refuse(e, "a clone of a snapshot (SNAP) and of a bdev outside of the store (EXTSNAP)");
 	}
 	return 0;
 }

@@ -243,6 +243,66 @@ static void test_a_store_is_closed_with_its_base_and_found_again(void)
 	store_off_malloc();
 }
 
+/* In the metadata on a bdev. */
+static unsigned text_replace(const char *bdev, const char *from, const char *to)
+{
+	struct user u;
+	unsigned found = 0;
+
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, bdev, true, fixture_thread(0)), 0);
+	for (uint64_t block = 0; block < BASE_BLOCKS / 4; block++) {
+		CU_ASSERT_EQUAL_FATAL(user_io(&u, BDEV_IO_READ, data, block, 1), 0);
+		uint8_t *at = memmem(data, BLOCK, from, strlen(from));
+		if (at != NULL) {
+			struct lvol_md_page *p = (struct lvol_md_page *)data;
+			memcpy(at, to, strlen(to));
+			p->crc = lvol_crc(p);
+			CU_ASSERT_EQUAL_FATAL(user_io(&u, BDEV_IO_WRITE, data, block, 1), 0);
+			found++;
+		}
+	}
+	user_close(&u);
+	return found;
+}
+
+/* A program that is broken may write that. Each can be reached, and the second one deleted. */
+static void test_two_volumes_of_one_uuid_are_both_served(void)
+{
+	struct operation v = {0}, w = {0};
+	char second[BDEV_ERROR_MAX];
+	struct user u;
+
+	make_malloc("m0", BLOCK, BASE_BLOCKS);
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "m0", NULL, error), 0);
+	wait_for_examine();
+	CU_ASSERT_EQUAL_FATAL(store_make("p0"), 0);
+	struct bdev_lvol_opts o = {.store = the_store(), .name = "v", .size_bytes = VOLUME_BYTES, .thin = true};
+	bdev_lvol_create(&o, operation_ended, &v);
+	CU_ASSERT_EQUAL_FATAL(operation_wait(&v), 0);
+	o.name = "w";
+	bdev_lvol_create(&o, operation_ended, &w);
+	CU_ASSERT_EQUAL_FATAL(operation_wait(&w), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "lvs/w", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(fill(&u, 7, 3, 1), 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+
+	CU_ASSERT_TRUE_FATAL(text_replace("m0", w.uuid, v.uuid) > 0); /* old copies of the page may be there, too */
+	CU_ASSERT_EQUAL(bdev_examine("m0"), 0);
+	wait_for_examine();
+	CU_ASSERT_PTR_EQUAL(bdev_find(v.uuid), bdev_find("lvs/v"));
+	CU_ASSERT_PTR_NULL(bdev_find(w.uuid));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(bdev_find("lvs/w"));
+	snprintf(second, sizeof(second), "%s", bdev_find("lvs/w")->name);
+	CU_ASSERT_STRING_NOT_EQUAL(second, v.uuid);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, second, true, fixture_thread(0)), 0);
+	CU_ASSERT_TRUE(holds(&u, 7, 3, 1));
+	user_close(&u);
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_DELETE, second, NULL, 0), 0);
+	CU_ASSERT_PTR_NOT_NULL(bdev_find(v.uuid));
+	store_off_malloc();
+}
+
 static void test_bases_that_cannot_have_a_store_are_refused(void)
 {
 	struct operation op = {0};
@@ -570,6 +630,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_size_name_and_permission_change),
 	UNIT(test_a_store_is_renamed_with_its_volumes),
 	UNIT(test_a_store_is_closed_with_its_base_and_found_again),
+	UNIT(test_two_volumes_of_one_uuid_are_both_served),
 	UNIT(test_bases_that_cannot_have_a_store_are_refused),
 	UNIT(test_a_change_waits_for_writes_and_holds_new_ones_back),
 	UNIT(test_a_reset_ends_what_a_change_holds_back),

@@ -151,6 +151,25 @@ static void bdev_fill_in(struct bdev_lvol *l)
 	b->name = l->name;
 }
 
+/* Old stores have volumes without a UUID, and damaged ones two of the same. */
+static void lvol_set_name(struct bdev_lvol *l)
+{
+	bool has_uuid = bdev_uuid_parse(l->v->uuid, l->bdev.uuid) == 0;
+
+	if (has_uuid) {
+		bdev_uuid_format(l->bdev.uuid, l->name);
+	}
+	if (has_uuid && bdev_find(l->name) == NULL) {
+		return;
+	}
+	memset(l->bdev.uuid, 0, sizeof(l->bdev.uuid));
+	snprintf(l->name, sizeof(l->name), "%s_%" PRIu64, l->store->uuid, l->v->id);
+	if (has_uuid) {
+		log_warning("volume %s/%s: another bdev has its UUID %s, so it has the name %s, and no UUID",
+			    l->store->name, l->v->name, l->v->uuid, l->name);
+	}
+}
+
 static struct bdev_lvol *lvol_new(struct bdev_lvol_store *s, struct lvol_live_volume *v)
 {
 	struct bdev_lvol *l = aligned_alloc(64, (sizeof(*l) + 63) & ~(size_t)63);
@@ -164,12 +183,7 @@ static struct bdev_lvol *lvol_new(struct bdev_lvol_store *s, struct lvol_live_vo
 	l->cluster_blocks = s->cluster_bytes / s->block_bytes;
 	l->cluster_shift = rte_is_power_of_2(l->cluster_blocks) ? (int)rte_log2_u32(l->cluster_blocks) : -1;
 	atomic_init(&l->refs, 1);
-	/* Old stores have volumes without a UUID. */
-	if (bdev_uuid_parse(v->uuid, l->bdev.uuid) == 0) {
-		bdev_uuid_format(l->bdev.uuid, l->name);
-	} else {
-		snprintf(l->name, sizeof(l->name), "%s_%" PRIu64, s->uuid, v->id);
-	}
+	lvol_set_name(l);
 	bdev_fill_in(l);
 	return l;
 }

@@ -74,7 +74,9 @@ void image_volume_add(struct image *m, uint32_t root, const char *name, const st
 	image_mark(m, 3, root, true);
 	image_flags_add(m, root, 0, 0);
 	image_xattr_add(m, root, false, "name", name, (uint16_t)(strlen(name) + 1));
-	image_xattr_add(m, root, false, "uuid", "00000000-0000-0000-0000-000000000001", LVOL_UUID_TEXT);
+	char uuid[] = "00000000-0000-0000-0000-000000000001";
+	uuid[sizeof(uuid) - 2] = "0123456789abcdef"[root % 16];
+	image_xattr_add(m, root, false, "uuid", uuid, LVOL_UUID_TEXT);
 	if (num_runs > 0) {
 		image_desc_add(m, root, LVOL_DESC_EXTENTS_RLE, runs, (uint32_t)(num_runs * sizeof(*runs)));
 	}

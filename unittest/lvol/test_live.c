@@ -248,6 +248,64 @@ static void test_attributes_of_many_pages(void)
 	world_free(&w);
 }
 
+enum { CHAIN = 400, CHAIN_CLUSTERS = 4 };
+
+static int chain_snapshot(unsigned n)
+{
+	struct outcome o = {.done = false};
+	char name[16], uuid[LVOL_UUID_TEXT];
+
+	snprintf(name, sizeof(name), "s%u", n);
+	snprintf(uuid, sizeof(uuid), "00000000-0000-0000-0001-%012u", n);
+	lvol_live_volume_snapshot(world_volume(&w, 0), name, uuid, outcome_volume, &o);
+	return world_wait(&w, &o);
+}
+
+/* A store with room for the metadata of a long chain. */
+static void chain_begin(void)
+{
+	struct lvol_live_create_opts opts = {.name = "s",
+					     .uuid = "00000000-0000-0000-0000-0000000000ff",
+					     .cluster_bytes = WORLD_CLUSTER,
+					     .md_ratio = 1000};
+	struct outcome o = {.done = false};
+
+	world_create(&w, 128);
+	world_forget(&w);
+	struct lvol_live_user user = disk_user(&w.disk);
+	lvol_live_create(&user, &opts, outcome_opened, &o);
+	CU_ASSERT_EQUAL_FATAL(world_wait(&w, &o), 0);
+	w.store = o.store;
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, CHAIN_CLUSTERS, true), 0);
+}
+
+/* The steps are counted, because time says nothing on a busy machine. */
+static void test_an_open_is_linear_in_the_depth_of_snapshots(void)
+{
+	chain_begin();
+	for (unsigned i = 0; i < CHAIN; i++) {
+		CU_ASSERT_EQUAL_FATAL(chain_snapshot(i), 0);
+		CU_ASSERT_EQUAL(i % 100 == 0 ? world_write(&w, 0, i % 3 * WORLD_SECTORS + i / 100, 1) : 0, 0);
+	}
+	world_close(&w);
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+	/* Two searches, and the map of each volume but the last one's snapshot. */
+	CU_ASSERT_EQUAL(lvol_live_info(w.store).num_volumes, CHAIN + 1);
+	CU_ASSERT_EQUAL(lvol_live_info(w.store).opening_steps, 2 * (CHAIN + 1) + CHAIN * CHAIN_CLUSTERS);
+	struct lvol_live_volume *v = world_volume(&w, 0);
+	unsigned depth = 0;
+	for (const struct lvol_live_volume *p = v->parent; p != NULL; p = p->parent) {
+		depth++;
+		CU_ASSERT_EQUAL(p->num_clones, 1);
+	}
+	CU_ASSERT_EQUAL(depth, CHAIN);
+	for (uint64_t k = 0; k < 3 * WORLD_SECTORS; k++) {
+		CU_ASSERT_EQUAL(world_get(&w, v, k), w.model.volumes[0].sectors[k]);
+	}
+	world_count(&w);
+	world_free(&w);
+}
+
 static void test_inflate_and_decouple(void)
 {
 	world_create(&w, 64);
@@ -648,6 +706,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_names),
 	UNIT(test_texts_are_those_that_an_open_takes),
 	UNIT(test_attributes_of_many_pages),
+	UNIT(test_an_open_is_linear_in_the_depth_of_snapshots),
 	UNIT(test_inflate_and_decouple),
 	UNIT(test_what_may_be_deleted),
 	UNIT(test_what_a_program_of_the_future_forbids),

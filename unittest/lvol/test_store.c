@@ -12,6 +12,7 @@ static struct lvol_store *store;
 static struct lvol_error error;
 
 /* Allocations succeed until this many have been made. */
+static const char uuid[] = "00000000-0000-0000-0000-0000000000aa";
 static unsigned allocations_left = UINT32_MAX;
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t n, size_t size);
@@ -242,7 +243,7 @@ static void test_extents_of_runs(void)
 	CU_ASSERT_EQUAL(data[0], 0xab);
 	CU_ASSERT_EQUAL(lvol_volume_data(store, v, 3 * IMAGE_CLUSTER, data, 16), 0);
 	CU_ASSERT_EQUAL(data[0], 0);
-	CU_ASSERT_PTR_EQUAL(lvol_store_find(store, "00000000-0000-0000-0000-000000000001"), v);
+	CU_ASSERT_PTR_EQUAL(lvol_store_find(store, "00000000-0000-0000-0000-000000000002"), v);
 }
 
 /* One descriptor in volume 1. */
@@ -540,6 +541,50 @@ static void test_clones_that_cannot_be_are_named(void)
 		expect_good(1);
 }
 
+/* Of two that say different things, another program may believe the other one. */
+static void test_what_is_there_twice_is_named(void)
+{
+	uint64_t one = LVOL_ID_HIGH | 1;
+
+	image_init(&m);
+	image_volume_add(&m, 1, "v", NULL, 0), image_xattr_add(&m, 1, false, "name", "w", 1),
+		expect_problem("volume 0x100000001 (w): the name is there twice");
+	image_volume_add(&m, 1, "v", NULL, 0), image_xattr_add(&m, 1, false, "uuid", uuid, sizeof(uuid)),
+		expect_problem("volume 0x100000001 (v): the uuid is there twice");
+	image_volume_add(&m, 1, "a", NULL, 0), image_volume_add(&m, 2, "b", NULL, 0);
+	image_xattr_add(&m, 2, true, "SNAP", &one, 8), image_xattr_add(&m, 2, true, "SNAP", &one, 8),
+		expect_problem("volume 0x100000002 (b): SNAP is there twice");
+	image_volume_add(&m, 1, "a", NULL, 0), image_xattr_add(&m, 1, true, "EXTSNAP", "x", 1);
+	image_xattr_add(&m, 1, true, "EXTSNAP", "x", 1), expect_problem("(a): EXTSNAP is there twice");
+	image_volume_add(&m, 1, "a", NULL, 0), image_volume_add(&m, 2, "b", NULL, 0);
+	image_xattr_add(&m, 2, true, "SNAP", &one, 8), image_xattr_add(&m, 2, true, "EXTSNAP", "x", 1),
+		expect_problem("(b): a clone of a snapshot (SNAP) and of a bdev outside of the store (EXTSNAP)");
+	image_xattr_add(&m, 0, false, "name", "t", 1),
+		expect_problem("volume 0x100000000 (t): the name is there twice");
+}
+
+static void test_two_volumes_of_one_uuid_are_named(void)
+{
+	static const char lower[] = "0000000a-0000-0000-0000-000000000001",
+			  upper[] = "0000000A-0000-0000-0000-000000000001";
+
+	image_init(&m);
+	for (uint32_t i = 1; i <= 2; i++) {
+		image_page_begin(&m, i, i, 0);
+		image_mark(&m, 3, i, true);
+		image_xattr_add(&m, i, false, "name", i == 1 ? "v" : "w", 1);
+		image_xattr_add(&m, i, false, "uuid", i == 1 ? lower : upper, sizeof(lower));
+	}
+	expect_problem("have the same UUID");
+	/* Those that have none are not the same. */
+	for (uint32_t i = 1; i <= 2; i++) {
+		image_page_begin(&m, i, i, 0);
+		image_mark(&m, 3, i, true);
+		image_xattr_add(&m, i, false, "name", i == 1 ? "v" : "w", 1);
+	}
+	expect_good(2);
+}
+
 static void test_names_and_what_was_under_way(void)
 {
 	image_init(&m);
@@ -550,8 +595,10 @@ static void test_names_and_what_was_under_way(void)
 		expect_problem("was not completed");
 	image_volume_add(&m, 1, "v", NULL, 0), image_xattr_add(&m, 1, true, "SNAPRM", "", 0),
 		expect_problem("was not completed");
-	image_xattr_add(&m, 0, false, "name", "", 0), expect_problem("the store has no name");
-	image_xattr_add(&m, 0, false, "uuid", "", 0), expect_problem("the store has no UUID");
+	image_page_begin(&m, 0, 0, 0);
+	image_xattr_add(&m, 0, false, "uuid", uuid, sizeof(uuid)), expect_problem("the store has no name");
+	image_page_begin(&m, 0, 0, 0);
+	image_xattr_add(&m, 0, false, "name", "s", 1), expect_problem("the store has no UUID");
 	image_super(&m)->super_id = LVOL_ID_NONE, expect_problem("the store has no name: its super blob");
 	image_super(&m)->super_id = LVOL_ID_HIGH | 5,
 	expect_problem("the store has no name: its super blob 0x100000005 is not there");
@@ -689,6 +736,8 @@ static void test_what_is_not_certain_is_left_as_it_is(void)
 	image_init(&m);
 	image_volume_add(&m, 1, "v", &run, 1), image_page(&m, 1)->descriptors[0] = 9,
 							      expect_no_repair("(without name) is damaged");
+	image_volume_add(&m, 1, "a", NULL, 0), image_xattr_add(&m, 1, false, "name", "b", 1),
+		expect_no_repair("volume 0x100000001 (b) is damaged");
 	image_volume_add(&m, 1, "v", &run, 1), image_xattr_add(&m, 1, true, "SNAPRM", "", 0),
 		expect_no_repair("(v) has a snapshot or deletion under way");
 	image_volume_add(&m, 1, "v", &run, 1), image_volume_add(&m, 2, "w", &run, 1),
@@ -883,6 +932,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_descriptors_that_cannot_be_are_named),
 	UNIT(test_clones_read_through_their_snapshots),
 	UNIT(test_clones_that_cannot_be_are_named),
+	UNIT(test_what_is_there_twice_is_named),
+	UNIT(test_two_volumes_of_one_uuid_are_named),
 	UNIT(test_names_and_what_was_under_way),
 	UNIT(test_a_store_that_was_not_closed_is_scanned),
 	UNIT(test_many_problems_are_counted),
