@@ -449,6 +449,39 @@ void bdev_child_fail_waiting(struct bdev_child_pool *pool, uint16_t status)
 	}
 }
 
+/* The first that waits for a base, of bdev b. */
+static struct bdev_io *waiter_of(const struct child_base *base, const struct bdev *b)
+{
+	struct bdev_io *parent;
+
+	STAILQ_FOREACH (parent, &base->waiters, queue) {
+		if (parent->ch->bdev == b) {
+			return parent;
+		}
+	}
+	return NULL;
+}
+
+/* What ends gives its child back, which may serve one that waits: so those that wait go first. */
+void bdev_child_end_waiting_of(struct bdev_child_pool *pool, const struct bdev *b, uint16_t status)
+{
+	for (uint32_t i = 0; i < pool->n_bases; i++) {
+		struct bdev_io *parent;
+
+		while ((parent = waiter_of(&pool->bases[i], b)) != NULL) {
+			STAILQ_REMOVE(&pool->bases[i].waiters, parent, bdev_io, queue);
+			waiter_end(parent, status);
+		}
+	}
+	for (uint32_t n = 0; n < pool->n_bases * (pool->count + RESERVED_CHILDREN); n++) {
+		struct bdev_child *c = base_child(&pool->bases[0], n);
+		if (!c->is_reserved && c->parent != NULL && c->parent->ch->bdev == b) {
+			c->parent->flags |= c->parent->flags & IO_CHILDREN ? IO_ABORTED : 0;
+			bdev_io_take_back(&c->io);
+		}
+	}
+}
+
 /* --- Abort --- */
 
 /* True: target waited in the pool and has been ended, but for children that it has. */

@@ -124,6 +124,10 @@ void bdev_child_take_back(struct bdev_child_pool *pool, struct bdev_io *parent);
  * have ended, and they get no more. */
 void bdev_child_fail_waiting(struct bdev_child_pool *pool, uint16_t status);
 
+/* The same for the parents of one bdev, where several share the pool; and has the bases take back each of their
+ * children that has not begun. What a base is carrying out ends with the base. */
+void bdev_child_end_waiting_of(struct bdev_child_pool *pool, const struct bdev *b, uint16_t status);
+
 /* Makes bdev_child_get() return -ENODEV for this base, also for the parents that wait for it. When its last child has
  * ended, puts the channel of the base and calls detached(arg) once, on this thread, perhaps before it returns. Not to
  * be called again for this base before that. */

@@ -754,12 +754,15 @@ static void io_steps_ended(struct bdev_io *io, uint16_t status)
 const struct bdev_child_ops lvol_io_child_ops = {
 	.resume = steps_go_on, .all_ended = io_steps_ended, .dropped = io_forget};
 
-/* All volumes of the thread share the children, so what waits for one is left to the end of those at the base. */
+/* What waits for the volume, for a cluster or for a child ends here; all volumes of the thread share the children, and
+ * the other ones' I/O goes on. What the base is carrying out, and metadata that are being written, end with the base:
+ * the layer waits for that. */
 void lvol_io_reset_channel(struct bdev *b, void *channel)
 {
 	struct lvol_channel *ch = channel;
 	struct lvol_io *ctx;
 
+	bdev_child_end_waiting_of(ch->sc->pool, b, NVME_SC_ABORT_REQ);
 	while ((ctx = TAILQ_FIRST(&ch->held)) != NULL) {
 		io_end_held(ch, bdev_io_from_ctx(ctx), false);
 	}

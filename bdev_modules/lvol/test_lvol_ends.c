@@ -51,12 +51,13 @@ static void test_what_waited_for_a_child_is_not_counted_any_more(void)
 	reset->io->type = BDEV_IO_RESET;
 	request_submit(reset);
 	change_start(&op, BDEV_LVOL_SNAPSHOT, "lvs/v", "s", 0);
+	/* While the base has all that it had. */
+	CU_ASSERT_EQUAL(request_finish(waiter[2]), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(waiter[3]), NVME_SC_ABORT_REQ);
 	t->hold = false; /* its poller completes what is held */
 	for (unsigned i = 0; i < CHILDREN; i++) {
 		CU_ASSERT_EQUAL(request_finish(r[i]), 0);
 	}
-	(void)request_finish(waiter[2]); /* the reset may have ended it, or the base */
-	(void)request_finish(waiter[3]);
 	CU_ASSERT_EQUAL(request_finish(reset), 0);
 	CU_ASSERT_EQUAL(operation_wait(&op), 0);
 	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_DELETE, "lvs/s", NULL, 0), 0);
@@ -66,6 +67,52 @@ static void test_what_waited_for_a_child_is_not_counted_any_more(void)
 	before++;
 	CU_ASSERT_TRUE(fixture_poll(has_free_clusters, &before));
 	user_close(&base);
+	store_off_testdev(t, &u);
+}
+
+/* A first write, WRITE_ZEROES and FLUSH wait as groups; the other volume has the same children. */
+static void test_a_reset_ends_only_what_waits_for_its_volume(void)
+{
+	struct request *r[CHILDREN + WAITERS];
+	struct user u, base, other;
+	struct testdev *t = store_on_testdev(&u);
+
+	CU_ASSERT_EQUAL_FATAL(volume_make("o", VOLUME_BYTES, true), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&other, "lvs/o", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(fill(&other, 1, 0, 1), 0);
+	uint32_t before = free_clusters();
+	watch_base(&base);
+	write_more_than_children(&u, t, r);
+	struct request *first = write_start(&u, 2 * CLUSTER_BLOCKS + 1), *theirs = write_start(&other, 0),
+		       *theirs_first = write_start(&other, 2 * CLUSTER_BLOCKS), *reset = request_new(&u);
+	struct request *zeroes = request_new(&u), *flush = request_new(&u);
+	bdev_io_set_rw(zeroes->io, BDEV_IO_WRITE_ZEROES, NULL, 0, 0, 2);
+	request_submit(zeroes);
+	bdev_io_set_rw(flush->io, BDEV_IO_FLUSH, NULL, 0, 0, VOLUME_BLOCKS);
+	request_submit(flush);
+	reset->io->type = BDEV_IO_RESET;
+	request_submit(reset);
+	CU_ASSERT_EQUAL(request_finish(first), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(zeroes), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(flush), NVME_SC_ABORT_REQ);
+	for (unsigned i = CHILDREN; i < CHILDREN + WAITERS; i++) {
+		CU_ASSERT_EQUAL(request_finish(r[i]), NVME_SC_ABORT_REQ);
+	}
+	CU_ASSERT_FALSE(atomic_load(&theirs->done) || atomic_load(&theirs_first->done));
+	t->hold = false;
+	for (unsigned i = 0; i < CHILDREN; i++) {
+		CU_ASSERT_EQUAL(request_finish(r[i]), 0);
+	}
+	CU_ASSERT_EQUAL(request_finish(theirs), 0);
+	CU_ASSERT_EQUAL(request_finish(theirs_first), 0);
+	CU_ASSERT_EQUAL(request_finish(reset), 0);
+	/* The cluster that was not filled is free again. */
+	before--;
+	CU_ASSERT_TRUE(fixture_poll(has_free_clusters, &before));
+	CU_ASSERT_EQUAL(fill(&u, 3, 2 * CLUSTER_BLOCKS, 1), 0);
+	CU_ASSERT_TRUE(holds(&u, 0, 2 * CLUSTER_BLOCKS + 1, 1) && holds(&u, 3, 2 * CLUSTER_BLOCKS, 1));
+	user_close(&base);
+	user_close(&other);
 	store_off_testdev(t, &u);
 }
 
@@ -391,6 +438,7 @@ static void test_a_write_that_waits_in_the_layer_does_not_change_a_volume_that_i
 
 static const struct unit_test tests[] = {
 	UNIT(test_what_waited_for_a_child_is_not_counted_any_more),
+	UNIT(test_a_reset_ends_only_what_waits_for_its_volume),
 	UNIT(test_a_thread_may_go_whose_io_waited_for_a_cluster),
 	UNIT(test_metadata_are_written_when_there_is_memory_again),
 	UNIT(test_a_bdev_that_does_not_answer_holds_nobody_up),
