@@ -37,6 +37,7 @@ static void connect_cmd_fill(struct connect *c, const struct nvme_qpair *qpair)
 	sqe->qid = htole16(qpair->id);
 	/* 0's based, and a queue of n + 1 entries is full with n commands in it (Base 3.3.1.5) */
 	sqe->sqsize = htole16(qpair->entries);
+	sqe->cattr = ctrlr->opts.disable_sq_flow_control ? NVMF_CATTR_DISABLE_SQ_FLOW : 0;
 	if (qpair->id == 0) {
 		sqe->kato = htole32(ctrlr->opts.keep_alive_ms);
 	}

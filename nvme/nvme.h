@@ -176,9 +176,13 @@ struct nvme_ctrlr_opts {
 	/* TCP: the pre-shared key (KEYRING_PSK) by which all connections are made over TLS; NULL: they are not
 	 * encrypted. The controller holds a reference of its own. */
 	struct keyring_key *tcp_psk;
+	bool tcp_psk_compat; /* tls_psk.compat */
 	/* DH-HMAC-CHAP, over fabrics: the key with which this host authenticates, and the key that the controller must
 	 * prove to have; NULL: no key. The controller holds references of its own. */
 	struct keyring_key *dhchap_key, *dhchap_ctrlr_key;
+	/* Over fabrics: queues are connected without flow control of their SQs (Fabrics 3.3, CATTR bit 2). The room in
+	 * an SQ is known from the completions anyway; a TCP target may then leave out the responses of reads. */
+	bool disable_sq_flow_control;
 	unsigned dhchap_hashes, dhchap_groups; /* the sets that this host offers (dhchap/dhchap.h); 0: all */
 	nvme_event_fn event;
 	void *event_arg;

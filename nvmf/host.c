@@ -167,6 +167,16 @@ static int host_get_keys(const char *host, const char *ctrlr, const char *psk, s
 	return rc;
 }
 
+/* Gives handshakes the copy that they find. */
+static void host_publish_psk(const struct nvmf_host *host)
+{
+	struct tls_psk psk = *keyring_key_psk(host->psk_key);
+
+	psk.compat = host->psk_compat;
+	nvmf_psk_set(host->psk, &psk);
+	dhchap_cleanse(&psk, sizeof(psk));
+}
+
 /* A key for TLS alone replaces that one alone. */
 static void host_set_keys(struct nvmf_host *host, const struct keys *keys)
 {
@@ -178,7 +188,7 @@ static void host_set_keys(struct nvmf_host *host, const struct keys *keys)
 	if (keys->psk != NULL) {
 		keyring_put(host->psk_key);
 		host->psk_key = keys->psk;
-		nvmf_psk_set(host->psk, keyring_key_psk(keys->psk));
+		host_publish_psk(host);
 	}
 }
 
@@ -278,6 +288,26 @@ int nvmf_subsystem_set_keys_psk(struct nvmf_subsystem *s, const char *hostnqn, c
 		host_put_keys(&keys);
 	}
 	return rc;
+}
+
+int nvmf_subsystem_set_psk_compat(struct nvmf_subsystem *s, const char *hostnqn, bool compat)
+{
+	struct nvmf_host *host = nvmf_hosts_find(&s->hosts, hostnqn);
+	char why[NVMF_ERROR_MAX];
+
+	if (host == NULL || nvmf_subsystem_check_open(s, why) != 0) {
+		return host == NULL ? -ENOENT : -EBUSY;
+	}
+	host->psk_compat = compat;
+	if (host->psk_key != NULL) {
+		host_publish_psk(host);
+	}
+	return 0;
+}
+
+bool nvmf_subsystem_psk_compat(const struct nvmf_subsystem *s, const char *hostnqn)
+{
+	return nvmf_hosts_find(&s->hosts, hostnqn)->psk_compat;
 }
 
 const char *nvmf_subsystem_host_key(const struct nvmf_subsystem *s, const char *hostnqn, bool of_ctrlr)

@@ -337,6 +337,12 @@ int nvmf_subsystem_add_host(struct nvmf_subsystem *s, const char *hostnqn, const
  * if it is a key for something else. */
 int nvmf_subsystem_add_host_psk(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
 				const char *psk, char why[NVMF_ERROR_MAX]);
+/* Whether an allowed host derives from its key for TLS, this one and later ones, as libnvme did before its release 1.16
+ * (struct tls_psk). Its next connection counts. 0, -EBUSY (the subsystem is being deleted) or -ENOENT (no such host).
+ */
+int nvmf_subsystem_set_psk_compat(struct nvmf_subsystem *s, const char *hostnqn, bool compat);
+/* What it is for a host of the list. */
+bool nvmf_subsystem_psk_compat(const struct nvmf_subsystem *s, const char *hostnqn);
 /* Replaces the keys of an allowed host. The next authentication uses them. 0, -ENOENT (no such host), -ENOKEY or
  * -EINVAL, as above. */
 int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,

@@ -21,6 +21,7 @@ struct nvmf_host {
 	/* What its connections over TLS are made with, and the copy that handshakes find; NULL: it has none. */
 	struct keyring_key *psk_key;
 	struct nvmf_psk *psk;
+	bool psk_compat; /* tls_psk.compat of that copy */
 	char nqn[NVMF_NQN_MAX + 1];
 };
 TAILQ_HEAD(nvmf_hosts, nvmf_host);

@@ -432,6 +432,9 @@ void rpc_nvmf_add_key_names(json_t *o, const struct nvmf_subsystem *s, const cha
 	if (psk != NULL) {
 		json_object_set_new(o, "psk", rpc_string(psk));
 	}
+	if (nvmf_subsystem_psk_compat(s, hostnqn)) {
+		json_object_set_new(o, "psk_compat", json_true());
+	}
 }
 
 static json_t *subsystem_hosts_json(const struct nvmf_subsystem *s)
@@ -560,6 +563,7 @@ struct host_params {
 struct keyed_host_params {
 	struct rpc_nvmf_where where;
 	char *host, *dhchap_key, *dhchap_ctrlr_key, *psk;
+	bool psk_compat, psk_compat_given;
 };
 
 #define KEYED_HOST_PARAMS                                                                                              \
@@ -569,12 +573,18 @@ struct keyed_host_params {
 			  "name of a key of the keyring: the host has to prove that it has it"),                       \
 		RPC_PARAM(struct keyed_host_params, dhchap_ctrlr_key, RPC_STRING, RPC_OPTIONAL,                        \
 			  "name of a key of the keyring: proves to the host who the subsystem is")
+#define PSK_COMPAT_PARAM(default_)                                                                                     \
+	RPC_PARAM(struct keyed_host_params, psk_compat, RPC_BOOL, RPC_OPTIONAL,                                        \
+		  "whether the host derives from its psk as libnvme did before its release 1.16, and nvme-cli does "   \
+		  "with --compat (default " default_ ")",                                                              \
+		  .own = true, .given_offset = offsetof(struct keyed_host_params, psk_compat_given))
 
 static const struct rpc_param set_keys_params[] = {
 	KEYED_HOST_PARAMS,
 	RPC_PARAM(struct keyed_host_params, psk, RPC_STRING, RPC_OPTIONAL,
 		  "name of a TLS key of the keyring: the host's next connections need it, those that it has go on; by "
 		  "default as it was; given without dhchap_key, it leaves those of DH-HMAC-CHAP as they are"),
+	PSK_COMPAT_PARAM("as it was; given alone, it leaves all keys as they are"),
 	RPC_PARAM_END,
 };
 
@@ -582,6 +592,7 @@ static const struct rpc_param add_host_params[] = {
 	KEYED_HOST_PARAMS,
 	RPC_PARAM(struct keyed_host_params, psk, RPC_STRING, RPC_OPTIONAL,
 		  "name of a TLS key of the keyring, by which the host connects where secure_channel is true"),
+	PSK_COMPAT_PARAM("false"),
 	RPC_PARAM_END,
 };
 
@@ -644,6 +655,7 @@ static void rpc_add_host(struct rpc_request *req, void *params)
 	int rc = nvmf_subsystem_add_host_psk(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key,
 					     host_psk_that_counts(s, p->psk), why);
 	if (rc == 0) {
+		(void)nvmf_subsystem_set_psk_compat(s, p->host, p->psk_compat); /* it is there, and open */
 		rpc_reply_true(req);
 	} else {
 		rpc_error(req, rc == -EINVAL ? RPC_ERROR_INVALID_PARAMS : rc, "%s", why);
@@ -661,7 +673,15 @@ static void rpc_set_keys(struct rpc_request *req, void *params)
 	if (s == NULL) {
 		return;
 	}
-	int rc = nvmf_subsystem_set_keys_psk(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key, p->psk, why);
+	bool compat_alone =
+		p->psk_compat_given && p->dhchap_key == NULL && p->dhchap_ctrlr_key == NULL && p->psk == NULL;
+	int rc = compat_alone && subsystem_has_host(s, p->host)
+			 ? 0
+			 : nvmf_subsystem_set_keys_psk(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key, p->psk, why);
+	if (rc == 0 && p->psk_compat_given) {
+		rc = nvmf_subsystem_set_psk_compat(s, p->host, p->psk_compat);
+		snprintf(why, sizeof(why), "the subsystem is being deleted"); /* or no error */
+	}
 	if (rc == 0) {
 		rpc_reply_true(req);
 	} else {

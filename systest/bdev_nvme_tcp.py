@@ -4,6 +4,7 @@
 # limit: 400
 # sanitize
 """The host driver over TCP: varve-perf and bdev_nvme against a varve that serves TCP, beside RDMA, killed and started again."""
+import socket
 import sys
 
 from appliance_lib import DEADLINE, RpcError, check, main, wait_for
@@ -162,6 +163,38 @@ def test_a_discovery_service_over_tcp_attaches_what_it_lists():
         wait_for(lambda: f.call("bdev_get_bdevs") == [], "the namespace to be gone")
         check(f.call("bdev_nvme_stop_discovery", name="d") is True, "stop")
         f.stop_clean()
+
+
+def test_digests_of_a_discovery_service_are_those_of_all_its_connections():
+    with Front() as f, Back(0) as b:
+        b.call("nvmf_subsystem_add_listener", nqn=DISCOVERY, listen_address=b.listen_address())
+        params = {"name": "d", "wait_for_attach": True, "hdgst": True, "ddgst": True, **b.listen_address(), **QUICK}
+        check(f.call("bdev_nvme_start_discovery", **params) is True, "discovery")
+        with socket.create_server((ADDRESS, 0)) as s:           # a service that is referred to: what it is asked for
+            s.settimeout(DEADLINE)
+            b.call("nvmf_discovery_add_referral", address={**b.listen_address(), "trsvcid": str(s.getsockname()[1])})
+            with s.accept()[0] as c:
+                c.settimeout(DEADLINE)
+                icreq = c.recv(128, socket.MSG_WAITALL)
+                check(len(icreq) == 128 and icreq[0] == 0 and icreq[11] == 3, icreq.hex())      # DGST: HDGST_ENABLE, DDGST_ENABLE
+        f.add_ns("d0n1")
+        run(f, "-o", "20k", "-q", "16")
+        saved, = [m["params"] for m in f.call("framework_get_config", name="bdev") if m["method"] == "bdev_nvme_start_discovery"]
+        check({k: saved[k] for k in ("hdgst", "ddgst")} == {"hdgst": True, "ddgst": True}, saved)
+        check(f.call("bdev_nvme_stop_discovery", name="d") is True, "stop")
+        f.stop_clean()
+
+
+def test_io_without_flow_control_of_sqs_is_verified():
+    for trtype in ("TCP", "RDMA"):
+        with Front(trtype) as f, Back(0, trtype=trtype) as b:
+            check(f.attach(b, disable_sq_flow_control=True) == ["Nvme0n1"], "the bdev")
+            f.add_ns("Nvme0n1")
+            for size, depth in (("512", "32"), ("4k", "128"), ("128k", "8")):
+                run(f, "-o", size, "-q", depth)
+            saved, = [m["params"] for m in f.call("framework_get_config", name="bdev") if m["method"] == "bdev_nvme_attach_controller"]
+            check(saved["disable_sq_flow_control"] is True, saved)
+            f.stop_clean()
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT, Host, Target, verifying, wait_
 from nvmf_tls_lib import KEYS, TlsTarget, add_keys, credential, vectors
 
 BACK_PORT = PORT + 20000
+DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
 QUICK = {"ctrlr_loss_timeout_sec": -1, "reconnect_delay_sec": 1}
 
 
@@ -55,6 +56,27 @@ def test_keys_of_all_kinds_connect():
             t.stop_clean()
 
 
+def test_what_a_discovery_service_lists_is_connected_over_tls():
+    with Front() as f, TlsTarget(port=BACK_PORT) as b:
+        plain = {**b.listen_address(), "trsvcid": str(BACK_PORT + 1)}           # the log itself is read without encryption
+        b.call("nvmf_subsystem_add_listener", nqn=DISCOVERY, listen_address=plain)
+        start = {"name": "d", "hostnqn": HOSTNQN, "attach_timeout_ms": 2000 * DEADLINE, **plain, **QUICK}
+        for wrong, words in (({"psk": "nothing"}, "nothing"), ({"psk": "psk", "trtype": "RDMA"}, "TLS")):
+            try:
+                check(False, f.call("bdev_nvme_start_discovery", **{**start, **wrong}))
+            except RpcError as e:
+                check("psk" in e.message and words in e.message, e.message)
+        check(f.call("bdev_nvme_start_discovery", psk="psk", ddgst=True, **start) is True, "discovery")
+        f.add_ns("d0n1")
+        with verifying(f, 1, "-o", "20k", "-q", "16", "--ios", "500") as h:
+            h.check_perfect(h.result())
+        config = f.call("framework_get_config", name="bdev")
+        params, = [m["params"] for m in config if m["method"] == "bdev_nvme_start_discovery"]
+        check((params["psk"], params["ddgst"], params.get("hdgst")) == ("psk", True, None), params)
+        check(f.call("bdev_nvme_stop_discovery", name="d") is True, "stop")
+        f.stop_clean()
+
+
 class Front(Target):
     """Attaches what the back has."""
 
@@ -87,6 +109,19 @@ def test_a_bdev_over_tls_is_served_again():
         check(f.call("bdev_nvme_detach_controller", name="Nvme0") is True, "detach")
         b.wait_empty()
         check(b.refusals() == [], b.refusals())
+        f.stop_clean()
+
+
+def test_a_target_that_derives_as_older_libnvme_is_reached():
+    with Front() as f, TlsTarget(port=BACK_PORT, psk=None) as b:
+        b.call("nvmf_subsystem_add_host", nqn=NQN, host=HOSTNQN, psk="psk", psk_compat=True)
+        f.attach_fails("TLS handshake", psk="psk", ctrlr_loss_timeout_sec=0, reconnect_delay_sec=0)
+        check(f.attach(psk="psk", psk_compat=True) == ["Nvme0n1"], "the bdev")
+        saved, = [m["params"] for m in f.call("framework_get_config", name="bdev") if m["method"] == "bdev_nvme_attach_controller"]
+        check(saved["psk_compat"] is True, saved)
+        f.add_ns("Nvme0n1")
+        with verifying(f, 1, "-o", "4k", "-q", "8", "--ios", "500") as h:
+            h.check_perfect(h.result())
         f.stop_clean()
 
 

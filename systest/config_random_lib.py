@@ -457,7 +457,8 @@ class Remotes(Bdevs):
     def discovery(self):
         times = {"ctrlr_loss_timeout_sec": self.rng.choice((-1, 300)), "reconnect_delay_sec": self.rng.randint(1, 3)}
         waits = self.rng.choice(({}, {"wait_for_attach": True}, {"attach_timeout_ms": 60000}))
-        return self.call("bdev_nvme_start_discovery", name=self.name("d"), **where(LISTED_PORT), hostnqn=HOST, **times, **waits)
+        return self.call("bdev_nvme_start_discovery", name=self.name("d"), **where(LISTED_PORT), hostnqn=HOST, **times, **waits,
+                         **{name: True for name in ("hdgst", "ddgst") if self.chance(0.3)})
 
     def stop_discovery(self):
         """All there is, one of which was just started if there was none; and begins anew."""

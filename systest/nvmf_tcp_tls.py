@@ -315,6 +315,33 @@ def test_too_many_handshakes_are_refused():
         t.stop_clean()
 
 
+def test_a_host_that_derives_as_older_libnvme_connects():
+    with TlsTarget(psk=None) as t:
+        t.call("nvmf_subsystem_add_host", nqn=NQN, host=HOSTNQN, psk="psk", psk_compat=True)
+        for version in (0, 1):
+            with TlsQueue(version=version, compat=1) as q:
+                q.enable()
+        refused(t, "psk_compat says", *credential())
+        refused(t, "(psk_compat)", *credential(version=0))
+        host, = t.call("nvmf_get_subsystems", nqn=NQN)[0]["hosts"]
+        check(host == {"nqn": HOSTNQN, "psk": "psk", "psk_compat": True}, host)
+        saved, = [m["params"] for m in t.call("framework_get_config", name="nvmf") if m["method"] == "nvmf_subsystem_add_host"]
+        check(saved["psk_compat"] is True, saved)
+        t.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN, psk="other")
+        with TlsQueue(key="other", compat=1) as q:
+            q.enable()
+        t.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN, psk_compat=False)
+        refused(t, "psk_compat says", *credential("other", compat=1))
+        with TlsQueue(key="other") as q:
+            q.enable()
+        try:
+            check(False, t.call("nvmf_subsystem_set_keys", nqn=NQN, host=STRANGER, psk_compat=True))
+        except RpcError as e:
+            check("is not among the subsystem's hosts" in e.message, e.message)
+        check_gone(t)
+        t.stop_clean()
+
+
 def test_a_key_is_rotated_without_disconnecting():
     with TlsTarget() as t:
         admin, q = both()

@@ -23,9 +23,9 @@ def raw_key(seed, length=32):
 KEYS = {"psk": (raw_key(1), 1), "plain": (raw_key(2), 0), "longer": (raw_key(3, 48), 2), "plain-longer": (raw_key(4, 48), 0), "other": (raw_key(5), 1)}
 
 
-def credential(name="psk", version=1, hostnqn=HOSTNQN, subnqn=NQN):
+def credential(name="psk", version=1, hostnqn=HOSTNQN, subnqn=NQN, compat=0):
     key, how = KEYS[name]
-    return vectors.credential(key, how, version, 0, hostnqn, subnqn)
+    return vectors.credential(key, how, version, compat, hostnqn, subnqn)
 
 
 def add_keys(daemon, names=KEYS):
@@ -91,8 +91,8 @@ class Client:
 
 
 class TlsQueue(Queue):
-    def __init__(self, *args, key="psk", version=1, subnqn=NQN, tls=("-quiet", "-tls1_3"), tls_hostnqn=HOSTNQN, **kwargs):
-        self.tls_options = (credential(key, version, tls_hostnqn, subnqn), tls)
+    def __init__(self, *args, key="psk", version=1, subnqn=NQN, tls=("-quiet", "-tls1_3"), tls_hostnqn=HOSTNQN, compat=0, **kwargs):
+        self.tls_options = (credential(key, version, tls_hostnqn, subnqn, compat), tls)
         super().__init__(*args, **kwargs)
 
     def open_socket(self, address, port):

@@ -41,22 +41,22 @@ static void info_add(struct hkdf_info *info, const void *bytes, size_t len)
 }
 
 /* label: with its "tls13 ". */
-static void info_make(struct hkdf_info *info, size_t out_len, const char *label, const char *context, bool legacy)
+static void info_make(struct hkdf_info *info, size_t out_len, const char *label, const char *context, bool compat)
 {
 	const uint8_t lengths[] = {(uint8_t)strlen(label), (uint8_t)strlen(context)};
 
 	*info = (struct hkdf_info){0};
-	info_add(info, (const uint8_t[]){legacy ? (uint8_t)out_len : 0, legacy ? 0 : (uint8_t)out_len}, 2);
-	info_add(info, &lengths[0], legacy ? 0 : 1);
+	info_add(info, (const uint8_t[]){compat ? (uint8_t)out_len : 0, compat ? 0 : (uint8_t)out_len}, 2);
+	info_add(info, &lengths[0], compat ? 0 : 1);
 	info_add(info, label, strlen(label));
-	info_add(info, &lengths[1], legacy ? 0 : 1);
+	info_add(info, &lengths[1], compat ? 0 : 1);
 	info_add(info, context, strlen(context));
 	info_add(info, "\1", 1);
 }
 
 /* HKDF-Extract without a salt, then HKDF-Expand-Label, to a key as long as a hash. */
 static int key_derive(unsigned hash, const uint8_t *key, size_t key_len, const char *label, const char *context,
-		      bool legacy, uint8_t out[TLS_PSK_MAX])
+		      bool compat, uint8_t out[TLS_PSK_MAX])
 {
 	static const uint8_t salt[TLS_PSK_MAX];
 	size_t len = dhchap_hash_bytes(hash);
@@ -66,7 +66,7 @@ static int key_derive(unsigned hash, const uint8_t *key, size_t key_len, const c
 	if (strlen(context) > CONTEXT_MAX) {
 		return -ENAMETOOLONG;
 	}
-	info_make(&info, len, label, context, legacy);
+	info_make(&info, len, label, context, compat);
 	int rc = hmac_of(hash, salt, len, key, key_len, prk);
 	if (rc == 0) {
 		rc = hmac_of(hash, prk, len, info.bytes, info.len, out);
@@ -75,13 +75,13 @@ static int key_derive(unsigned hash, const uint8_t *key, size_t key_len, const c
 	return rc;
 }
 
-static int retained_derive(const struct tls_psk *psk, const char *hostnqn, bool legacy, uint8_t out[TLS_PSK_MAX])
+static int retained_derive(const struct tls_psk *psk, const char *hostnqn, uint8_t out[TLS_PSK_MAX])
 {
 	if (psk->hash == DHCHAP_HASH_NONE) {
 		memcpy(out, psk->bytes, psk->len);
 		return 0;
 	}
-	return key_derive(psk->hash, psk->bytes, psk->len, "tls13 HostNQN", hostnqn, legacy, out);
+	return key_derive(psk->hash, psk->bytes, psk->len, "tls13 HostNQN", hostnqn, psk->compat, out);
 }
 
 /* Writes the digest of a retained PSK as base64. */
@@ -120,7 +120,7 @@ static int identity_make(unsigned version, const uint8_t *retained, const char *
 }
 
 int tls_credential_make(const struct tls_psk *psk, const char *hostnqn, const char *subnqn, unsigned version,
-			bool legacy, struct tls_credential *c)
+			struct tls_credential *c)
 {
 	char context[TLS_IDENTITY_MAX];
 	uint8_t retained[TLS_PSK_MAX];
@@ -131,10 +131,10 @@ int tls_credential_make(const struct tls_psk *psk, const char *hostnqn, const ch
 	}
 	c->hash = (uint8_t)tls_psk_hash(psk);
 	c->len = (uint8_t)dhchap_hash_bytes(c->hash);
-	int rc = retained_derive(psk, hostnqn, legacy, retained);
+	int rc = retained_derive(psk, hostnqn, retained);
 	rc = rc == 0 ? identity_make(version, retained, hostnqn, subnqn, c, context) : rc;
 	if (rc == 0) {
-		rc = key_derive(c->hash, retained, c->len, "tls13 nvme-tls-psk", context, legacy, c->key);
+		rc = key_derive(c->hash, retained, c->len, "tls13 nvme-tls-psk", context, psk->compat, c->key);
 	}
 	dhchap_cleanse(retained, sizeof(retained));
 	return rc;

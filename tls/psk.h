@@ -30,6 +30,10 @@
 struct tls_psk {
 	uint8_t hash; /* DHCHAP_HASH_NONE: the retained PSK is this one; _SHA256 or _SHA384: it is derived with that */
 	uint8_t len;  /* 32 or 48: with a hash function, the length of its hashes */
+	/* Retained and TLS PSK are derived from it as libnvme did before its release 1.16 (and does on request:
+	 * compat): without the lengths of label and context that RFC 8446 7.1 has, and with the length of the output
+	 * little-endian. Not of one that is generated. */
+	bool compat;
 	uint8_t bytes[TLS_PSK_MAX];
 };
 /* Parses "NVMeTLSkey-1:XX:BASE64:", with or without white space around it. 0; or -EINVAL, and why says which part is
@@ -57,11 +61,10 @@ struct tls_credential {
 	uint8_t len;
 	uint8_t key[TLS_PSK_MAX]; /* the TLS PSK */
 };
-/* Derives identity and TLS PSK. legacy: as libnvme did before its release 1.15, without the lengths of label and
- * context that RFC 8446 7.1 has, and with the length of the output little-endian. 0; -ENAMETOOLONG: a name is longer
- * than TLS_NQN_MAX, or, of version 0, the identity has more than the 255 bytes that can be derived from; or -EIO:
- * OpenSSL lacks the hash function. To be overwritten with dhchap_cleanse() after use. */
+/* Derives identity and TLS PSK. 0; -ENAMETOOLONG: a name is longer than TLS_NQN_MAX, or, of version 0, the identity has
+ * more than the 255 bytes that can be derived from; or -EIO: OpenSSL lacks the hash function. To be overwritten with
+ * dhchap_cleanse() after use. */
 int tls_credential_make(const struct tls_psk *psk, const char *hostnqn, const char *subnqn, unsigned version,
-			bool legacy, struct tls_credential *credential);
+			struct tls_credential *credential);
 
 #endif

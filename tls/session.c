@@ -137,6 +137,25 @@ static int find_server_key(SSL *ssl, const unsigned char *id, size_t id_len, SSL
 	return *psk != NULL;
 }
 
+#define OTHER_KEY "TLS: its identity is of another key than the one of host %.100s for %.100s"
+#define OTHER_DERIVATION                                                                                               \
+	"TLS: host %.100s has the right psk for %.100s and derives from it in the other way: psk_compat says for a "   \
+	"host whether that is libnvme's before its release 1.16"
+
+/* Whether an identity that is not of this key is, if derived in the other way. */
+static bool is_derived_otherwise(const struct tls_session *s, const struct tls_psk *psk, const char *text, size_t len)
+{
+	struct tls_psk other = *psk;
+	struct tls_credential c;
+
+	other.compat = !psk->compat;
+	bool is = tls_credential_make(&other, s->identity.hostnqn, s->identity.subnqn, s->identity.version, &c) == 0 &&
+		  strlen(c.identity) == len && memcmp(c.identity, text, len) == 0;
+	dhchap_cleanse(&other, sizeof(other));
+	dhchap_cleanse(&c, sizeof(c));
+	return is;
+}
+
 /* Whether an identity that the host offers is one that it has a key for. */
 static bool take_identity(struct tls_session *s, const char *text, size_t len)
 {
@@ -149,19 +168,20 @@ static bool take_identity(struct tls_session *s, const char *text, size_t len)
 	}
 	bool found = s->find(s->find_arg, s->identity.hostnqn, s->identity.subnqn, &psk);
 	bool good = found &&
-		    tls_credential_make(&psk, s->identity.hostnqn, s->identity.subnqn, s->identity.version, false,
+		    tls_credential_make(&psk, s->identity.hostnqn, s->identity.subnqn, s->identity.version,
 					&s->credential) == 0 &&
 		    strlen(s->credential.identity) == len && memcmp(s->credential.identity, text, len) == 0;
 
-	dhchap_cleanse(&psk, sizeof(psk));
 	if (!good) {
 		dhchap_cleanse(&s->credential, sizeof(s->credential));
 		snprintf(why, sizeof(why),
-			 found ? "TLS: its identity is of another key than the one of host %.100s for %.100s"
-			       : "TLS: host %.100s has no psk for %.100s",
+			 !found                                     ? "TLS: host %.100s has no psk for %.100s"
+			 : is_derived_otherwise(s, &psk, text, len) ? OTHER_DERIVATION
+								    : OTHER_KEY,
 			 s->identity.hostnqn, s->identity.subnqn);
 		session_explain(s, why);
 	}
+	dhchap_cleanse(&psk, sizeof(psk));
 	return good;
 }
 
@@ -364,7 +384,9 @@ static void explain_failure(struct tls_session *s)
 			 : s->done               ? "the other side has closed the connection"
 						 : "the other side has closed the connection in the handshake");
 	} else if (ERR_GET_REASON(e) == SSL_R_BINDER_DOES_NOT_VERIFY) {
-		snprintf(why, sizeof(why), "TLS: host %.100s has another key than the psk for %.100s",
+		snprintf(why, sizeof(why),
+			 "TLS: host %.100s has another key than the psk for %.100s, or derives from it in another way "
+			 "(psk_compat)",
 			 s->identity.hostnqn, s->identity.subnqn);
 	} else if (alert >= 0) {
 		snprintf(why, sizeof(why), "TLS: the other side says: %s", SSL_alert_desc_string_long(alert));

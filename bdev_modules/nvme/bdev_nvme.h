@@ -106,6 +106,7 @@ struct bdev_nvme_attach {
 	bool prchk_guard, prchk_reftag;   /* the controller checks this of blocks with protection information, unless an
 					     I/O says what to check */
 	bool hdgst, ddgst;                /* TCP: nvme_ctrlr_opts.tcp_*_digest */
+	bool disable_sq_flow_control;     /* nvme_ctrlr_opts.disable_sq_flow_control */
 	int priority;                     /* TCP: nvme_ctrlr_opts.tcp_priority; 0 to BDEV_NVME_PRIORITY_MAX */
 	uint32_t max_bdevs;               /* a controller with more namespaces is refused; 0: no limit */
 	/* Names of keys in the keyring: the host proves to the controller that it has the first, the controller to the
@@ -113,6 +114,7 @@ struct bdev_nvme_attach {
 	char dhchap_key[BDEV_NVME_KEY_MAX], dhchap_ctrlr_key[BDEV_NVME_KEY_MAX];
 	/* TCP: the name of a key in the keyring by which connections are made over TLS. "": they are not encrypted. */
 	char psk[BDEV_NVME_KEY_MAX];
+	bool psk_compat; /* nvme_ctrlr_opts.tcp_psk_compat */
 };
 #define BDEV_NVME_FENCE_MAX_MS  3600000
 #define BDEV_NVME_PRIORITY_MAX  15  /* Linux has as many */
@@ -237,6 +239,10 @@ struct bdev_nvme_discovery_opts {
 	uint64_t attach_timeout_ms;     /* the same, and after that time the service ends with an error; 0: no limit */
 	int32_t ctrlr_loss_timeout_sec; /* of the controllers that are attached */
 	uint32_t reconnect_delay_sec, fast_io_fail_timeout_sec;
+	bool hdgst, ddgst; /* TCP: nvme_ctrlr_opts.tcp_*_digest, also of the discovery controllers */
+	/* TCP: the name of the key by which the controllers that are attached are connected over TLS, not the discovery
+	 * controllers, which have no hosts and no keys. "": they are not encrypted. */
+	char psk[BDEV_NVME_KEY_MAX];
 };
 #define BDEV_NVME_DISCOVERY_NQN "nqn.2014-08.org.nvmexpress.discovery"
 /* Starts a service. Calls cb once, as wait_for_attach says. */

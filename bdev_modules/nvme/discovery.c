@@ -244,6 +244,9 @@ static void entry_attach(struct entry *e)
 	a.ctrlr_loss_timeout_sec = o->ctrlr_loss_timeout_sec;
 	a.reconnect_delay_sec = o->reconnect_delay_sec;
 	a.fast_io_fail_timeout_sec = o->fast_io_fail_timeout_sec;
+	a.hdgst = o->hdgst;
+	a.ddgst = o->ddgst;
+	memcpy(a.psk, o->psk, sizeof(a.psk));
 	a.discovered = true;
 	entry_set_state(e, ENTRY_ATTACHING);
 	discovery_service_hold(e->s);
@@ -503,6 +506,8 @@ static struct source *source_add(struct bdev_nvme_discovery *s, const struct nvm
 	    0) { /* needed: without keep-alive the controller does not report changes */
 		o.keep_alive_ms = bdev_nvme_options.keep_alive_timeout_ms;
 	}
+	o.tcp_header_digest = s->opts.hdgst;
+	o.tcp_data_digest = s->opts.ddgst;
 	o.event = source_event;
 	o.event_arg = src;
 	src->ctrlr = nvme_ctrlr_create(trid, &o, error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bdev_nvme_start_discovery, bdev_nvme_stop_discovery, bdev_nvme_get_discovery_info. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "bdev_modules/nvme/nvme_rpc.h"
@@ -11,6 +12,8 @@ struct start {
 	uint64_t attach_timeout_ms;
 	int32_t ctrlr_loss_timeout_sec;
 	uint32_t reconnect_delay_sec, fast_io_fail_timeout_sec;
+	bool hdgst, ddgst;
+	char *psk;
 };
 
 #define START(field_, type_, required_, help_, ...)                                                                    \
@@ -33,6 +36,15 @@ static const struct rpc_param start_params[] = {
 	      "of the controllers that are attached: see bdev_nvme_attach_controller"),
 	START(reconnect_delay_sec, RPC_UINT32, RPC_OPTIONAL, "likewise"),
 	START(fast_io_fail_timeout_sec, RPC_UINT32, RPC_OPTIONAL, "likewise"),
+	START(hdgst, RPC_BOOL, RPC_OPTIONAL,
+	      "TCP: a CRC32C for each PDU header, also of the service's own connections (default false)", .own = true),
+	START(ddgst, RPC_BOOL, RPC_OPTIONAL,
+	      "TCP: a CRC32C for the data of each PDU, also of the service's own connections (default false)",
+	      .own = true),
+	START(psk, RPC_STRING, RPC_OPTIONAL,
+	      "TCP: name of a TLS key in the keyring, by which the controllers that are listed are connected; the log "
+	      "itself is read without encryption (default: they are not encrypted)",
+	      .own = true),
 	RPC_PARAM_END,
 };
 
@@ -52,7 +64,8 @@ static void rpc_bdev_nvme_start_discovery(struct rpc_request *req, void *params)
 	const struct start *p = params;
 	struct bdev_nvme_attach a;
 
-	if (!bdev_nvme_rpc_decode_discovery(req, p->trtype, p->traddr, p->adrfam, p->trsvcid, p->hostnqn, &a)) {
+	if (!bdev_nvme_rpc_check_psk(req, p->trtype, p->psk) ||
+	    !bdev_nvme_rpc_decode_discovery(req, p->trtype, p->traddr, p->adrfam, p->trsvcid, p->hostnqn, &a)) {
 		return;
 	}
 	struct bdev_nvme_discovery_opts o = {
@@ -63,8 +76,11 @@ static void rpc_bdev_nvme_start_discovery(struct rpc_request *req, void *params)
 		.ctrlr_loss_timeout_sec = p->ctrlr_loss_timeout_sec,
 		.reconnect_delay_sec = p->reconnect_delay_sec,
 		.fast_io_fail_timeout_sec = p->fast_io_fail_timeout_sec,
+		.hdgst = p->hdgst,
+		.ddgst = p->ddgst,
 	};
 	memcpy(o.hostnqn, a.hostnqn, sizeof(o.hostnqn));
+	snprintf(o.psk, sizeof(o.psk), "%s", p->psk != NULL ? p->psk : ""); /* the keyring has it: it fits */
 	bdev_nvme_discovery_start(&o, bdev_nvme_rpc_answer, req);
 }
 
@@ -162,6 +178,15 @@ void bdev_nvme_rpc_write_discovery(json_t *methods)
 		json_object_set_new(params, "ctrlr_loss_timeout_sec", json_integer(d->ctrlr_loss_timeout_sec));
 		json_object_set_new(params, "reconnect_delay_sec", rpc_uint(d->reconnect_delay_sec));
 		json_object_set_new(params, "fast_io_fail_timeout_sec", rpc_uint(d->fast_io_fail_timeout_sec));
+		if (d->hdgst) {
+			json_object_set_new(params, "hdgst", json_true());
+		}
+		if (d->ddgst) {
+			json_object_set_new(params, "ddgst", json_true());
+		}
+		if (d->psk[0] != '\0') {
+			json_object_set_new(params, "psk", rpc_string(d->psk));
+		}
 		rpc_config_add(methods, "bdev_nvme_start_discovery", params);
 	}
 }

@@ -48,9 +48,10 @@ struct attach {
 	uint32_t reconnect_delay_sec, fast_io_fail_timeout_sec, max_bdevs;
 	int32_t fence_timeout_ms;
 	uint32_t default_quiesce_time_ms;
-	bool prchk_reftag, prchk_guard, hdgst, ddgst;
+	bool prchk_reftag, prchk_guard, hdgst, ddgst, disable_sq_flow_control;
 	char *priority;
 	char *dhchap_key, *dhchap_ctrlr_key, *psk;
+	bool psk_compat;
 };
 
 #define ATTACH(field_, type_, required_, help_, ...)                                                                   \
@@ -113,9 +114,14 @@ static const struct rpc_param attach_params[] = {
 	ATTACH(psk, RPC_STRING, RPC_OPTIONAL,
 	       "TCP: name of a TLS key in the keyring, by which all connections are made (default: they are not "
 	       "encrypted)"),
+	ATTACH(psk_compat, RPC_BOOL, RPC_OPTIONAL,
+	       "TCP: derive from psk as libnvme did before its release 1.16, for a target that does so (default false)",
+	       .own = true),
+	ATTACH(disable_sq_flow_control, RPC_BOOL, RPC_OPTIONAL,
+	       "fabrics: ask the controller for queues without flow control; a TCP target may then leave out the "
+	       "responses "
+	       "of reads (default false)"),
 	RPC_ONLY(allow_unrecognized_csi, RPC_BOOL, "false", "only namespaces of the NVM command set become bdevs"),
-	RPC_NO_EFFECT(disable_sq_flow_control, RPC_BOOL, "false",
-		      "the room in a submission queue is known from the controller's SQHD"),
 	RPC_PARAM_END,
 };
 
@@ -279,21 +285,21 @@ static bool priority_decode(struct rpc_request *req, const char *text, int *prio
 }
 
 /* What is asked to be encrypted must be: before anything else. */
-static bool psk_check(struct rpc_request *req, const struct attach *p)
+bool bdev_nvme_rpc_check_psk(struct rpc_request *req, const char *trtype, const char *psk)
 {
-	const struct nvme_transport *t = nvme_transport_find_by_name(p->trtype);
+	const struct nvme_transport *t = nvme_transport_find_by_name(trtype);
 	const char *why = NULL;
 
-	if (p->psk == NULL) {
+	if (psk == NULL) {
 		return true;
 	}
-	struct keyring_key *key = keyring_get_kind(p->psk, KEYRING_PSK, &why);
+	struct keyring_key *key = keyring_get_kind(psk, KEYRING_PSK, &why);
 	if (key != NULL && t != NULL && !t->tls) {
 		why = "it needs TLS, which only TCP has";
 	}
 	keyring_put(key);
 	if (why != NULL) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"psk\" is \"%.80s\": %s", p->psk, why);
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"psk\" is \"%.80s\": %s", psk, why);
 	}
 	return why == NULL;
 }
@@ -319,8 +325,10 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 	a.policy_given = bdev_nvme_rpc_multipath_opts_decode(&p->multipath_opts, &a.policy);
 	a.prchk_reftag = p->prchk_reftag;
 	a.prchk_guard = p->prchk_guard;
-	if (psk_check(req, p) && param_copy(req, "psk", a.psk, sizeof(a.psk), p->psk) && trid_decode(req, p, &a) &&
-	    priority_decode(req, p->priority, &a.priority) &&
+	a.disable_sq_flow_control = p->disable_sq_flow_control;
+	a.psk_compat = p->psk_compat;
+	if (bdev_nvme_rpc_check_psk(req, p->trtype, p->psk) && param_copy(req, "psk", a.psk, sizeof(a.psk), p->psk) &&
+	    trid_decode(req, p, &a) && priority_decode(req, p->priority, &a.priority) &&
 	    param_copy(req, "dhchap_key", a.dhchap_key, sizeof(a.dhchap_key), p->dhchap_key) &&
 	    param_copy(req, "dhchap_ctrlr_key", a.dhchap_ctrlr_key, sizeof(a.dhchap_ctrlr_key), p->dhchap_ctrlr_key)) {
 		bdev_nvme_attach(&a, attach_answer, req);
@@ -687,6 +695,9 @@ static void config_write_ctrlr(json_t *methods, const struct bdev_nvme *c, const
 	if (a->ddgst) {
 		json_object_set_new(params, "ddgst", json_true());
 	}
+	if (a->disable_sq_flow_control) {
+		json_object_set_new(params, "disable_sq_flow_control", json_true());
+	}
 	if (a->priority != 0) {
 		char text[16];
 		snprintf(text, sizeof(text), "%d", a->priority);
@@ -700,6 +711,9 @@ static void config_write_ctrlr(json_t *methods, const struct bdev_nvme *c, const
 	}
 	if (a->psk[0] != '\0') {
 		json_object_set_new(params, "psk", rpc_string(a->psk));
+	}
+	if (a->psk_compat) {
+		json_object_set_new(params, "psk_compat", json_true());
 	}
 	rpc_config_add(methods, "bdev_nvme_attach_controller", params);
 }

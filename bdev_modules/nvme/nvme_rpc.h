@@ -15,6 +15,9 @@ json_t *bdev_nvme_rpc_trid_json(const struct nvme_trid *t);
 /* Decodes the parameters that name a discovery controller; false after answering what is wrong with them. */
 bool bdev_nvme_rpc_decode_discovery(struct rpc_request *req, const char *trtype, const char *traddr, const char *adrfam,
 				    const char *trsvcid, const char *hostnqn, struct bdev_nvme_attach *a);
+/* Whether the key that a parameter psk names can be used by connections of that transport, or none is named (NULL);
+ * false after answering why not. */
+bool bdev_nvme_rpc_check_psk(struct rpc_request *req, const char *trtype, const char *psk);
 /* Appends the calls that start the discovery services again. */
 void bdev_nvme_rpc_write_discovery(json_t *methods);
 /* Values of multipath_opts and of bdev_nvme_set_multipath_policy. */

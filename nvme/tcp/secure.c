@@ -39,12 +39,14 @@ static struct tls_session *secure_session_make(struct nvme_tcp_qpair *q, int *er
 	struct tls_credential credential;
 	struct tls_session *session = NULL;
 
-	*error = tls_credential_make(keyring_key_psk(c->opts.tcp_psk), c->opts.hostnqn, c->trid.subnqn, q->identity,
-				     false, &credential);
+	struct tls_psk psk = *keyring_key_psk(c->opts.tcp_psk);
+	psk.compat = c->opts.tcp_psk_compat;
+	*error = tls_credential_make(&psk, c->opts.hostnqn, c->trid.subnqn, q->identity, &credential);
 	if (*error == 0) {
 		session = tls_session_client(q->fd, &credential);
 		*error = session != NULL ? 0 : -ENOMEM;
 	}
+	dhchap_cleanse(&psk, sizeof(psk));
 	dhchap_cleanse(&credential, sizeof(credential));
 	return session;
 }

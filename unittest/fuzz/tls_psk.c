@@ -30,7 +30,7 @@ static void fuzz_identity(const char *text, size_t len)
 	}
 	psk.hash = id.hash;
 	psk.len = (uint8_t)dhchap_hash_bytes(id.hash);
-	int rc = tls_credential_make(&psk, id.hostnqn, id.subnqn, id.version, false, &c);
+	int rc = tls_credential_make(&psk, id.hostnqn, id.subnqn, id.version, &c);
 	if (id.version == 0 &&
 	    (rc == 0 ? strlen(c.identity) != len || memcmp(c.identity, text, len) != 0 : len <= 255)) {
 		abort();

@@ -34,6 +34,8 @@ static struct {
 	bool tells_once_armed; /* I/O queues have a descriptor, and answers only after it has been armed */
 	uint16_t broken_qid;   /* its connection is broken whenever it is polled */
 	uint32_t connect_timeout_ms, admin_poll_us;
+	uint32_t connects, cattr; /* CATTR of the first four: a byte each */
+	bool disable_sq_flow_control;
 	uint32_t refusals; /* so many Connects are refused */
 	uint32_t looks, commands;
 	uint32_t namespaces; /* with ids from 1 on */
@@ -157,6 +159,7 @@ static bool execute(const struct nvme_request *req, struct nvme_cqe *cqe)
 		fx.looks = 0;
 	} else if (cmd->opcode == nvme_admin_fabrics) {
 		cqe->dw0 = htole32(1); /* Connect: the controller id */
+		fx.cattr |= (uint32_t)((const struct nvmf_connect_sqe *)cmd)->cattr << (8 * (fx.connects++ & 3));
 		cqe->status = htole16(fx.refusals != 0 ? NVME_ST(GENERIC, INTERNAL) << 1 : 0);
 		fx.refusals -= fx.refusals != 0;
 	} else if (cmd->opcode == nvme_admin_identify) {
@@ -415,6 +418,7 @@ static void attach(void)
 	opts.connect_timeout_ms = fx.connect_timeout_ms;
 	opts.admin_poll_us = fx.admin_poll_us;
 	opts.discovery = fx.discovery;
+	opts.disable_sq_flow_control = fx.disable_sq_flow_control;
 	opts.reconnect_delay_s = fx.counts_delays ? DELAY_S : 0;
 	opts.loss_timeout_s = -1;
 	opts.event = on_event;
@@ -903,6 +907,22 @@ static void test_the_delay_doubles_up_to_eight_times_and_begins_anew_after_succe
 	end();
 }
 
+static void test_flow_control_of_sqs_is_turned_off_where_that_is_asked_for(void)
+{
+	for (int off = 0; off < 2; off++) {
+		begin();
+		fx.disable_sq_flow_control = off;
+		attach();
+		CU_ASSERT_FATAL(wait(is_ready));
+		create_qpair();
+		CU_ASSERT_FATAL(wait(qpair_answered));
+		CU_ASSERT_EQUAL(fx.connects, 2);
+		CU_ASSERT_EQUAL(fx.cattr, off ? NVMF_CATTR_DISABLE_SQ_FLOW * 0x101u : 0);
+		drop_qpair();
+		end();
+	}
+}
+
 static int setup(void)
 {
 	const struct env_opts env = {.name = "unit",
@@ -948,6 +968,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_controller_that_refuses_the_event_configuration_is_used),
 	UNIT(test_a_discovery_controller_without_notices_is_not_asked_for_events),
 	UNIT(test_a_capsule_has_room_for_what_the_controller_takes_there),
+	UNIT(test_flow_control_of_sqs_is_turned_off_where_that_is_asked_for),
 	UNIT(test_the_delay_doubles_up_to_eight_times_and_begins_anew_after_success),
 	UNIT_END,
 };

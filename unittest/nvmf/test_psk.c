@@ -88,6 +88,32 @@ static void test_a_key_is_replaced_and_otherwise_stays(void)
 	remove_host();
 }
 
+static bool found_compat(void)
+{
+	struct tls_psk psk;
+
+	CU_ASSERT(nvmf_psk_find(loop_tgt(), HOST, LOOP_SUBNQN, &psk));
+	return psk.compat;
+}
+
+static void test_a_host_that_derives_as_older_libnvme_keeps_that_with_other_keys(void)
+{
+	struct nvmf_subsystem *s = loop_subsystem();
+
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_psk_compat(s, HOST, true), -ENOENT);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(s, HOST, NULL, NULL, why), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_psk_compat(s, HOST, true), 0); /* there is no key yet */
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, NULL, NULL, "a", why), 0);
+	CU_ASSERT(found_compat());
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, NULL, NULL, "b", why), 0);
+	CU_ASSERT(found_compat());
+	CU_ASSERT(nvmf_subsystem_psk_compat(s, HOST));
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_psk_compat(s, HOST, false), 0);
+	CU_ASSERT_FALSE(found_compat());
+	CU_ASSERT_FALSE(keyring_key_psk(nvmf_hosts_find(&s->hosts, HOST)->psk_key)->compat);
+	remove_host();
+}
+
 static void test_keys_for_something_else_are_refused(void)
 {
 	struct nvmf_subsystem *s = loop_subsystem();
@@ -166,6 +192,7 @@ static void test_the_queues_of_a_controller_are_all_encrypted_or_none_is(void)
 static const struct unit_test tests[] = {
 	UNIT(test_a_key_is_found_by_host_and_subsystem),
 	UNIT(test_a_key_is_replaced_and_otherwise_stays),
+	UNIT(test_a_host_that_derives_as_older_libnvme_keeps_that_with_other_keys),
 	UNIT(test_keys_for_something_else_are_refused),
 	UNIT(test_the_key_says_who_connects_and_to_what),
 	UNIT(test_a_connection_without_tls_is_not_let_in_where_it_is_demanded),

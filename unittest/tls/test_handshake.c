@@ -62,7 +62,7 @@ static struct tls_session *make_session(int fd, bool is_server)
 
 	if (is_server) {
 		s = tls_session_server(fd, find_psk, NULL);
-	} else if (tls_credential_make(&key, HOSTNQN, SUBNQN, 1, false, &c) == 0) {
+	} else if (tls_credential_make(&key, HOSTNQN, SUBNQN, 1, &c) == 0) {
 		s = tls_session_client(fd, &c);
 	}
 	CU_ASSERT_PTR_NOT_NULL_FATAL(s);

@@ -23,11 +23,41 @@ static void test_identities_and_keys_are_what_python_computes(void)
 		CU_ASSERT_EQUAL_FATAL(parse(v->text, &psk), 0);
 		CU_ASSERT_EQUAL(psk.hash, v->hash);
 		CU_ASSERT_EQUAL(psk.len, v->len);
-		CU_ASSERT_EQUAL(tls_credential_make(&psk, HOSTNQN, SUBNQN, v->version, v->legacy != 0, &c), 0);
+		psk.compat = v->compat != 0;
+		CU_ASSERT_EQUAL(tls_credential_make(&psk, HOSTNQN, SUBNQN, v->version, &c), 0);
 		CU_ASSERT_STRING_EQUAL(c.identity, v->identity);
 		CU_ASSERT_EQUAL(c.len, v->len);
 		CU_ASSERT_EQUAL(c.hash, tls_psk_hash(&psk));
 		CU_ASSERT_EQUAL(memcmp(c.key, v->key, v->len), 0);
+	}
+}
+
+/* The identities that libnvme's own tests expect of its release 1.16, and of it with compat. */
+static void test_identities_are_those_of_libnvme(void)
+{
+	static const struct {
+		const char *text, *identity, *compat;
+	} of[] = {
+		{"NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:",
+		 "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys iSbjiStwJ/1TrTvDlt2fjFmzvsytOJelidNnA+X5lEU=",
+		 "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys 66GuqV08TsAGII39teWUfwQwizjv06Jy8jOcX3NAAzM="},
+		{"NVMeTLSkey-1:02:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwP/w0S89ELi3W2LxIcLXVsDn8kXZQ==:",
+		 "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys "
+		 "QhW2+Rp6RzHlNtCslyRxMnwJ11tKKhz8JCAQpQ+XUD8f9td1VeH5h53yz2wKJG1a",
+		 "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys "
+		 "RsKmYJ3nAn1ApjjMloJFbAkLPivONDAX/xW327YBUsn2eGShXSjCZvBaOxscLqmz"},
+	};
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		struct tls_credential c;
+		struct tls_psk psk;
+
+		CU_ASSERT_EQUAL_FATAL(parse(of[i].text, &psk), 0);
+		CU_ASSERT_EQUAL(tls_credential_make(&psk, "nqn.psk-test-host", "nqn.psk-test-subsys", 1, &c), 0);
+		CU_ASSERT_STRING_EQUAL(c.identity, of[i].identity);
+		psk.compat = true;
+		CU_ASSERT_EQUAL(tls_credential_make(&psk, "nqn.psk-test-host", "nqn.psk-test-subsys", 1, &c), 0);
+		CU_ASSERT_STRING_EQUAL(c.identity, of[i].compat);
 	}
 }
 
@@ -150,19 +180,20 @@ static void test_names_that_are_too_long_have_no_key(void)
 	memset(host, 'h', sizeof(host));
 	memset(subsystem, 's', sizeof(subsystem));
 	host[TLS_NQN_MAX + 1] = subsystem[TLS_NQN_MAX + 1] = '\0';
-	CU_ASSERT_EQUAL(tls_credential_make(&psk, host, "s", 1, false, &c), -ENAMETOOLONG);
-	CU_ASSERT_EQUAL(tls_credential_make(&psk, "h", subsystem, 1, false, &c), -ENAMETOOLONG);
+	CU_ASSERT_EQUAL(tls_credential_make(&psk, host, "s", 1, &c), -ENAMETOOLONG);
+	CU_ASSERT_EQUAL(tls_credential_make(&psk, "h", subsystem, 1, &c), -ENAMETOOLONG);
 	host[TLS_NQN_MAX] = subsystem[TLS_NQN_MAX] = '\0';
-	CU_ASSERT_EQUAL(tls_credential_make(&psk, host, subsystem, 1, false, &c), 0);
+	CU_ASSERT_EQUAL(tls_credential_make(&psk, host, subsystem, 1, &c), 0);
 	CU_ASSERT_EQUAL(strlen(c.identity), 8 + 1 + TLS_NQN_MAX + 1 + TLS_NQN_MAX + 1 + 44);
-	CU_ASSERT_EQUAL(tls_credential_make(&psk, host, subsystem, 0, false, &c), -ENAMETOOLONG);
+	CU_ASSERT_EQUAL(tls_credential_make(&psk, host, subsystem, 0, &c), -ENAMETOOLONG);
 	subsystem[255 - 8 - 2 - TLS_NQN_MAX] = '\0'; /* 255 bytes in all */
-	CU_ASSERT_EQUAL(tls_credential_make(&psk, host, subsystem, 0, false, &c), 0);
+	CU_ASSERT_EQUAL(tls_credential_make(&psk, host, subsystem, 0, &c), 0);
 	CU_ASSERT_EQUAL(strlen(c.identity), 255);
 }
 
 static const struct unit_test tests[] = {
 	UNIT(test_identities_and_keys_are_what_python_computes),
+	UNIT(test_identities_are_those_of_libnvme),
 	UNIT(test_an_identity_is_taken_apart),
 	UNIT(test_what_is_no_identity_is_refused),
 	UNIT(test_space_around_a_key_does_not_matter),

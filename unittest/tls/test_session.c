@@ -47,7 +47,7 @@ static void open_pair(struct pair *p, const struct tls_psk *psk, const char *hos
 
 	*p = (struct pair){.host_step = TLS_STEP_READ, .ctrlr_step = TLS_STEP_READ};
 	CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, p->fds), 0);
-	CU_ASSERT_EQUAL_FATAL(tls_credential_make(psk, hostnqn, SUBNQN, version, false, &c), 0);
+	CU_ASSERT_EQUAL_FATAL(tls_credential_make(psk, hostnqn, SUBNQN, version, &c), 0);
 	p->host = tls_session_client(p->fds[0], &c);
 	p->ctrlr = tls_session_server(p->fds[1], find_psk, NULL);
 	CU_ASSERT_FATAL(p->host != NULL && p->ctrlr != NULL);
@@ -134,6 +134,26 @@ static void test_a_host_with_another_key_is_refused(void)
 	refuse(&longer, HOSTNQN, 1, "is of another key than");
 	refuse(&untransformed, HOSTNQN, 0, "has another key than the psk for " SUBNQN);
 	refuse(&untransformed, HOSTNQN, 1, "is of another key than");
+}
+
+static void test_a_host_that_derives_otherwise_is_told_apart(void)
+{
+	for (unsigned version = 0; version < TLS_IDENTITY_VERSIONS; version++) {
+		struct tls_psk right = psk_of(DHCHAP_HASH_SHA256, 32, 1), compat = right;
+		struct pair p;
+
+		compat.compat = true;
+		configured = right;
+		refuse(&compat, HOSTNQN, version,
+		       version == 0 ? "derives from it in another way (psk_compat)" : "psk_compat says");
+		configured = compat;
+		refuse(&right, HOSTNQN, version,
+		       version == 0 ? "derives from it in another way (psk_compat)" : "psk_compat says");
+		open_pair(&p, &compat, HOSTNQN, version);
+		handshake(&p);
+		CU_ASSERT_EQUAL(p.ctrlr_step, TLS_STEP_DONE);
+		close_pair(&p);
+	}
 }
 
 static void test_a_host_without_a_key_is_refused(void)
@@ -422,7 +442,7 @@ static void open_odd_host(struct odd_host *h)
 {
 	configured = psk_of(DHCHAP_HASH_SHA256, 32, 1);
 	CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, h->fds), 0);
-	CU_ASSERT_EQUAL_FATAL(tls_credential_make(&configured, HOSTNQN, SUBNQN, 1, false, &h->credential), 0);
+	CU_ASSERT_EQUAL_FATAL(tls_credential_make(&configured, HOSTNQN, SUBNQN, 1, &h->credential), 0);
 	h->ctx = SSL_CTX_new(TLS_client_method());
 	SSL_CTX_set_psk_use_session_callback(h->ctx, use_key);
 	h->ssl = SSL_new(h->ctx);
@@ -565,7 +585,7 @@ static void test_the_pre_shared_key_is_forgotten(void)
 	struct pair p;
 
 	connect_pair(&p);
-	CU_ASSERT_EQUAL(tls_credential_make(&configured, HOSTNQN, SUBNQN, 1, false, &c), 0);
+	CU_ASSERT_EQUAL(tls_credential_make(&configured, HOSTNQN, SUBNQN, 1, &c), 0);
 	CU_ASSERT_EQUAL(count_in_heap(c.key, c.len), 0);
 	close_pair(&p);
 }
@@ -617,6 +637,7 @@ static void test_offered_identities_are_taken_apart(void)
 static const struct unit_test tests[] = {
 	UNIT(test_keys_of_all_kinds_connect),
 	UNIT(test_a_host_with_another_key_is_refused),
+	UNIT(test_a_host_that_derives_otherwise_is_told_apart),
 	UNIT(test_a_host_without_a_key_is_refused),
 	UNIT(test_a_host_is_not_fooled_by_a_controller_with_another_key),
 	UNIT(test_what_is_not_tls_is_refused),

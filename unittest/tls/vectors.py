@@ -26,34 +26,34 @@ def hkdf(name, key, info, length):
     return out[:length]
 
 
-def label(length, name, context, legacy):
+def label(length, name, context, compat):
     name, context = b"tls13 " + name, context.encode()
-    if legacy:
+    if compat:
         return struct.pack("<H", length) + name + context
     return struct.pack(">HB", length, len(name)) + name + bytes([len(context)]) + context
 
 
-def credential(key, how, version, legacy=0, hostnqn=HOSTNQN, subnqn=SUBNQN):
+def credential(key, how, version, compat=0, hostnqn=HOSTNQN, subnqn=SUBNQN):
     """Identity and TLS PSK."""
     use = how or {32: 1, 48: 2}[len(key)]
     name, length = NAMES[use], len(key)
-    retained = key if how == 0 else hkdf(name, key, label(length, b"HostNQN", hostnqn, legacy), length)
+    retained = key if how == 0 else hkdf(name, key, label(length, b"HostNQN", hostnqn, compat), length)
     digest = base64.b64encode(hmac.new(retained, f"{hostnqn} {subnqn} NVMe-over-Fabrics".encode(), name).digest()).decode()
     identity = f"NVMe{version}R{use:02} {hostnqn} {subnqn}" + (f" {digest}" if version == 1 else "")
     context = f"{use:02} {digest}" if version == 1 else identity
-    return identity, hkdf(name, retained, label(length, b"nvme-tls-psk", context, legacy), length)
+    return identity, hkdf(name, retained, label(length, b"nvme-tls-psk", context, compat), length)
 
 
 def main():
     print(f'#define HOSTNQN "{HOSTNQN}"\n#define SUBNQN "{SUBNQN}"')
-    print("static const struct vector { const char *text; unsigned hash, len, version; int legacy; const char *identity; unsigned char key[48]; }"
+    print("static const struct vector { const char *text; unsigned hash, len, version; int compat; const char *identity; unsigned char key[48]; }"
           " vectors[] = {")
     for how, length in ((0, 32), (0, 48), (1, 32), (2, 48)):
         key = bytes((3 + 11 * i) & 0xff for i in range(length))
         for version in (0, 1):
-            for legacy in (0, 1):
-                identity, psk = credential(key, how, version, legacy)
-                print(f'{{"{text(key, how)}", {how}, {length}, {version}, {legacy}, "{identity}", {{{", ".join(map(hex, psk))}}}}},')
+            for compat in (0, 1):
+                identity, psk = credential(key, how, version, compat)
+                print(f'{{"{text(key, how)}", {how}, {length}, {version}, {compat}, "{identity}", {{{", ".join(map(hex, psk))}}}}},')
     print("};")
 
 
