@@ -28,6 +28,9 @@ static inline void *collect_array(size_t n, size_t size)
 	return n > 0 ? calloc(n, size) : NULL;
 }
 
+/* How many bdevs have histograms of their own in a scrape. */
+#define COLLECT_HISTOGRAMS_MAX 256
+
 /* Each reactor. */
 void metrics_collect_reactors(struct metrics_text *m);
 /* Each thread and its pollers. */

@@ -65,6 +65,51 @@ static void collect_controller_family(struct metrics_text *m, const struct metri
 	}
 }
 
+/* ---- Hosts: latencies ---- */
+
+static void collect_host_histogram(void *arg, const struct nvmf_host_latency_info *h)
+{
+	if (h->latency.histogram.counted != 0) { /* a series begins with its first command */
+		metrics_histogram(arg, &h->latency.histogram, h->latency.ns, "subsystem", h->subnqn, "host", h->hostnqn,
+				  NULL);
+	}
+}
+
+static void collect_host_commands(void *arg, const struct nvmf_host_latency_info *h)
+{
+	metrics_uint(arg, h->commands, "subsystem", h->subnqn, "host", h->hostnqn, NULL);
+}
+
+static void collect_host_bytes(void *arg, const struct nvmf_host_latency_info *h)
+{
+	metrics_uint(arg, h->latency.bytes, "subsystem", h->subnqn, "host", h->hostnqn, NULL);
+}
+
+static void collect_host_latencies(struct metrics_text *m)
+{
+	static const struct {
+		const char *name;
+		enum metrics_type type;
+		void (*fn)(void *arg, const struct nvmf_host_latency_info *h);
+		const char *help;
+	} families[] = {
+		{"varve_nvmf_latency_seconds", METRICS_HISTOGRAM, collect_host_histogram,
+		 "From the arrival of a host's I/O command to its response, by samples: each stands for the commands "
+		 "before it. From the 257th host on: host=\"other\"."},
+		{"varve_nvmf_host_commands_total", METRICS_COUNTER, collect_host_commands,
+		 "I/O commands that were answered. From the 257th host on: host=\"other\"."},
+		{"varve_nvmf_host_bytes_total", METRICS_COUNTER, collect_host_bytes,
+		 "Bytes that they moved, estimated by samples. From the 257th host on: host=\"other\"."},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
+		metrics_family(m, families[i].name, families[i].type, families[i].help);
+		for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
+			nvmf_tgt_for_each_host_latency(tgt, families[i].fn, m);
+		}
+	}
+}
+
 /* ---- Poll groups ---- */
 
 struct one_group {
@@ -250,6 +295,7 @@ void metrics_collect_nvmf(struct metrics_text *m)
 	for (size_t f = 0; f < ARRAY_SIZE(ctrlr_families); f++) {
 		collect_controller_family(m, &ctrlr_families[f]);
 	}
+	collect_host_latencies(m);
 	collect_groups(m);
 	collect_requests(m);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "env_dpdk/env.h"
+#include "util/latency.h"
 #include "util/parse.h"
 
 #define FIRST_SIZE    65536
@@ -41,6 +42,9 @@ static void metrics_text_add_string(struct metrics_text *m, const char *text)
 
 void metrics_family(struct metrics_text *m, const char *name, enum metrics_type type, const char *help)
 {
+	static const char *const types[] = {
+		[METRICS_COUNTER] = " counter\n", [METRICS_GAUGE] = " gauge\n", [METRICS_HISTOGRAM] = " histogram\n"};
+
 	m->family = name;
 	metrics_text_add_string(m, "# HELP ");
 	metrics_text_add_string(m, name);
@@ -48,7 +52,7 @@ void metrics_family(struct metrics_text *m, const char *name, enum metrics_type 
 	metrics_text_add_string(m, help);
 	metrics_text_add_string(m, "\n# TYPE ");
 	metrics_text_add_string(m, name);
-	metrics_text_add_string(m, type == METRICS_COUNTER ? " counter\n" : " gauge\n");
+	metrics_text_add_string(m, types[type]);
 }
 
 static void metrics_text_add_label_value(struct metrics_text *m, const char *value)
@@ -131,6 +135,57 @@ void metrics_ns(struct metrics_text *m, uint64_t ns, ...)
 	va_start(labels, ns);
 	metrics_text_add_sample(m, labels, metrics_ns_text(number, ns));
 	va_end(labels);
+}
+
+/* ---- Histograms ---- */
+
+/* labels: without the brace that ends them, which `end` begins with, after the label le if there is one. */
+static void metrics_text_add_line(struct metrics_text *m, const char *suffix, const char *labels, const char *end)
+{
+	metrics_text_add_string(m, m->family);
+	metrics_text_add_string(m, suffix);
+	metrics_text_add_string(m, labels);
+	metrics_text_add_string(m, end);
+}
+
+static void metrics_text_add_buckets(struct metrics_text *m, const struct latency_histogram *h, const char *labels)
+{
+	char end[2 * SAMPLE_NUMBER_MAX];
+	uint64_t count = 0;
+
+	for (unsigned i = 0; i < LATENCY_BUCKETS; i++) {
+		count += h->buckets[i];
+		if (i < LATENCY_BUCKETS - 1) {
+			snprintf(end, sizeof(end), ",le=\"%g\"} %" PRIu64 "\n",
+				 (double)latency_bounds_ns[i] / (double)NS_PER_SECOND, count);
+		} else {
+			snprintf(end, sizeof(end), ",le=\"+Inf\"} %" PRIu64 "\n", count);
+		}
+		metrics_text_add_line(m, "_bucket", labels, end);
+	}
+}
+
+void metrics_histogram(struct metrics_text *m, const struct latency_histogram *h, uint64_t ns, ...)
+{
+	struct metrics_text labels = {0};
+	char number[SAMPLE_NUMBER_MAX + 1] = "}";
+	va_list list;
+
+	va_start(list, ns);
+	metrics_text_add_labels(&labels, list);
+	va_end(list);
+	if (labels.failed || labels.len == 0) {
+		m->failed = true;
+		free(labels.text);
+		return;
+	}
+	labels.text[labels.len - 1] = '\0'; /* the brace */
+	metrics_text_add_buckets(m, h, labels.text);
+	metrics_ns_text(number + 1, ns);
+	metrics_text_add_line(m, "_sum", labels.text, number);
+	metrics_uint_text(number + 1, h->counted);
+	metrics_text_add_line(m, "_count", labels.text, number);
+	free(labels.text);
 }
 
 /* ---- Families that are rows of a table ---- */

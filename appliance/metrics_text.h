@@ -26,6 +26,7 @@
 enum metrics_type {
 	METRICS_COUNTER,
 	METRICS_GAUGE,
+	METRICS_HISTOGRAM, /* of times in seconds */
 };
 
 /* What a member's number counts. Metrics are in seconds, whatever the member is in. */
@@ -65,6 +66,10 @@ void metrics_uint(struct metrics_text *m, uint64_t value, ...) __attribute__((se
 /* The same for a time, in seconds, exact to the nanosecond. */
 void metrics_ns(struct metrics_text *m, uint64_t ns, ...) __attribute__((sentinel));
 
+struct latency_histogram;
+/* The same for times: a classic histogram. ns: their sum. At least one label. */
+void metrics_histogram(struct metrics_text *m, const struct latency_histogram *h, uint64_t ns, ...)
+	__attribute__((sentinel));
 /* Begins the family of a table's row. */
 void metrics_begin(struct metrics_text *m, const struct metric *family);
 /* A sample of that family: the member of object, with labels as for metrics_uint(). */

@@ -463,6 +463,9 @@ struct bdev_stat {
 	} errors[BDEV_STAT_ERRORS];
 	uint64_t queue_depth; /* at the moment */
 	uint64_t nomem_waits, qos_waits, child_waits;
+	/* The times of READs and WRITEs: as many as their class has ops. Samples only are counted, each for the I/Os
+	 * before it. */
+	struct latency_histogram reads, writes;
 };
 /* Collects the sum over all channels that there are and were. Waits for their threads. */
 void bdev_get_stat(struct bdev *b, struct bdev_stat *stat);

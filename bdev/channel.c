@@ -234,6 +234,7 @@ static void bdev_channel_ctx_destroy(struct io_device *dev, void *ctx)
 	TRACE(BDEV_IOCH_DESTROY, b->trace_owner, 0, (uintptr_t)ch, thread_id(thread_current()));
 	pthread_mutex_lock(&core->mutex);
 	TAILQ_REMOVE(&core->channels, ch, link);
+	bdev_stat_settle(&ch->stat);
 	bdev_stat_add(&core->closed_stat, &ch->stat);
 	if (ch->histogram != NULL && core->histogram != NULL) {
 		bdev_histogram_sum(core->histogram, ch->histogram);

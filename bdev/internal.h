@@ -385,6 +385,8 @@ void bdev_qos_free(struct bdev_core *core);
 
 /* --- watch.c, histogram.c --- */
 void bdev_stat_init(struct bdev_stat *s);
+/* Counts in the histograms what has ended since their last samples. The channel's thread. */
+void bdev_stat_settle(struct bdev_stat *s);
 void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s);
 void bdev_report_error(const struct bdev_channel *ch, const struct bdev_io *io);
 void bdev_stat_error(struct bdev_stat *s, uint16_t status);

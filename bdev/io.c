@@ -340,10 +340,16 @@ bool bdev_io_was_untouched(const struct bdev_io *io)
 
 /* --- Completion --- */
 
-static NOINLINE void stat_learn(struct bdev_stat_ops *s, uint64_t round_ticks, uint64_t exact_ticks)
+static NOINLINE void stat_learn(struct bdev_stat *stat, struct bdev_stat_ops *s, uint64_t round_ticks,
+				uint64_t exact_ticks)
 {
 	latency_learn(&s->correction, round_ticks, exact_ticks);
 	s->min_ticks = exact_ticks < s->min_ticks ? exact_ticks : s->min_ticks;
+	if (s == &stat->class[BDEV_STAT_READ]) {
+		latency_histogram_sample(&stat->reads, s->ops + 1, env_ticks_to_ns(exact_ticks));
+	} else if (s == &stat->class[BDEV_STAT_WRITE]) {
+		latency_histogram_sample(&stat->writes, s->ops + 1, env_ticks_to_ns(exact_ticks));
+	}
 }
 
 /* sampled: exact_ticks is io's exact time, and counts. */
@@ -360,7 +366,7 @@ static inline void io_account(struct bdev_channel *ch, const struct bdev_io *io,
 	if (likely(!sampled)) {
 		ticks = latency_estimate(&s->correction, round_ticks);
 	} else {
-		stat_learn(s, round_ticks, exact_ticks);
+		stat_learn(&ch->stat, s, round_ticks, exact_ticks);
 	}
 	s->ops++;
 	s->bytes += io->num_blocks * ch->bdev->block_size;

@@ -51,14 +51,23 @@ void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s)
 			stat_add_errors(sum, s->errors[i].status, s->errors[i].count);
 		}
 	}
+	latency_histogram_add(&sum->reads, &s->reads);
+	latency_histogram_add(&sum->writes, &s->writes);
 	sum->queue_depth += s->queue_depth;
 	sum->nomem_waits += s->nomem_waits;
 	sum->qos_waits += s->qos_waits;
 	sum->child_waits += s->child_waits;
 }
 
+void bdev_stat_settle(struct bdev_stat *s)
+{
+	latency_histogram_settle(&s->reads, s->class[BDEV_STAT_READ].ops);
+	latency_histogram_settle(&s->writes, s->class[BDEV_STAT_WRITE].ops);
+}
+
 static void visit_add(struct bdev_channel *ch, void *arg)
 {
+	bdev_stat_settle(&ch->stat);
 	bdev_stat_add(arg, &ch->stat);
 	((struct bdev_stat *)arg)->queue_depth += ch->qd;
 }

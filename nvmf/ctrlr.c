@@ -84,6 +84,7 @@ struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair
 	TAILQ_INSERT_TAIL(&s->ctrlrs, ctrlr, link);
 	USDT(nvmf_ctrlr_create, ctrlr, s->nqn, thread_id(admin->group->thread));
 	USDT(nvmf_subsystem_add_ctrlr, s->nqn, ctrlr, ctrlr->hostnqn);
+	nvmf_host_latency_join(ctrlr);
 	nvmf_ctrlr_link_qpair(ctrlr, admin, 0);
 	ctrlr->admin_qpair = admin;
 	nvmf_keepalive_set(ctrlr, c->kato_ms);
@@ -369,6 +370,7 @@ static void ctrlr_free(struct nvmf_ctrlr *ctrlr)
 	USDT(nvmf_ctrlr_destruct, ctrlr, thread_id(thread_current()));
 	USDT(nvmf_subsystem_remove_ctrlr, s->nqn, ctrlr, ctrlr->hostnqn);
 	TAILQ_REMOVE(&s->ctrlrs, ctrlr, link);
+	nvmf_host_latency_leave(ctrlr);
 	trace_owner_release(ctrlr->trace_owner);
 	nvmf_ana_release(ctrlr->ana);
 	free(ctrlr->resv_mask);
@@ -417,6 +419,7 @@ void nvmf_ctrlr_qpair_gone(struct nvmf_qpair *qpair)
 		ctrlr->admin_qpair = NULL;
 	} else {
 		ctrlr->num_io_qpairs--;
+		nvmf_host_latency_keep(qpair);
 	}
 	if (TAILQ_EMPTY(&ctrlr->qpairs)) {
 		ctrlr_free(ctrlr);

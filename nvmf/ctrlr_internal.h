@@ -82,6 +82,8 @@ struct nvmf_ctrlr {
 	struct thread_timer idle_timer; /* disabled or shut down: the host has to enable it or leave */
 	struct nvmf_qpair *admin_qpair;
 	TAILQ_HEAD(, nvmf_qpair) qpairs;
+	struct nvmf_host_latency *latency; /* NULL: a controller without I/O queues, or there was no memory */
+	LIST_ENTRY(nvmf_ctrlr) latency_link;
 	uint32_t num_io_qpairs;
 	uint32_t max_io_qpairs;
 	struct nvmf_features features;
@@ -152,6 +154,14 @@ void nvmf_ctrlr_qpair_quiesced(struct nvmf_qpair *qpair);
 uint32_t nvmf_feature_effects(const struct nvmf_ctrlr *ctrlr, uint8_t fid);
 /* Sets all features to their defaults, and forgets events and notices, as a reset does. */
 void nvmf_features_reset(struct nvmf_ctrlr *ctrlr);
+/* The controller's I/O counts for its host's latencies (nvmf/host_latency.c) from now on. */
+void nvmf_host_latency_join(struct nvmf_ctrlr *ctrlr);
+/* The controller, which has no queue pair any more, is about to be freed. */
+void nvmf_host_latency_leave(struct nvmf_ctrlr *ctrlr);
+/* An I/O queue pair of a controller is gone: keeps its figures. */
+void nvmf_host_latency_keep(struct nvmf_qpair *qpair);
+/* Frees the figures of a subsystem that has no controllers. */
+void nvmf_host_latencies_free(struct nvmf_subsystem *s);
 /* Sets the keep-alive timeout, in milliseconds (0: off), and starts the timer. */
 void nvmf_keepalive_set(struct nvmf_ctrlr *ctrlr, uint32_t kato_ms);
 /* Command Quiesce Time, milliseconds: how long after its keep-alive timeout the controller may take at most until none

@@ -15,6 +15,7 @@
 #include <sys/types.h>
 #include "nvme/spec.h"
 #include "nvmf/decode.h"
+#include "util/latency.h"
 
 struct nvmf_tgt;
 struct nvmf_transport;
@@ -771,6 +772,24 @@ struct nvmf_poll_group_stats {
 	unsigned num_transports;
 	struct nvmf_transport_stats transports[NVMF_STATS_TRANSPORTS_MAX];
 };
+/* Latencies of commands on I/O queues, by samples (util/latency.h). ns, bytes: estimates from the samples. */
+struct nvmf_latency {
+	struct latency_histogram histogram;
+	uint64_t ns, bytes;
+};
+/* How many hosts have figures of their own; those of all others are added up, for each subsystem. */
+#define NVMF_HOST_LATENCIES_MAX  256
+#define NVMF_HOST_LATENCY_OTHERS "other" /* what those are called; a host that calls itself so is one of them */
+struct nvmf_host_latency_info {
+	const char *subnqn, *hostnqn; /* hostnqn NVMF_HOST_LATENCY_OTHERS: the other hosts of the subsystem */
+	uint64_t commands;            /* on I/O queues, answered so far; never less than those in latency */
+	struct nvmf_latency latency;
+};
+/* Calls fn(arg, info) for each host of each subsystem since the subsystem was made, connected or not. Waits for nobody:
+ * what a poll group does meanwhile may be missing. */
+void nvmf_tgt_for_each_host_latency(struct nvmf_tgt *tgt, void (*fn)(void *arg, const struct nvmf_host_latency_info *),
+				    void *arg);
+
 /* A target's poll groups one by one. NULL: the first; NULL: there are no more. */
 struct nvmf_poll_group *nvmf_poll_group_next(struct nvmf_tgt *tgt, const struct nvmf_poll_group *after);
 /* The name of its thread. */

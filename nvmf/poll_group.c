@@ -192,6 +192,7 @@ static void group_read_stats_on_group(void *arg)
 	const struct nvmf_poll_group *group = call->group;
 	struct nvmf_poll_group_stats *stats = call->stats;
 	struct nvmf_transport_group *tgroup;
+	struct nvmf_qpair *qpair;
 
 	stats->admin_qpairs = group->admin_qpairs;
 	stats->io_qpairs = group->io_qpairs;
@@ -200,6 +201,9 @@ static void group_read_stats_on_group(void *arg)
 	stats->current_unassociated_qpairs =
 		group->qpairs_count - group->current_admin_qpairs - group->current_io_qpairs;
 	stats->completed_nvme_io = group->completed;
+	TAILQ_FOREACH (qpair, &group->qpairs, group_link) {
+		stats->completed_nvme_io += qpair->qid != 0 ? qpair->completed : 0;
+	}
 	stats->failed_nvme_io = group->failed;
 	for (uint32_t i = 0; i < group->tgt->max_subsystems; i++) {
 		if (group->views[i] != NULL) {

@@ -266,6 +266,7 @@ void nvmf_qpair_closed(struct nvmf_qpair *qpair)
 	thread_timer_stop(&qpair->end_timer);
 	TAILQ_REMOVE(&qpair->group->qpairs, qpair, group_link);
 	qpair->group->qpairs_count--;
+	qpair->group->completed += qpair->qid != 0 ? qpair->completed : 0;
 	if (TAILQ_EMPTY(&qpair->group->qpairs)) {
 		thread_absence_unwatch(&qpair->group->absence);
 	}

@@ -221,7 +221,7 @@ static inline void request_prepare_response(struct nvmf_request *req, uint16_t s
 	if (unlikely(status != NVME_ST_SUCCESS)) {
 		status = request_failed(req, status);
 	}
-	qpair->group->completed += qpair->qid != 0;
+	qpair->completed++;
 	req->cqe.cid = req->sqe->cid;
 	req->cqe.sqid = htole16(qpair->qid);
 	req->cqe.sqhd = htole16(qpair->sq_flow_control ? qpair->sq_head : NVME_SQHD_NO_FLOW_CONTROL);
@@ -253,6 +253,17 @@ enum nvmf_next nvmf_request_reject(struct nvmf_request *req, uint16_t status, ui
 void nvmf_request_fail(struct nvmf_request *req, uint16_t status)
 {
 	nvmf_request_finish(req, status);
+}
+
+void nvmf_request_measured(struct nvmf_request *req, uint64_t ticks)
+{
+	struct nvmf_qpair *qpair = req->qpair;
+	uint64_t ns = env_ticks_to_ns(ticks);
+	uint64_t n = latency_histogram_sample(&qpair->latency.histogram, qpair->completed, ns);
+
+	/* The control thread reads them; it wants whole numbers only. */
+	__atomic_store_n(&qpair->latency.ns, qpair->latency.ns + n * ns, __ATOMIC_RELAXED);
+	__atomic_store_n(&qpair->latency.bytes, qpair->latency.bytes + n * req->length, __ATOMIC_RELAXED);
 }
 
 static void request_finish_on_group(struct thread_msg *msg)

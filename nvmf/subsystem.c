@@ -101,6 +101,7 @@ static struct nvmf_subsystem *subsystem_alloc(const char *nqn, const struct nvmf
 	TAILQ_INIT(&s->hosts);
 	TAILQ_INIT(&s->listeners);
 	TAILQ_INIT(&s->ctrlrs);
+	TAILQ_INIT(&s->latencies);
 	TAILQ_INIT(&s->peers);
 	return s;
 }
@@ -168,6 +169,7 @@ void nvmf_subsystem_free(struct nvmf_subsystem *s)
 		nvmf_listener_free(s, TAILQ_FIRST(&s->listeners));
 	}
 	nvmf_hosts_free(&s->hosts);
+	nvmf_host_latencies_free(s);
 	nvmf_peers_free(s);
 	s->tgt->subsystems[s->index] = NULL;
 	trace_owner_release(s->trace_owner);

@@ -158,6 +158,7 @@ struct nvmf_subsystem {
 	struct nvmf_hosts hosts;
 	TAILQ_HEAD(, nvmf_listener) listeners;
 	TAILQ_HEAD(, nvmf_ctrlr) ctrlrs;
+	TAILQ_HEAD(, nvmf_host_latency) latencies; /* the others, if there are any, are the last */
 	struct thread_msg destroy_msg; /* frees it from the event loop, when no caller is left that uses it */
 	nvmf_done_fn destroy_done;
 	void *destroy_arg;

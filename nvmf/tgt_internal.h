@@ -46,6 +46,7 @@ struct nvmf_tgt {
 	uint64_t generation; /* of the discovery log */
 	uint16_t next_portid;
 	uint32_t num_qpairs;                   /* accepted and not yet freed */
+	unsigned num_host_latencies;           /* hosts of all subsystems with figures of their own */
 	uint64_t connect_timeout_us;           /* from accepting a queue pair to its Connect command */
 	uint64_t auth_timeout_us;              /* for one step of an authentication; 0: the host's keep-alive timeout */
 	bool one_ctrlr_per_listener;           /* struct nvmf_tgt_opts */

@@ -242,6 +242,7 @@ struct nvmf_qpair {
 	struct nvmf_subsystem_view *view;    /* ENABLED: its subsystem on this group */
 	struct nvmf_request *fused_first;    /* arrived, its second has not */
 	_Atomic uint64_t last_command_ticks; /* when the host was last heard of; read by the control thread */
+	uint64_t completed;                  /* commands that were answered; read by the control thread */
 	uint16_t qid;
 	uint16_t sq_size; /* entries; 0 until connected */
 	uint16_t sq_head;
@@ -259,7 +260,8 @@ struct nvmf_qpair {
 	_Atomic bool write_through;  /* its host has switched the write cache off; set by the control thread */
 
 	/* Rare. */
-	uint16_t trace_owner; /* set by the transport: its connection's, or 0 */
+	struct nvmf_latency latency; /* of its commands; read by the control thread */
+	uint16_t trace_owner;        /* set by the transport: its connection's, or 0 */
 	struct nvmf_transport_group *tgroup;
 	/* Set by the transport on the group's thread: where its requests are, to look for them; NULL: it has none.
 	 * Those count that are not idle and whose qpair is this. */
@@ -414,6 +416,9 @@ _Static_assert(offsetof(struct nvmf_request, cqe) == 64, "what arrival and submi
 _Static_assert(offsetof(struct nvmf_request, sgl) == 128 && offsetof(struct nvmf_request, bdev_io) == 192,
 	       "three cache lines; count before adding one");
 
+/* Group's thread: the transport has measured the exact time of a command on an I/O queue, which is completed: the time
+ * counts for its host's statistics, as that of all commands of its queue pair since the last one that was measured. */
+void nvmf_request_measured(struct nvmf_request *req, uint64_t ticks);
 /* The ticks since the start of the round, for req->exact_ticks: never 0. Reads the clock. */
 static inline uint32_t nvmf_exact_ticks(uint64_t round)
 {

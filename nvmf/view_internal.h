@@ -81,14 +81,14 @@ struct nvmf_subsystem_view {
 struct nvmf_poll_group {
 	struct nvmf_tgt *tgt;
 	struct thread *thread;
-	struct nvmf_subsystem_view **views;               /* by subsystem index; group */
-	TAILQ_HEAD(, nvmf_transport_group) tgroups;       /* group */
-	TAILQ_HEAD(, nvmf_qpair) qpairs;                  /* group */
-	uint64_t qpairs_count;                            /* group */
-	struct thread_absence absence;                    /* group: watched while there are queue pairs */
-	bool stopping;                                    /* group: accepts no more queue pairs */
-	uint64_t completed, failed;                       /* group: I/O commands */
-	uint64_t admin_qpairs, io_qpairs;                 /* group: connected so far */
+	struct nvmf_subsystem_view **views;         /* by subsystem index; group */
+	TAILQ_HEAD(, nvmf_transport_group) tgroups; /* group */
+	TAILQ_HEAD(, nvmf_qpair) qpairs;            /* group */
+	uint64_t qpairs_count;                      /* group */
+	struct thread_absence absence;              /* group: watched while there are queue pairs */
+	bool stopping;                              /* group: accepts no more queue pairs */
+	uint64_t completed, failed;                 /* group: I/O commands; completed: of queue pairs that are gone */
+	uint64_t admin_qpairs, io_qpairs;           /* group: connected so far */
 	uint64_t current_admin_qpairs, current_io_qpairs; /* group: connected now */
 	uint32_t ctl_admin_qpairs, ctl_io_qpairs;         /* control thread: assigned to the group */
 	TAILQ_ENTRY(nvmf_poll_group) link;

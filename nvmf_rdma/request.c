@@ -324,6 +324,7 @@ static NOINLINE uint64_t request_exact_ticks(struct nvmf_rdma_request *r, uint64
 
 	if (r->qp->base.qid != 0 && r->req.sqe->opcode != nvme_admin_fabrics) {
 		latency_learn(&r->qp->poller->latency.correction, round_ticks, ticks);
+		nvmf_request_measured(&r->req, ticks);
 	}
 	return ticks;
 }

@@ -246,6 +246,7 @@ static NOINLINE uint64_t exact_ticks_of_tcp_request(struct nvmf_tcp_request *r, 
 
 	if (r->qp->base.qid != 0 && r->req.sqe->opcode != nvme_admin_fabrics) {
 		latency_learn(&group_of_tcp_request(r)->latency.correction, round_ticks, ticks);
+		nvmf_request_measured(&r->req, ticks);
 	}
 	return ticks;
 }

@@ -40,16 +40,17 @@ def parse(text):
             check(NAME.match(name) and name not in families and help_text, line)
             families[name] = []
         elif line.startswith("# TYPE "):
-            check(line in (f"# TYPE {name} counter", f"# TYPE {name} gauge") and not families[name], line)
-            check(line.endswith(" counter") == name.endswith("_total"), line)
+            kind = line.removeprefix(f"# TYPE {name} ")
+            check(kind in ("counter", "gauge", "histogram") and not families[name], line)
+            check((kind == "counter") == name.endswith("_total"), line)
         else:
             m = SAMPLE.match(line)
-            check(m and m[1] == name, line)
+            check(m and m[1] in ([name + s for s in ("_bucket", "_sum", "_count")] if kind == "histogram" else [name]), line)
             labels = parse_labels(m[2]) if m[2] is not None else {}
-            key = (name, tuple(sorted(labels.items())))
+            key = (m[1], tuple(sorted(labels.items())))
             check(key not in seen, f"twice: {line}")
             seen.add(key)
-            families[name].append((labels, float(m[3])))
+            families.setdefault(m[1], []).append((labels, float(m[3])))
     return families
 
 
@@ -150,6 +151,58 @@ def test_the_numbers_are_those_of_the_rpcs():
         check_times(t, families, perf["read"])
         check(sum(v for _, v in families["varve_nvmf_commands_total"]) == t.groups("completed_nvme_io"), "commands")
         check(sum(v for _, v in families["varve_trace_slots_total"]) > 0, "the trace")
+
+
+def histogram(families, name, **labels):
+    """Its sum, its count, and [(bound, I/Os up to it)]."""
+    buckets = [(float(have["le"]), v) for have, v in families[name + "_bucket"] if all(have.get(k) == w for k, w in labels.items())]
+    check(len(buckets) == 30 and buckets == sorted(buckets) and buckets[-1][0] == float("inf"), buckets)
+    check([n for _, n in buckets] == sorted(n for _, n in buckets), buckets)
+    count = value(families, name + "_count", **labels)
+    check(count == buckets[-1][1], (count, buckets))
+    return value(families, name + "_sum", **labels), count, buckets
+
+
+def quantile_bounds(buckets, share):
+    """The bounds of the bucket that a quantile is in."""
+    i = next(i for i, (_, n) in enumerate(buckets) if n >= share * buckets[-1][1])
+    return buckets[i - 1][0] if i > 0 else 0, buckets[i][0]
+
+
+def test_histograms_are_those_of_the_ios():
+    """Count and sum against the statistics of bdevs and target, percentiles against those that the host measures, on a bdev that
+    takes its time: 20 ms for a read, 100 ms for a write."""
+    with Target("--metrics", "127.0.0.1:0") as t:
+        t.add_malloc("M0")
+        t.call("bdev_delay_create", base_bdev_name="M0", name="D0", avg_read_latency=20000, p99_read_latency=20000,
+               avg_write_latency=100000, p99_write_latency=100000)
+        t.add_ns("D0", nsid=1)
+        address = t.call("metrics_get_status")["address"]
+        check("varve_nvmf_latency_seconds_count" not in parse(scrape(address)), "a series before the first command")
+        with Host(t, "-w", "randrw", "-t", "3600", "-q", "4", nsid=1) as h:
+            wait_for(lambda: not h.is_running() or t.groups("completed_nvme_io") > 200, "some I/O")
+            check(h.is_running(), "the host ended")
+            live = parse(scrape(address))
+            _, count, _ = histogram(live, "varve_nvmf_latency_seconds", host=HOSTNQN, subsystem=NQN)
+            check(0 < count <= value(live, "varve_nvmf_host_commands_total", host=HOSTNQN), count)
+            perf = h.stop()
+        t.wait_empty()
+        families, stat = parse(scrape(address)), t.call("bdev_get_iostat", name="D0")
+        rate, stat = stat["tick_rate"], stat["bdevs"][0]
+        for op, least in (("read", 0.02), ("write", 0.1)):
+            total, count, buckets = histogram(families, "varve_bdev_latency_seconds", bdev="D0", op=op)
+            check(count == stat[f"num_{op}_ops"] == value(families, "varve_bdev_ios_total", bdev="D0", op=op), (op, count, stat))
+            check(abs(total - stat[f"{op}_latency_ticks"] / rate) < 0.001 * total, (op, total, stat))
+            check(buckets[-1][1] > 0 and not [n for bound, n in buckets if bound < least and n > 0], (op, buckets))
+            low, _ = quantile_bounds(buckets, 0.5)
+            check(low <= perf[op]["latency_us"]["p50"] * 1.1e-6, (op, low, perf[op]))
+        total, count, buckets = histogram(families, "varve_nvmf_latency_seconds", host=HOSTNQN, subsystem=NQN)
+        check(count == value(families, "varve_nvmf_host_commands_total", host=HOSTNQN, subsystem=NQN) == t.groups("completed_nvme_io"), count)
+        ios = {op: stat[f"num_{op}_ops"] for op in ("read", "write")}
+        least = ios["read"] * 0.02 + ios["write"] * 0.1
+        check(total > 0.5 * least, (total, least))
+        check(value(families, "varve_nvmf_host_bytes_total", host=HOSTNQN) > 0, "bytes")
+        check(histogram(families, "varve_nvmf_latency_seconds", host=HOSTNQN)[1] == count, "it changes while nothing happens")
 
 
 def check_times(t, families, perf):

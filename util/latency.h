@@ -46,4 +46,29 @@ static inline uint64_t latency_estimate(const struct latency_correction *c, uint
 /* Learns from a sample, whose exact time is exact_ticks. */
 void latency_learn(struct latency_correction *c, uint64_t round_ticks, uint64_t exact_ticks);
 
+/* ---- Histograms ----
+ * A sample stands for all I/Os that have ended since the sample before it, so a histogram has the right number of I/Os
+ * and costs nothing between samples. Where each I/O is a sample, it is exact. */
+
+/* Bucket i has the times up to latency_bounds_ns[i]; the last bucket those that are longer than all bounds. */
+#define LATENCY_BUCKETS 30
+extern const uint64_t latency_bounds_ns[LATENCY_BUCKETS - 1];
+
+/* Zero-initialised. One thread changes it; others may read it meanwhile, with latency_histogram_add(). */
+struct latency_histogram {
+	uint64_t counted; /* the sum of the buckets */
+	uint64_t buckets[LATENCY_BUCKETS];
+	uint8_t last; /* the bucket of the last sample */
+};
+/* Counts a sample of that time, with all I/Os before it that are not counted yet: total I/Os have ended so far, the
+ * sample included. Returns for how many the sample stands. */
+uint64_t latency_histogram_sample(struct latency_histogram *h, uint64_t total, uint64_t ns);
+/* Counts what has ended since the last sample as if it had taken as long: h has total I/Os then. */
+void latency_histogram_settle(struct latency_histogram *h, uint64_t total);
+/* Adds h to sum. */
+void latency_histogram_add(struct latency_histogram *sum, const struct latency_histogram *h);
+/* The time that a share of the I/Os (0 to 1) did not exceed, in nanoseconds, by linear interpolation in its bucket; 0
+ * if h is empty. What is in the last bucket counts as the greatest bound. */
+uint64_t latency_histogram_quantile(const struct latency_histogram *h, double share);
+
 #endif

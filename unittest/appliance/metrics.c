@@ -7,6 +7,7 @@
 #include "appliance/metrics_text.h"
 #include "unittest/unit.h"
 #include "util/compiler.h"
+#include "util/latency.h"
 
 /* ---- Text ---- */
 
@@ -92,6 +93,34 @@ static void test_long_values_are_cut_and_long_texts_are_not(void)
 	CU_ASSERT(len > 1000000 && len < 1100000 && strlen(text) == len);
 	free(text);
 	free(long_value);
+}
+
+static void test_a_histogram_is_cumulative_and_ends_with_its_sum_and_count(void)
+{
+	struct latency_histogram h = {0};
+	struct metrics_text m = {0};
+	size_t len;
+
+	latency_histogram_sample(&h, 3, 5000);
+	latency_histogram_sample(&h, 4, UINT64_MAX);
+	metrics_family(&m, "a_seconds", METRICS_HISTOGRAM, "Times.");
+	metrics_histogram(&m, &h, 1500000000, "x", "}\"", NULL);
+	char *text = metrics_take(&m, &len);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+	static const char *const lines[] = {
+		"# TYPE a_seconds histogram\n",
+		"\na_seconds_bucket{x=\"}\\\"\",le=\"2e-06\"} 0\n",
+		"\na_seconds_bucket{x=\"}\\\"\",le=\"5e-06\"} 3\n",
+		"\na_seconds_bucket{x=\"}\\\"\",le=\"0.001\"} 3\n",
+		"\na_seconds_bucket{x=\"}\\\"\",le=\"10\"} 3\n",
+		"\na_seconds_bucket{x=\"}\\\"\",le=\"+Inf\"} 4\n",
+		"\na_seconds_sum{x=\"}\\\"\"} 1.500000000\n",
+		"\na_seconds_count{x=\"}\\\"\"} 4\n",
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		CU_ASSERT_PTR_NOT_NULL(strstr(text, lines[i]));
+	}
+	free(text);
 }
 
 /* ---- Requests ---- */
@@ -218,6 +247,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_row_of_a_table_is_a_family_with_its_help_and_type),
 	UNIT(test_label_values_cannot_break_out),
 	UNIT(test_long_values_are_cut_and_long_texts_are_not),
+	UNIT(test_a_histogram_is_cumulative_and_ends_with_its_sum_and_count),
 	UNIT(test_a_scrape_is_understood),
 	UNIT(test_a_request_may_come_in_pieces),
 	UNIT(test_what_is_wrong_is_answered_so),

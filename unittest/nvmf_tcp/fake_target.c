@@ -359,6 +359,11 @@ void nvmf_request_fail(struct nvmf_request *req, uint16_t status)
 	answer(req, status);
 }
 
+void nvmf_request_measured(struct nvmf_request *req, uint64_t ticks)
+{
+	/* statistics */
+}
+
 void nvmf_request_return(struct nvmf_request *req)
 {
 	must(false); /* it has no buffer of a bdev's */
