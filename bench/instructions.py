@@ -5,6 +5,8 @@ random reads, 128 outstanding, one thread.
     instructions.target             the target's RDMA transport, the target and a null bdev, tracing off; fake verbs taken off
     instructions.target_traced      the same with the groups nvmf_rdma and bdev recorded
     instructions.fake               the fake verbs
+    instructions.tcp, tcp_write, tcp_traced, tcp_fake, tcp_fake_write
+                                    the same over TCP with fake system calls; tcp_write: 4 KiB in the capsule
     instructions.null, null_traced  the bdev layer and a null bdev
     instructions.nvme, nvme_traced  the NVMe driver on PCIe; the model of a controller taken off
     instructions.nvme_model         the model
@@ -20,9 +22,9 @@ import tempfile
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("VARVE_BUILD", TOP / "build"))
-PROGRAMS = ("nvmf_rdma_own", "bdev", "nvme")
+PROGRAMS = ("nvmf_rdma_own", "nvmf_tcp_own", "bdev", "nvme")
 # what is taken off: of the fake device, of the model
-LESS = {"target": "fake", "target_traced": "fake", "nvme": "nvme_model", "nvme_traced": "nvme_model"}
+LESS = {"target": "fake", "target_traced": "fake", "tcp": "tcp_fake", "tcp_traced": "tcp_fake", "tcp_write": "tcp_fake_write", "nvme": "nvme_model", "nvme_traced": "nvme_model"}
 
 
 def command(program, out):

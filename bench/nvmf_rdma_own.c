@@ -12,26 +12,19 @@
  *     nvmf_rdma.doorbells_per_io	calls of ibv_post_send */
 #include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "bdev/bdev.h"
-#include "bdev_modules/null/null.h"
 #include "bench/bench.h"
-#include "env_dpdk/env.h"
+#include "bench/target.h"
 #include "nvmf/nvmf.h"
-#include "nvmf/transport.h"
 #include "thread/thread.h"
 #include "trace/trace.h"
 #include "unittest/nvmf_rdma/fake_verbs.h"
-#include "util/log.h"
 
-#define NQN       "nqn.2026-11.io.varve:bench"
 #define HOSTS_MAX 256
 #define IN_FLIGHT 128
 #define IOS       200000
 #define FEW_IOS   20000 /* where instructions are counted */
 #define TURNS     11
-#define BLOCKS    (UINT32_C(1) << 22)
 
 struct host {
 	struct fake_conn admin, io;
@@ -41,7 +34,6 @@ struct host {
 };
 
 static struct host hosts[HOSTS_MAX];
-static struct thread *group_thread;
 static struct nvme_sqe read_sqe;
 
 /* One run; on the group's thread but for `done`. */
@@ -51,23 +43,6 @@ static struct {
 	double start, ns; /* CPU time of the group's thread: what else the machine does is not its cost */
 	bool done;
 } run;
-
-static void fail(const char *what)
-{
-	fprintf(stderr, "bench nvmf_rdma: %s\n", what);
-	exit(1);
-}
-
-/* Records of the group's thread so far; on that thread. */
-static void count_records(void *arg)
-{
-	uint64_t *n = arg;
-
-	*n = 0;
-	for (unsigned i = 0; i < TRACE_NUM_TPOINTS; i++) {
-		*n += trace_ring.history->tpoint_count[i];
-	}
-}
 
 /* Connecting: one command at a time, from the control thread. */
 
@@ -90,7 +65,7 @@ static void send_command(void *arg)
 	struct command *c = arg;
 
 	if (!fake_send(c->conn, c->sqe, c->data, c->data_len)) {
-		fail("no receive is posted");
+		bench_target_fail("no receive is posted");
 	}
 }
 
@@ -104,19 +79,15 @@ static bool is_accepted(void *arg)
 	return __atomic_load_n(&((struct fake_conn *)arg)->accepted, __ATOMIC_ACQUIRE);
 }
 
-static int tick(void *ctx)
-{
-	return POLLER_IDLE;
-}
-
 static uint32_t do_command(struct host *h, struct fake_conn *conn, const void *sqe, const void *data, uint32_t data_len)
 {
 	struct command c = {.conn = conn, .sqe = sqe, .data = data, .data_len = data_len};
 
 	h->answered = false;
-	thread_call(group_thread, send_command, &c);
-	if (!thread_control_wait(is_answered, h, 60000000) || nvme_cqe_status(&h->cqe) != 0) {
-		fail("a command of the connection was not answered with success");
+	thread_call(bench_target_thread(), send_command, &c);
+	bench_target_wait(is_answered, h, "a command of the connection was not answered");
+	if (nvme_cqe_status(&h->cqe) != 0) {
+		bench_target_fail("a command of the connection was not answered with success");
 	}
 	return le32toh(h->cqe.dw0);
 }
@@ -138,12 +109,10 @@ static uint32_t connect_queue(struct host *h, struct fake_conn *conn, unsigned n
 	conn->cntlid = cntlid;
 	data.hostid[0] = 1;
 	memcpy(data.hostid + 8, &number, sizeof(number));
-	strcpy(data.subsysnqn, NQN);
+	strcpy(data.subsysnqn, BENCH_TARGET_NQN);
 	snprintf(data.hostnqn, sizeof(data.hostnqn), "nqn.2026-11.io.varve:host%u", number);
 	fake_connect(conn, qid, entries);
-	if (!thread_control_wait(is_accepted, conn, 60000000)) {
-		fail("a connection was not accepted");
-	}
+	bench_target_wait(is_accepted, conn, "a connection was not accepted");
 	return do_command(h, conn, &sqe, &data, sizeof(data));
 }
 
@@ -163,14 +132,6 @@ static void connect_host(struct host *h, unsigned number)
 
 /* The measurement. */
 
-static double cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 static void send_read(struct host *h)
 {
 	h->random = h->random * 1664525 + 1013904223;
@@ -186,7 +147,7 @@ static void wake(void *arg)
 static void on_read(struct fake_conn *conn, const struct nvme_cqe *cqe)
 {
 	if (cqe->status != 0) {
-		fail("a read failed");
+		bench_target_fail("a read failed");
 	}
 	if (run.to_send != 0) {
 		run.to_send--;
@@ -194,14 +155,14 @@ static void on_read(struct fake_conn *conn, const struct nvme_cqe *cqe)
 	}
 	if (--run.to_come == 0) {
 		bench_toggle_count();
-		run.ns = cpu_ns() - run.start;
+		run.ns = bench_target_cpu_ns() - run.start;
 		thread_send(thread_control(), wake, NULL);
 	}
 }
 
 static void start_reads(void *arg)
 {
-	run.start = cpu_ns();
+	run.start = bench_target_cpu_ns();
 	bench_toggle_count();
 	for (unsigned i = 0; i < run.per_host; i++) {
 		for (unsigned h = 0; h < run.hosts; h++) {
@@ -223,9 +184,9 @@ static double one_run(unsigned n, unsigned ios)
 	run.per_host = n >= IN_FLIGHT ? 1 : IN_FLIGHT / n;
 	run.to_send = run.to_come = ios;
 	run.done = false;
-	thread_call(group_thread, start_reads, NULL);
-	if (!thread_control_wait(is_done, NULL, 600000000)) {
-		fail("the reads do not end");
+	thread_call(bench_target_thread(), start_reads, NULL);
+	if (!thread_control_wait(is_done, NULL, 600000000)) { /* in callgrind it takes long */
+		bench_target_fail("the reads do not end");
 	}
 	return run.ns / ios;
 }
@@ -241,11 +202,9 @@ static double one_traced_run(unsigned ios)
 {
 	trace_set_tpoints(TRACE_GROUP_NVMF_RDMA, UINT64_MAX);
 	trace_set_tpoints(TRACE_GROUP_BDEV, UINT64_MAX);
-	uint64_t before, after;
-	thread_call(group_thread, count_records, &before);
+	uint64_t before = bench_target_records();
 	double ns = one_run(1, ios);
-	thread_call(group_thread, count_records, &after);
-	records = after - before;
+	records = bench_target_records() - before;
 	trace_clear_tpoints(TRACE_GROUP_NVMF_RDMA, UINT64_MAX);
 	trace_clear_tpoints(TRACE_GROUP_BDEV, UINT64_MAX);
 	return ns;
@@ -260,71 +219,6 @@ static double turn_traced(void *arg)
 static double turn_fake(void *arg)
 {
 	return fake_verbs_cost_ns(IOS, NULL);
-}
-
-/* Set-up. */
-
-static struct nvmf_tgt *tgt;
-static int state;
-
-static void set_state(void *arg, int status)
-{
-	state = status == 0 ? 1 : -1;
-}
-
-static void bdev_gone(void *arg)
-{
-	state = 1;
-}
-
-static bool has_state(void *arg)
-{
-	return state != 0;
-}
-
-static void wait_state(const char *what)
-{
-	if (!thread_control_wait(has_state, NULL, 60000000) || state < 0) {
-		fail(what);
-	}
-	state = 0;
-}
-
-static void start_target(void)
-{
-	struct bdev_null_opts disk = {.name = "Null0", .block_size = 4096, .num_blocks = BLOCKS};
-	struct nvmf_tgt_opts opts = {.name = "bench"};
-	struct nvmf_subsystem_opts sopts = {.serial_number = "1", .allow_any_host = true};
-	struct nvmf_address address = {.trtype = "RDMA", .adrfam = 1, .traddr = "127.0.0.1", .trsvcid = "4420"};
-	struct nvmf_transport_opts topts;
-	struct nvmf_subsystem *s;
-	struct nvmf_ns_opts nopts = {0};
-	char error[BDEV_ERROR_MAX], why[NVMF_ERROR_MAX];
-	uint32_t nsid;
-
-	if (bdev_init() != 0 || bdev_null_create(&disk, error) != 0 || nvmf_tgt_create(&opts, &tgt) != 0 ||
-	    nvmf_transport_opts_init("RDMA", &topts) != 0 || (topts.max_queue_depth = 2 * IN_FLIGHT) == 0 ||
-	    nvmf_transport_create(tgt, "RDMA", &topts, why) != 0 || nvmf_tgt_start(tgt) != 0 ||
-	    nvmf_subsystem_create(tgt, NQN, &sopts, &s) != 0 || nvmf_subsystem_add_ns(s, "Null0", &nopts, &nsid) != 0 ||
-	    nvmf_subsystem_add_listener(s, &address) != 0) {
-		fail("the target could not be made");
-	}
-	nvmf_subsystem_start(s, set_state, NULL);
-	wait_state("the subsystem does not start");
-	group_thread = thread_next(thread_next(NULL));
-	read_sqe = (struct nvme_sqe){.opcode = nvme_cmd_read,
-				     .flags = NVME_CMD_FLAGS_PSDT_SGL,
-				     .nsid = htole32(nsid),
-				     .sgl1 = nvme_sgl_make_keyed(0x1000, 4096, FAKE_RKEY, NVME_SGL_SUBTYPE_ADDRESS)};
-}
-
-static void stop_target(void)
-{
-	nvmf_tgt_stop(tgt, set_state, NULL);
-	wait_state("the target does not stop");
-	nvmf_tgt_destroy(tgt);
-	bdev_fini(bdev_gone, NULL);
-	wait_state("the block devices do not stop");
 }
 
 static void measure_times(void)
@@ -367,26 +261,14 @@ static void count_instructions(void)
 
 int main(int argc, char **argv)
 {
+	const struct nvmf_address address = {.trtype = "RDMA", .adrfam = 1, .traddr = "127.0.0.1", .trsvcid = "4420"};
 	bool counts = bench_counts(argc, argv);
-	struct env_opts e = {.name = "bench", .instance_id = -1, .no_huge = true, .no_pci = true};
-	struct thread_lib_opts t = {.poll_mode = POLL_MODE_BUSY};
-	struct trace_opts trace = {.name = "bench",
-				   .version = "1",
-				   .instance_id = -1,
-				   .num_entries = TRACE_DEFAULT_ENTRIES,
-				   .num_user_threads = TRACE_DEFAULT_USER_THREADS};
-	char error[1024], path[256];
 
-	log_set_print_level(LOG_LEVEL_WARNING);
-	if (env_init(&e, error) != 0 || trace_start(&trace, error) != 0) {
-		fail(error);
-	}
-	if (thread_lib_start(&t) != 0) {
-		fail("no threads");
-	}
-	struct poller *ticker =
-		poller_register(&(struct poller_opts){.name = "tick", .fn = tick, .period_us = 1000, .fd = -1});
-	start_target();
+	bench_target_start("nvmf_rdma", &address, 2 * IN_FLIGHT);
+	read_sqe = (struct nvme_sqe){.opcode = nvme_cmd_read,
+				     .flags = NVME_CMD_FLAGS_PSDT_SGL,
+				     .nsid = htole32(bench_target_nsid()),
+				     .sgl1 = nvme_sgl_make_keyed(0x1000, 4096, FAKE_RKEY, NVME_SGL_SUBTYPE_ADDRESS)};
 	for (unsigned i = 0; i < (counts ? 1 : HOSTS_MAX); i++) {
 		connect_host(&hosts[i], i);
 	}
@@ -395,12 +277,6 @@ int main(int argc, char **argv)
 	} else {
 		measure_times();
 	}
-	stop_target();
-	poller_unregister(&ticker);
-	snprintf(path, sizeof(path), "%s", trace_file_path() ? trace_file_path() : "");
-	thread_lib_stop();
-	trace_stop();
-	unlink(path);
-	env_fini();
+	bench_target_stop();
 	return 0;
 }

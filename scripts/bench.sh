@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 names() {
 	for f in bench/*.c bench/*.py; do
 		[ ! -f "$f" ] || basename "${f%.*}"
-	done | grep -vxE 'plot|trace_sample(_main)?' | sort
+	done | grep -vxE 'nvmf_tcp_bare|plot|target|trace_sample(_main)?' | sort
 }
 case ${1:-} in
 -h | --help) sed -n '3,7s/^# \?//p' "$0"; exit ;;
