@@ -4,6 +4,8 @@ from appliance_lib import RpcError, check, wait_for
 from auth import DIGESTS, GROUPS, secret
 from module_lib import of_modules
 from nvmf_lib import ADDRESS, PORT, Target
+from nvmf_tls_lib import KEYS as TLS_KEYS
+from nvmf_tls_lib import add_keys as add_tls_keys
 
 DOMAIN = "nqn.2026-11.io.varve"
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
@@ -12,6 +14,7 @@ STATES = ("optimized", "non_optimized", "inaccessible")
 SECRETS = {f"key{i}": secret(i, length, transform) for i, (length, transform) in enumerate(((32, 0), (32, 1), (48, 2), (64, 3)))}
 BACK_PORTS = (PORT + 20000, PORT + 20001)
 LISTED_PORT = PORT + 20002
+TRANSPORTS = ("RDMA", "TCP")
 
 
 def write_keys(folder):
@@ -25,11 +28,13 @@ def write_keys(folder):
 
 
 class Back(Target):
-    """What remote controllers are: two subsystems on two ports each, one that wants to be convinced, and one that a discovery service lists."""
+    """What remote controllers are: two subsystems on two ports each, one that wants to be convinced, and one that a discovery service lists. All
+    are served over each transport."""
 
     def __init__(self):
         super().__init__(port=BACK_PORTS[0])
         try:
+            self.call("nvmf_create_transport", trtype="TCP")
             for name, path in write_keys(self.folder).items():
                 self.call("keyring_file_add_key", name=name, path=str(path))
             for n in range(2):
@@ -37,9 +42,10 @@ class Back(Target):
             self.export(f"{DOMAIN}:secret", BACK_PORTS[:1], allow_any_host=False)
             self.call("nvmf_subsystem_add_host", nqn=f"{DOMAIN}:secret", host=HOST, dhchap_key="key0", dhchap_ctrlr_key="key3")
             self.call("nvmf_create_target", name="listed")
-            self.call("nvmf_create_transport", trtype="RDMA", tgt_name="listed")
+            for trtype in TRANSPORTS:
+                self.call("nvmf_create_transport", trtype=trtype, tgt_name="listed")
             self.export(f"{DOMAIN}:listed", (LISTED_PORT,), tgt_name="listed")
-            self.call("nvmf_subsystem_add_listener", nqn=DISCOVERY, tgt_name="listed", listen_address=where(LISTED_PORT))
+            self.listen(DISCOVERY, LISTED_PORT, "listed")
         except BaseException:
             self.__exit__()
             raise
@@ -51,11 +57,15 @@ class Back(Target):
             self.add_malloc(name, mb=1)
             self.call("nvmf_subsystem_add_ns", nqn=nqn, tgt_name=tgt_name, namespace={"bdev_name": name})
         for port in ports:
-            self.call("nvmf_subsystem_add_listener", nqn=nqn, tgt_name=tgt_name, listen_address=where(port))
+            self.listen(nqn, port, tgt_name)
+
+    def listen(self, nqn, port, tgt_name):
+        for trtype in TRANSPORTS:
+            self.call("nvmf_subsystem_add_listener", nqn=nqn, tgt_name=tgt_name, listen_address=where(port, trtype))
 
 
-def where(port):
-    return {"trtype": "RDMA", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(port)}
+def where(port, trtype):
+    return {"trtype": trtype, "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(port)}
 
 
 def saved(d):
@@ -180,6 +190,7 @@ class Keys(Session):
         self.unused_keys = []
         for name, path in self.key_files.items():
             self.call("keyring_file_add_key", name=name, path=str(path))
+        add_tls_keys(self.d)
 
     def key(self):
         name = self.name("k")
@@ -193,6 +204,9 @@ class Keys(Session):
         """For a host: none, its own, or also the controller's."""
         names = ("dhchap_key", "dhchap_ctrlr_key")[:self.rng.randint(0, 2)]
         return {n: self.rng.choice(list(self.key_files)) for n in names}
+
+    def some_psk(self):
+        return {"psk": self.rng.choice(list(TLS_KEYS))} if self.chance(0.3) else {}
 
 
 class Subsystems(Bdevs, Keys):
@@ -209,6 +223,10 @@ class Subsystems(Bdevs, Keys):
             "nvmf_create_transport", "acceptor_backlog", "num_cqe", trtype="RDMA", tgt_name=tgt,
             max_queue_depth=self.rng.choice((16, 64, 128)), io_unit_size=8192, num_shared_buffers=self.rng.choice((256, 1024)),
             masked_oncs=self.some(("nvmcmps", "nvmdsmsv", "nvmwzsv", "reservs", "nvmcpys")), masked_fuses=self.some(("fcws",))))
+        self.call("nvmf_create_transport", **self.optional(
+            "nvmf_create_transport", "acceptor_backlog", "num_cqe", trtype="TCP", tgt_name=tgt, max_queue_depth=self.rng.choice((16, 64, 128)),
+            num_shared_buffers=256, in_capsule_data_size=self.rng.choice((0, 4096, 8192, 16384)), c2h_success=self.chance(0.5),
+            sock_priority=self.rng.randint(0, 6)))
 
     def target(self):
         name = self.name("target")
@@ -276,7 +294,7 @@ class Subsystems(Bdevs, Keys):
         s = s or self.some_subsystem()
         if s is not None:
             h = {**s, "host": f"{DOMAIN}:{self.name('h')}"}
-            if self.call("nvmf_subsystem_add_host", **h, **self.some_keys()):
+            if self.call("nvmf_subsystem_add_host", **h, **self.some_keys(), **self.some_psk()):
                 self.hosts.append(h)
 
     def host_keys(self):
@@ -342,12 +360,17 @@ class Subsystems(Bdevs, Keys):
         self.call("nvmf_subsystem_remove_ns", **gone)
         self.hidden = [h for h in self.hidden if (h["nqn"], h["nsid"]) != (gone["nqn"], gone["nsid"])]
 
+    def some_address(self, tgt):
+        return where(self.port_of(tgt), self.rng.choice(TRANSPORTS))
+
     def listener(self, s=None):
         s = s or self.some_subsystem()
         if s is not None:
-            at = {**s, "listen_address": where(self.port_of(s["tgt_name"]))}
-            states = {"ana_state": self.rng.choice(STATES)} if self.chance(0.5) else {}
-            if self.call("nvmf_subsystem_add_listener", **at, **states) or states and self.call("nvmf_subsystem_add_listener", **at):
+            at = {**s, "listen_address": self.some_address(s["tgt_name"])}
+            how = {"ana_state": self.rng.choice(STATES)} if self.chance(0.5) else {}
+            if at["listen_address"]["trtype"] == "TCP" and self.chance(0.5):
+                how["secure_channel"] = True
+            if self.call("nvmf_subsystem_add_listener", **at, **how) or how and self.call("nvmf_subsystem_add_listener", **at):
                 self.listeners.append(at)
                 self.ana(at)
 
@@ -367,7 +390,7 @@ class Subsystems(Bdevs, Keys):
 
     def discovery_listener(self):
         tgt = self.some_target()
-        self.call("nvmf_subsystem_add_listener", nqn=DISCOVERY, tgt_name=tgt, listen_address=where(self.port_of(tgt)))
+        self.call("nvmf_subsystem_add_listener", nqn=DISCOVERY, tgt_name=tgt, listen_address=self.some_address(tgt))
 
     def discovery_hosts(self):
         s = {"nqn": DISCOVERY, "tgt_name": self.some_target()}
@@ -375,7 +398,7 @@ class Subsystems(Bdevs, Keys):
         self.call("nvmf_subsystem_add_host", **s, host=f"{DOMAIN}:{self.name('h')}", **self.some_keys())
 
     def referral(self):
-        r = {"tgt_name": self.some_target(), "address": {**where(4420), "traddr": f"192.0.2.{self.rng.randint(1, 254)}"}}
+        r = {"tgt_name": self.some_target(), "address": {**where(4420, self.rng.choice(TRANSPORTS)), "traddr": f"192.0.2.{self.rng.randint(1, 254)}"}}
         if self.call("nvmf_discovery_add_referral", **self.optional("nvmf_discovery_add_referral", **r)):
             self.referrals.append(r)
 
@@ -410,7 +433,7 @@ class Remotes(Bdevs):
         if self.chance(0.3):
             params["hostaddr"] = ADDRESS
         return self.call("bdev_nvme_attach_controller", **self.optional(
-            "bdev_nvme_attach_controller", name=name, **where(port), subnqn=nqn, hostnqn=HOST, num_io_queues=self.rng.randint(1, 4),
+            "bdev_nvme_attach_controller", name=name, **where(port, self.rng.choice(TRANSPORTS)), subnqn=nqn, hostnqn=HOST, num_io_queues=self.rng.randint(1, 4),
             max_bdevs=self.rng.randint(2, 200), **times, **params))
 
     def attach_all(self, nqn, ports, second="multipath", **params):
@@ -457,7 +480,7 @@ class Remotes(Bdevs):
     def discovery(self):
         times = {"ctrlr_loss_timeout_sec": self.rng.choice((-1, 300)), "reconnect_delay_sec": self.rng.randint(1, 3)}
         waits = self.rng.choice(({}, {"wait_for_attach": True}, {"attach_timeout_ms": 60000}))
-        return self.call("bdev_nvme_start_discovery", name=self.name("d"), **where(LISTED_PORT), hostnqn=HOST, **times, **waits,
+        return self.call("bdev_nvme_start_discovery", name=self.name("d"), **where(LISTED_PORT, self.rng.choice(TRANSPORTS)), hostnqn=HOST, **times, **waits,
                          **{name: True for name in ("hdgst", "ddgst") if self.chance(0.3)})
 
     def stop_discovery(self):

@@ -48,9 +48,9 @@ def around_death():
 class Case:
     """The target of the page, started as it says, with a fast and a slow bdev that have been read until a slow read is over."""
 
-    def __init__(self):
-        start = next(line for line in command_lines() if line.startswith("varve "))
-        self.target = Target(*shlex.split(start)[1:])
+    def __init__(self, trtype="RDMA"):
+        start = next(line for line in command_lines() if line.startswith("varve ")).replace("nvmf_rdma", f"nvmf_{trtype.lower()}")
+        self.target = Target(*shlex.split(start)[1:], trtype=trtype)
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-doc-"))
 
     def __enter__(self):
@@ -116,9 +116,9 @@ def check_summary(text):
     check(minimum <= median <= p90 <= p99 < SLOW_US <= maximum and p999 <= maximum, row[0])
 
 
-def check_the_case(chain):
+def check_the_case(chain, trtype="RDMA"):
     check(re.search(r"^r\d+ took .* after BDEV_IO_DISPATCH of i\d+, Slow$", chain, re.M), f"the state to blame: {chain[:2000]}")
-    for name in ("RDMA_REQ_NEW", "BDEV_IO_START", "BDEV_IO_DISPATCH", "BDEV_IO_DONE", "RDMA_REQ_COMPLETED"):
+    for name in (f"{trtype}_REQ_NEW", "BDEV_IO_START", "BDEV_IO_DISPATCH", "BDEV_IO_DONE", f"{trtype}_REQ_COMPLETED"):
         check(f" {name} " in chain, f"{name} is not in the chain")
 
 
@@ -142,6 +142,18 @@ def test_the_worked_case_and_every_command_line():
         check("BDEV_IO_START" in life and "RDMA_REQ_COMPLETED" in life, life)
         for name in ("trace.html", "trace.json", "trace.ctf/metadata", "capture"):
             check((case.folder / name).stat().st_size > 1000, name)
+
+
+def test_the_worked_case_over_tcp():
+    """The first commands of the page, with TCP instead of RDMA, as it says."""
+    with Case("TCP") as case:
+        summary, slowest, life = map(case.run, [line for line in around_death()[0] if line.startswith("varve-trace -p ")][:3])
+        check_summary(summary)
+        for state in ("NEW", "HAVE_BUFFER", "EXECUTING", "EXECUTED", "RDY_TO_COMPLETE", "TRANSFER_C2H"):
+            check(re.search(rf"^TCP_REQ_{state} +\d", summary, re.M), f"TCP_REQ_{state}:\n{summary}")
+            check(f" TCP_REQ_{state} " in life, f"TCP_REQ_{state}:\n{life}")
+        check_the_case(slowest, "TCP")
+        check("BDEV_IO_START" in life and "TCP_REQ_COMPLETED" in life, life)
 
 
 def test_the_worked_case_from_what_a_killed_process_left():

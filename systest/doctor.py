@@ -345,8 +345,8 @@ def test_a_transition_that_must_not_be():
         Finding("-c", Core(d).path).expect(1, f"FOUND  memory       {name} went 3 times", "must not follow")
 
 
-def test_io_and_an_rpc_that_do_not_end():
-    with Target("-e", "rpc,bdev,nvmf_rdma", "--rpc-deadline", "0") as t, hanging(t, 2):
+def find_what_does_not_end(trtype):
+    with Target("-e", f"rpc,bdev,nvmf_{trtype.lower()}", "--rpc-deadline", "0", trtype=trtype) as t, hanging(t, 2):
         f = Finding("-p", t.pid, "-d", t.folder, "-a", "1")
         f.expect(1, "FOUND  I/O", "read of host " + HOSTNQN + ":hung", "BDEV, waits for module", "and 1 more like it",
                  "those commands are with bdev EE_M1", "varve_inflight")
@@ -363,14 +363,30 @@ def test_io_and_an_rpc_that_do_not_end():
         Finding("-p", t.pid, "-d", t.folder, "-a", "1").expect(1, "FOUND  RPC calls", "nvmf_subsystem_remove_ns has not been answered")
         client.close()
         t.stop(signal.SIGKILL)
-        Finding("-t", t.trace_file, "-a", "1").expect(1, "FOUND  NVMe-oF commands", "last seen in RDMA_REQ_EXECUTING", "FOUND  bdev I/O",
+        Finding("-t", t.trace_file, "-a", "1").expect(1, "FOUND  NVMe-oF commands", f"last seen in {trtype}_REQ_EXECUTING", "FOUND  bdev I/O",
                                                       "FOUND  RPC calls", "nvmf_subsystem_remove_ns", "ended without a word", "--life r")
 
 
-def test_buffers_that_are_exhausted():
-    with Target(num_shared_buffers=64) as t, hanging(t, 120):
+def test_io_and_an_rpc_that_do_not_end():
+    find_what_does_not_end("RDMA")
+
+
+def test_io_and_an_rpc_that_do_not_end_over_tcp():
+    find_what_does_not_end("TCP")
+
+
+def find_exhausted_buffers(trtype):
+    with Target(num_shared_buffers=64, trtype=trtype) as t, hanging(t, 120):
         wait_for(lambda: any(r["waits_for"] == "data buffer" for r in t.call("nvmf_get_inflight")), "a command without a buffer", SLOW)
         Finding("-p", t.pid, "-d", t.folder, "-a", "1").expect(1, "FOUND  buffers", "commands wait for data buffers", "num_shared_buffers")
+
+
+def test_buffers_that_are_exhausted():
+    find_exhausted_buffers("RDMA")
+
+
+def test_buffers_that_are_exhausted_over_tcp():
+    find_exhausted_buffers("TCP")
 
 
 def connected(path, process):

@@ -52,7 +52,7 @@ class Facts:
     """What the daemon says of what does not change any more: compared with a debugger's view."""
 
     def __init__(self, t):
-        self.pid = t.pid
+        self.pid, self.trtype = t.pid, t.trtype
         self.bdevs = {b["name"]: b for b in t.call("bdev_get_bdevs")}
         self.subsystems = t.call("nvmf_get_subsystems")
         self.qpairs = t.call("nvmf_subsystem_get_qpairs", nqn=NQN)
@@ -62,9 +62,9 @@ class Facts:
         self.hung = [r for r in t.call("nvmf_get_inflight") if r["state"] == "BDEV" and r["hostnqn"] == HOSTNQN + ":2"]
 
 
-def start(*options):
+def start(*options, trtype="RDMA"):
     """A target with one namespace under load and another that has two reads which never end. Returns it and its hosts."""
-    t = Target("-e", "bdev,nvmf_rdma,rpc,nvmf,thread", "-s", "192", *options)
+    t = Target("-e", f"bdev,nvmf_{trtype.lower()},rpc,nvmf,thread", "-s", "192", *options, trtype=trtype)
     for name in ("M0", "M1"):
         t.add_malloc(name)
     t.call("bdev_error_create", base_name="M1")
@@ -135,7 +135,7 @@ def check_doctor(gdb):
 def check_trace(gdb):
     text = gdb["varve_trace 20"]
     check(re.search(r"^Events: 20; ", text, re.M) and text.count("\n") == 21, text)
-    check(any(word in text for word in ("RDMA_REQ_", "BDEV_IO_", "RPC_")), text)
+    check(any(word in text for word in ("RDMA_REQ_", "TCP_REQ_", "BDEV_IO_", "RPC_")), text)
 
 
 def check_everything(gdb, facts):
@@ -154,6 +154,9 @@ def drill_commands(facts):
             f"print *{request}", "print 'bdev/bdev.c'::bdevs", f"print ({request})->cqe", f"print ({request})->sqe->sgl1"]
 
 
+DATA_POINTER = {"RDMA": "keyed data block", "TCP": "transport data block"}
+
+
 def check_drill(g, facts):
     said = [g[c] for c in drill_commands(facts)]
     hung = facts.hung[0]
@@ -162,7 +165,7 @@ def check_drill(g, facts):
     check("Events: " in said[1] or "No event is recorded of" in said[1], said[1])   # the ring may have gone round
     check(f"cid {hung['cid']}, opcode 0x2 (read" in said[2] and f"LBA {hung['lba']}, " in said[2], said[2])
     check("where = NVMF_REQUEST_BDEV" in said[3] and "state = BDEV_IO_MODULE" in said[3], said[3])
-    check("list of 3 struct bdev_core" in said[4] and "success" in said[5] and "keyed data block" in said[6], g.all)
+    check("list of 3 struct bdev_core" in said[4] and "success" in said[5] and DATA_POINTER[facts.trtype] in said[6], g.all)
 
 
 def macros(folder):
@@ -206,6 +209,16 @@ def test_a_live_daemon_under_io():
                 check(g[c].strip(), f"{c} says nothing")
             check_macros(TOP / "tools/gdb", "-p", t.pid)
             check(t.call("appliance_get_state")["state"] == "RUNNING", "it runs on after all of that")
+
+
+def test_a_live_daemon_over_tcp():
+    with start(trtype="TCP") as t, verifying(t, 1, "-t", "3600", "-q", "8") as busy:
+        for _ in hang(t, busy):
+            facts = Facts(t)
+            look(facts, "-p", t.pid)
+            events = Gdb("-p", t.pid, commands=[f"varve_trace 30000 {facts.hung[0]['object']}", "varve_qpairs"])
+            check(" TCP_REQ_EXECUTING " in events.all or "No event is recorded of" in events.all, events.all[-3000:])
+            check("LIVE" in events["varve_qpairs"], events["varve_qpairs"])
 
 
 def test_a_gcore():

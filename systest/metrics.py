@@ -258,8 +258,18 @@ NOT_TOLD = {("reactors", "tid"): "a name of the operating system's", ("threads",
 
 
 def test_what_varve_top_shows_is_told():
+    compare_with_varve_top("RDMA")
+
+
+def test_what_varve_top_shows_is_told_over_tcp():
+    families = compare_with_varve_top("TCP")
+    for name in ("reads", "read_bytes", "sends", "sent_bytes", "requests"):
+        check(value(families, f"varve_nvmf_device_{name}_total", transport="TCP") > 0, name)
+
+
+def compare_with_varve_top(trtype):
     """Each column has its family with samples, or a reason; and what does not change from look to look is the same."""
-    with Target("-e", "bdev") as t:
+    with Target("-e", "bdev", trtype=trtype) as t:
         t.add_malloc("M0")
         t.call("bdev_error_create", base_name="M0")
         t.add_ns("EE_M0", nsid=1)
@@ -276,6 +286,7 @@ def test_what_varve_top_shows_is_told():
             top, families = json.loads(p.stdout), parse(scrape(address))
             check_columns(top, families)
             check_values(top, families)
+            return families
 
 
 def check_columns(top, families):

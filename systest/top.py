@@ -145,8 +145,8 @@ def look(daemon, *options):
 
 
 @contextlib.contextmanager
-def busy_target():
-    with Target("-e", "bdev") as t:
+def busy_target(**transport):
+    with Target("-e", "bdev", **transport) as t:
         t.add_malloc("M0")
         t.call("bdev_delay_create", base_bdev_name="M0", name="D0", avg_read_latency=2000, p99_read_latency=2000,
                avg_write_latency=2000, p99_write_latency=2000)
@@ -161,7 +161,15 @@ def busy_target():
 
 
 def test_json_tells_of_everything():
-    with busy_target() as t:
+    json_tells_of_everything()
+
+
+def test_json_tells_of_everything_over_tcp():
+    json_tells_of_everything(trtype="TCP")
+
+
+def json_tells_of_everything(**transport):
+    with busy_target(**transport) as t:
         t.call("trace_set_trigger", name="errors", type="io_error")
         o = wait_for(lambda: (lambda x: x if x["requests"] and any(b["name"] == "D0" and (b["iops"] or 0) > 0 for b in x["bdevs"])
                               else None)(look(t)), "I/O")
