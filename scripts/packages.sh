@@ -7,7 +7,7 @@ packages_build="gcc libc6-dev meson ninja-build pkg-config python3 libdpdk-dev l
   systemtap-sdt-dev libmicrohttpd-dev libgnutls28-dev"
 packages_test="ibverbs-utils rdmacm-utils perftest bpftrace gdb valgrind clang libclang-rt-14-dev libasan8 libubsan1
   libtsan2 linux-perf binutils procps util-linux xz-utils babeltrace2 chromium chromium-driver prometheus mandoc lintian debhelper
-  clang-format universal-ctags doxygen git openssl bash-completion zsh fish librbd-dev ceph-mon ceph-mgr ceph-osd
+  clang-format universal-ctags doxygen git openssl ccache bash-completion zsh fish librbd-dev ceph-mon ceph-mgr ceph-osd
   ceph-common tshark"
 # llvm-cov and llvm-profdata, for scripts/coverage.sh.
 packages_cover="clang llvm"

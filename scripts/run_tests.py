@@ -53,6 +53,8 @@ SANITIZER_ENV = {
 }
 # Debugging information is there for the names and lines of a sanitizer's backtrace only. With all of it and -O2 the compiler takes twice the time.
 CHEAP = ["-Doptimization=1", "-Dc_args=-g1"]
+# Meson looks for a cache itself only where nobody names the compiler. What is built for coverage has paths in its objects, and does without.
+CLANG = "ccache clang" if shutil.which("ccache") else "clang"
 DEFAULT_SIGNALS = ["env", "--default-signal=HUP,INT,QUIT,TERM"]      # whatever nohup or a shell's & ignores: programs go by it
 VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--fair-sched=yes",
             "--errors-for-leak-kinds=definite,indirect", "--show-leak-kinds=definite,indirect",
@@ -295,7 +297,7 @@ def stages(quick, patterns):
                 system_jobs("asan/system/", asan_env, lambda needs, flags: "sanitize" in flags, 3) +
                 system_jobs("system/", env, lambda needs, flags: "asan" in flags),
                 ASAN, options=["-Db_sanitize=address,undefined", "-Db_lundef=false", *CHEAP])
-    yield Stage("fuzzing", fuzz_jobs, FUZZ, {"CC": "clang"},
+    yield Stage("fuzzing", fuzz_jobs, FUZZ, {"CC": CLANG},
                 ["-Dfuzzers=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dc_args=-fsanitize=fuzzer-no-link"], ["fuzzers"])
     yield Stage("coverage of the decoders", lambda: [Job("coverage/decoders", [TOP / "scripts" / "coverage.sh", "--minimum"], limit=1200, silent=True)])
     yield Stage("valgrind", lambda: unit_jobs(RELEASE, "valgrind/", VALGRIND, {**env, "VARVE_VALGRIND": "1"}, 600))

@@ -19,6 +19,9 @@ KEYED_NQN = HOSTILE_NQN + ":keyed"
 KEY = bytes(range(31, 63)).hex()     # what is in the keyring's "key"
 
 
+BATCH = 2500        # cases that one process of hostile-host sends where a time is given
+
+
 class Hostile:
     """hostile-host as a process of its own."""
 
@@ -124,16 +127,20 @@ def merge(out, result):
         out["kinds"][kind] = out["kinds"].get(kind, 0) + count
 
 
-def beside(t, out, cases, seed, limit):
-    """A hostile host beside a good one; False if the target has ended of it."""
+def beside(t, out, cases, seed, limit, seconds):
+    """A hostile host beside a good one; False if the target has ended of it. With `seconds`: as many batches of the cases as begin within them."""
     with good_host(t, "-t", "3600") as h:
         wait_verifying(t, h)
-        hostile = Hostile(t, cases, seed)
+        begin, left = time.monotonic(), cases
         try:
-            result = hostile.result(t, limit)
-            merge(out, result)
-            out["why"] += hostile.errors.read_text() if result["failures"] else ""
-            wait_io(t, [h])
+            while left > 0 and (not seconds or time.monotonic() - begin < seconds):
+                hostile = Hostile(t, min(left, BATCH if seconds else left), seed)
+                result = hostile.result(t, limit)
+                merge(out, result)
+                out["asked"] += min(left, BATCH if seconds else left)
+                out["why"] += hostile.errors.read_text() if result["failures"] else ""
+                wait_io(t, [h])
+                left, seed = left - BATCH if seconds else 0, seed + 1
         except Failure as e:
             out["why"] += str(e)
             if t.process.poll() is not None:
@@ -147,11 +154,12 @@ def beside(t, out, cases, seed, limit):
     return True
 
 
-def attack(cases, limit=600, seed=None, turns=1, **transport):
-    """A good host alone, then beside a hostile one, in turns that share the cases: `alone` and `beside` have the latency of each turn. Returns what
-    came of it; raises only if the good host cannot even begin."""
+def attack(cases, limit=600, seed=None, turns=1, seconds=0, **transport):
+    """A good host alone, then beside a hostile one, in turns that share the cases: `alone` and `beside` have the latency of each turn. With
+    `seconds`, only as many of the cases as are begun in that time of a turn, in batches, each with the next seed. Returns what came of it; raises
+    only if the good host cannot even begin."""
     seed = seed or int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
-    out = {"seed": seed, "cases": 0, "kinds": {}, "failures": 0, "controllers": 0, "seconds": 0, "why": "", "verified_ops": 0, "lost": 0, "leaked": 0,
+    out = {"seed": seed, "cases": 0, "asked": 0, "kinds": {}, "failures": 0, "controllers": 0, "seconds": 0, "why": "", "verified_ops": 0, "lost": 0, "leaked": 0,
            "crashes": 0, "log": "", "alone": [], "beside": []}
     with good_target(**transport) as t:
         Hostile(t, 300, seed - 1).result(t, limit)      # what comes with the first host stays
@@ -161,7 +169,7 @@ def attack(cases, limit=600, seed=None, turns=1, **transport):
             t.wait_empty()
             if turn == 0:
                 held = t.held()
-            if not beside(t, out, cases // turns + (turn < cases % turns), seed + turn, limit):
+            if not beside(t, out, cases // turns + (turn < cases % turns), seed + turn, limit, seconds):
                 return out
         out["leaked"] = left_behind(t, held)
         t.stop_clean("hostile", "a capsule of less", "more commands than", "is not allowed to connect",
@@ -169,15 +177,15 @@ def attack(cases, limit=600, seed=None, turns=1, **transport):
     return out
 
 
-def run(cases, limit=600, **transport):
+def run(cases, limit=600, seconds=0, **transport):
     """An attack in which nothing may go wrong."""
-    r = attack(cases, limit, **transport)
+    r = attack(cases, limit, seconds=seconds, **transport)
     check(r["crashes"] == 0, f"seed {r['seed']}: {r['why']}\n{r['log'][-5000:]}")
     check(not r["why"] and r["failures"] == 0, f"seed {r['seed']}: {r['failures']} failures\n{r['why']}")
-    check(r["cases"] == cases, f"{r['cases']} of {cases} cases")
+    check(r["cases"] == r["asked"] > 0 and (seconds or r["asked"] == cases), f"{r['cases']} of {r['asked']} cases")
     check(r["lost"] == 0 and r["leaked"] == 0, f"seed {r['seed']}: {r['lost']} lost, {r['leaked']} leaked")
     before, after = r["alone"][0], r["beside"][0]
-    print(f"# seed {r['seed']}: {cases} cases, {r['controllers']} controllers, {r['seconds']} s; {r['verified_ops']} verified I/Os, latency of the "
+    print(f"# seed {r['seed']}: {r['cases']} cases, {r['controllers']} controllers, {r['seconds']} s; {r['verified_ops']} verified I/Os, latency of the "
           f"good host {before[0]:.0f} us median, {before[1]:.0f} us p99 alone; {after[0]:.0f} and {after[1]:.0f} beside: x{after[0] / before[0]:.2f}")
     print(f"# {r['kinds']}")
     return r

@@ -527,8 +527,8 @@ def held(t):
     return {"descriptors": len(os.listdir(f"/proc/{t.pid}/fd")), "threads": len(os.listdir(f"/proc/{t.pid}/task"))}
 
 
-def attack(cases, kind=None, **transport):
-    """Generated cases beside a good host; or one after the other of a kind, each told its number."""
+def attack(cases, kind=None, seconds=0, **transport):
+    """Generated cases beside a good host; or one after the other of a kind, each told its number. With `seconds`, only those that begin within them."""
     seed = int(os.environ.get("VARVE_SEED", "0")) or time.time_ns() % 1000000
     only = os.environ.get("VARVE_ONLY")
     with TcpTarget(cores="[0]", **transport) as t:
@@ -541,18 +541,22 @@ def attack(cases, kind=None, **transport):
             wait_io(t, [good], 300)
             begin, cpu = time.monotonic(), time.process_time()
             g = Generator(t, seed)
+            tried = 0
             for n in [int(only)] if only else range(cases):
+                if seconds and time.monotonic() - begin > seconds:
+                    break
+                tried += 1
                 g.run(n, *((kind, n) if kind else ()))
                 if n % 500 == 0:
                     check(t.process.poll() is None and good.is_running(), f"seed {seed}, case {n}: target or good host ended\n{t.log()[-3000:]}")
             g.close()
-            seconds, cpu = time.monotonic() - begin, time.process_time() - cpu
+            took, cpu = time.monotonic() - begin, time.process_time() - cpu
             wait_io(t, [good], 100)
             r = good.stop()
             good.check_perfect(r)
         t.wait_empty()
         wait_for(lambda: all(n <= before[k] for k, n in held(t).items()), lambda: f"what was held before ({before}); now: {held(t)}")
         t.stop_clean()
-    print(f"# seed {seed}: {cases} cases, {seconds:.0f} s, {cpu:.0f} s of CPU of the generator; {r['read']['ios'] + r['write']['ios']} verified I/Os beside")
+    print(f"# seed {seed}: {tried} of {cases} cases, {took:.0f} s, {cpu:.0f} s of CPU of the generator; {r['read']['ios'] + r['write']['ios']} verified I/Os beside")
     print(f"# {dict(sorted(g.counts.items()))}", flush=True)
     return g.counts
