@@ -515,8 +515,8 @@ static void fail_waiting_in(struct bdev_io_queue *q)
 
 static void visit_fail_waiting(struct bdev_channel *ch, void *arg)
 {
-	struct bdev_io_queue *queues[] = {&ch->frozen,    &ch->qos_wait[QOS_READS], &ch->qos_wait[QOS_WRITES],
-					  &ch->lock_wait, &ch->locks_wait,          &ch->nomem};
+	struct bdev_io_queue *queues[] = {&ch->frozen,    &ch->qos_wait[RATE_READS], &ch->qos_wait[RATE_WRITES],
+					  &ch->lock_wait, &ch->locks_wait,           &ch->nomem};
 	struct bdev_io *io;
 
 	for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++) {

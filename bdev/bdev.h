@@ -23,6 +23,7 @@
 
 #include "util/iov.h"
 #include "util/latency.h"
+#include "util/rate.h"
 
 struct bdev;
 struct bdev_desc;
@@ -522,17 +523,10 @@ uint64_t bdev_histogram_start(const struct bdev_histogram *h, uint32_t i);
 /* The settings in use, or NULL when it is off. */
 const struct bdev_histogram_opts *bdev_histogram_settings(const struct bdev *b);
 
-/* Rate limits over all channels together; 0: none. */
-struct bdev_qos_limits {
-	uint64_t rw_ios_per_sec;
-	uint64_t rw_bytes_per_sec;
-	uint64_t r_bytes_per_sec;
-	uint64_t w_bytes_per_sec;
-};
-/* Sets all four limits, at once, also for I/O that waits already. 0 or -ENOMEM. */
-int bdev_set_qos_limits(struct bdev *b, const struct bdev_qos_limits *limits);
+/* Limits the rate of a bdev, over all channels together, at once, also for I/O that waits already. 0 or -ENOMEM. */
+int bdev_set_qos_limits(struct bdev *b, const struct rate_limits *limits);
 /* The limits in force. */
-void bdev_get_qos_limits(const struct bdev *b, struct bdev_qos_limits *limits);
+void bdev_get_qos_limits(const struct bdev *b, struct rate_limits *limits);
 
 #define BDEV_INFLIGHT_TEXT 120
 /* One I/O in flight, as bdev_for_each_inflight() shows it. */

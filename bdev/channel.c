@@ -163,8 +163,8 @@ static void channel_init(struct bdev_channel *ch, struct bdev *b)
 	ch->submit = b->ops->submit;
 	TAILQ_INIT(&ch->inflight);
 	struct bdev_io_queue *queues[] = {
-		&ch->frozen, &ch->qos_wait[QOS_READS], &ch->qos_wait[QOS_WRITES], &ch->lock_wait,
-		&ch->nomem,  &ch->locks_wait,          &ch->resets_wait};
+		&ch->frozen,     &ch->qos_wait[RATE_READS], &ch->qos_wait[RATE_WRITES], &ch->lock_wait, &ch->nomem,
+		&ch->locks_wait, &ch->resets_wait};
 	for (size_t i = 0; i < sizeof(queues) / sizeof(queues[0]); i++) {
 		STAILQ_INIT(queues[i]);
 	}

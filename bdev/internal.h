@@ -89,12 +89,6 @@ enum {
 };
 
 /* I/Os that wait for a rate limit, by kind: some limits are for one kind only, and must not hold up the other. */
-enum bdev_qos_kind {
-	QOS_READS,
-	QOS_WRITES,
-	QOS_KINDS,
-};
-
 #define BDEV_BLOCK_SIZE_MAX 65536u
 #define BDEV_ZEROES_BYTES   65536u
 
@@ -175,7 +169,7 @@ struct bdev_channel {
 	struct bdev_stat stat __attribute__((aligned(64)));
 	/* Rare. */
 	struct bdev_io_queue frozen, lock_wait, nomem;
-	struct bdev_io_queue qos_wait[QOS_KINDS];
+	struct bdev_io_queue qos_wait[RATE_KINDS];
 	struct bdev_io_queue locks_wait, resets_wait; /* for a free bdev_lock; for the channel's bdev_reset */
 	struct bdev_split_pool *split_pool;
 	uint8_t qos_turn;                              /* the kind that goes first next time */
@@ -379,7 +373,7 @@ void bdev_abort_start(struct bdev_io *io);
 /* --- qos.c --- */
 /* True: go on. False: io waits, in its kind's queue. */
 bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io);
-enum bdev_qos_kind bdev_qos_kind_of(const struct bdev_io *io);
+enum rate_kind bdev_qos_kind_of(const struct bdev_io *io);
 void bdev_qos_timer(void *channel);
 void bdev_qos_free(struct bdev_core *core);
 

@@ -32,8 +32,8 @@ static void visit_reset_freeze(struct bdev_channel *ch, void *arg)
 	const struct bdev *b = ch->bdev;
 
 	ch->slow |= SLOW_FROZEN;
-	bdev_io_fail_queue(&ch->qos_wait[QOS_READS], STATUS_ABORTED);
-	bdev_io_fail_queue(&ch->qos_wait[QOS_WRITES], STATUS_ABORTED);
+	bdev_io_fail_queue(&ch->qos_wait[RATE_READS], STATUS_ABORTED);
+	bdev_io_fail_queue(&ch->qos_wait[RATE_WRITES], STATUS_ABORTED);
 	bdev_io_fail_queue(&ch->lock_wait, STATUS_ABORTED);
 	bdev_io_fail_queue(&ch->locks_wait, STATUS_ABORTED);
 	bdev_io_fail_queue(&ch->nomem, STATUS_ABORTED);
@@ -209,8 +209,8 @@ void bdev_reset_module_done(struct bdev_io *io)
 /* True if target waited in the layer and has ended, or will soon without being carried out. */
 static bool abort_if_waiting(struct bdev_channel *ch, struct bdev_io *target)
 {
-	if (bdev_io_queue_remove(&ch->frozen, target) || bdev_io_queue_remove(&ch->qos_wait[QOS_READS], target) ||
-	    bdev_io_queue_remove(&ch->qos_wait[QOS_WRITES], target) || bdev_io_queue_remove(&ch->lock_wait, target) ||
+	if (bdev_io_queue_remove(&ch->frozen, target) || bdev_io_queue_remove(&ch->qos_wait[RATE_READS], target) ||
+	    bdev_io_queue_remove(&ch->qos_wait[RATE_WRITES], target) || bdev_io_queue_remove(&ch->lock_wait, target) ||
 	    bdev_io_queue_remove(&ch->locks_wait, target) || bdev_io_queue_remove(&ch->nomem, target)) {
 		bdev_io_complete(target, STATUS_ABORTED);
 		return true;

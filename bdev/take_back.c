@@ -149,8 +149,8 @@ void bdev_channel_take_back(struct bdev_channel *ch, const struct bdev_desc *des
 
 	bdev_enter(t); /* nothing leaves the list of those in flight meanwhile */
 	take_untouched_out_of(&ch->frozen, desc);
-	take_untouched_out_of(&ch->qos_wait[QOS_READS], desc);
-	take_untouched_out_of(&ch->qos_wait[QOS_WRITES], desc);
+	take_untouched_out_of(&ch->qos_wait[RATE_READS], desc);
+	take_untouched_out_of(&ch->qos_wait[RATE_WRITES], desc);
 	take_untouched_out_of(&ch->lock_wait, desc);
 	take_untouched_out_of(&ch->locks_wait, desc);
 	take_untouched_out_of(&ch->nomem, desc);

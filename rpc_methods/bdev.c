@@ -78,7 +78,7 @@ static json_t *aliases_json(const struct bdev *b)
 
 static json_t *limits_json(const struct bdev *b)
 {
-	struct bdev_qos_limits l;
+	struct rate_limits l;
 	json_t *o = json_object();
 
 	bdev_get_qos_limits(b, &l);

@@ -26,10 +26,10 @@ static void write_options(json_t *methods)
 
 static void write_qos(json_t *methods, struct bdev *b)
 {
-	struct bdev_qos_limits l;
+	struct rate_limits l;
 
 	bdev_get_qos_limits(b, &l);
-	if (l.rw_ios_per_sec == 0 && l.rw_bytes_per_sec == 0 && l.r_bytes_per_sec == 0 && l.w_bytes_per_sec == 0) {
+	if (!rate_limits_are_set(&l)) {
 		return;
 	}
 	json_t *params = rpc_bdev_params("name", bdev_name(b));

@@ -328,7 +328,7 @@ static void rpc_bdev_set_qos_limit(struct rpc_request *req, void *params)
 {
 	const struct set_qos *p = params;
 	struct bdev *b = rpc_bdev_find(req, p->name);
-	struct bdev_qos_limits l;
+	struct rate_limits l;
 
 	if (b == NULL) {
 		return;

@@ -422,13 +422,13 @@ static void test_a_write_that_waits_in_the_layer_does_not_change_a_volume_that_i
 
 	CU_ASSERT_EQUAL(fill(&u, 1, 0, CLUSTER_BLOCKS), 0);
 	memset(data, 2, BLOCK);
-	CU_ASSERT_EQUAL_FATAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.rw_ios_per_sec = 1}), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_set_qos_limits(b, &(struct rate_limits){.rw_ios_per_sec = 1}), 0);
 	for (unsigned i = 0; i < 64; i++) {
 		w[i] = write_start(&u, 0);
 	}
 	CU_ASSERT_TRUE_FATAL(fixture_poll(waits_for_limit, w[63]));
 	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SET_READ_ONLY, "lvs/v", NULL, 0), 0);
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct rate_limits){0}), 0);
 	CU_ASSERT_EQUAL(request_finish(w[63]) & BDEV_STATUS_MASK, NVME_SC_NS_WRITE_PROTECTED);
 	for (unsigned i = 0; i < 63; i++) {
 		(void)request_finish(w[i]); /* the first ones may have been let through before */

@@ -85,7 +85,7 @@ static void test_io_that_waits_for_a_rate_limit(void)
 	struct user u;
 	struct testdev *t = make(&u, 1, 0);
 
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(&t->bdev, &(struct bdev_qos_limits){.rw_ios_per_sec = 1}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&t->bdev, &(struct rate_limits){.rw_ios_per_sec = 1}), 0);
 	struct request *first = submit_to(&u, BDEV_IO_WRITE, &one, 0), *second = submit_to(&u, BDEV_IO_WRITE, &one, 1),
 		       *third = submit_to(&u, BDEV_IO_READ, &one, 1);
 	while (state_of(third) != BDEV_IO_WAIT_QOS) {
@@ -100,7 +100,7 @@ static void test_io_that_waits_for_a_rate_limit(void)
 	uint16_t status = request_finish(first);
 	CU_ASSERT_TRUE(status == 0 || status == NVME_SC_ABORT_REQ);
 	unsigned submitted = atomic_load(&t->submitted);
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(&t->bdev, &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&t->bdev, &(struct rate_limits){0}), 0);
 	CU_ASSERT_EQUAL(atomic_load(&t->submitted), submitted); /* nobody waits any more */
 	unmake(t, &u, 1);
 }
@@ -411,7 +411,7 @@ static void test_a_user_s_io_that_waits_is_untouched_and_that_of_others_stays(vo
 	struct testdev *t = make(u, 1, 0);
 
 	CU_ASSERT_EQUAL_FATAL(user_open(&u[1], "t0", true, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(&t->bdev, &(struct bdev_qos_limits){.w_bytes_per_sec = BLOCK}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&t->bdev, &(struct rate_limits){.w_bytes_per_sec = BLOCK}), 0);
 	struct request *big = submit_to(&u[0], BDEV_IO_WRITE, &all, 0);
 	struct request *mine = submit_to(&u[0], BDEV_IO_WRITE, &one, 0),
 		       *also = submit_to(&u[0], BDEV_IO_WRITE, &one, 1),
@@ -423,7 +423,7 @@ static void test_a_user_s_io_that_waits_is_untouched_and_that_of_others_stays(vo
 	expect_end(mine, NVME_SC_ABORT_REQ, true);
 	expect_end(also, NVME_SC_ABORT_REQ, true);
 	CU_ASSERT_FALSE(atomic_load(&theirs->done));
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(&t->bdev, &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&t->bdev, &(struct rate_limits){0}), 0);
 	expect_end(theirs, 0, false);
 	CU_ASSERT_EQUAL(atomic_load(&t->submitted), 2);
 	user_close(&u[1]);

@@ -205,11 +205,11 @@ static bool is_over(void *arg)
 static void change_limits(struct bdev *b)
 {
 	for (unsigned i = 0; i < WAIT_US / 500 && !thread_control_wait(is_over, NULL, 500); i++) {
-		const struct bdev_qos_limits l = {.rw_ios_per_sec = i % 4 == 0 ? 20000 : 0,
-						  .w_bytes_per_sec = i % 4 == 1 ? 50000000 : 0};
+		const struct rate_limits l = {.rw_ios_per_sec = i % 4 == 0 ? 20000 : 0,
+					      .w_bytes_per_sec = i % 4 == 1 ? 50000000 : 0};
 		CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &l), 0);
 	}
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct rate_limits){0}), 0);
 	CU_ASSERT_TRUE_FATAL(fixture_wait(&storm.over));
 }
 

@@ -145,16 +145,16 @@ static void test_io_rate_is_limited_over_all_threads(void)
 {
 	make_null("n0", 4096, 1000);
 	struct bdev *b = bdev_find("n0");
-	struct bdev_qos_limits got;
+	struct rate_limits got;
 
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.rw_ios_per_sec = 5000}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct rate_limits){.rw_ios_per_sec = 5000}), 0);
 	bdev_get_qos_limits(b, &got);
 	CU_ASSERT_EQUAL(got.rw_ios_per_sec, 5000);
 	check_limit("n0", BDEV_IO_READ, 1, 5000, 1500);
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.rw_ios_per_sec = 300}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct rate_limits){.rw_ios_per_sec = 300}), 0);
 	check_limit("n0", BDEV_IO_WRITE, 1, 300, 120);
 	CU_ASSERT_TRUE(qos_waits(b) > 0);
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct rate_limits){0}), 0);
 	check_unlimited("n0", BDEV_IO_READ, 1);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
 }
@@ -165,14 +165,13 @@ static void test_byte_rates_are_limited_by_direction(void)
 	struct bdev *b = bdev_find("n0");
 
 	/* An I/O of 64 KiB overdraws a bucket of 20 ms: it goes, and is paid for. */
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.r_bytes_per_sec = 8 << 20}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct rate_limits){.r_bytes_per_sec = 8 << 20}), 0);
 	check_limit("n0", BDEV_IO_READ, 16, 128, 60);
 	check_unlimited("n0", BDEV_IO_WRITE, 16);
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct bdev_qos_limits){.w_bytes_per_sec = 40 << 20}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct rate_limits){.w_bytes_per_sec = 40 << 20}), 0);
 	check_limit("n0", BDEV_IO_WRITE, 16, 640, 250);
 	CU_ASSERT_EQUAL(
-		bdev_set_qos_limits(b, &(struct bdev_qos_limits){.rw_bytes_per_sec = 40 << 20, .rw_ios_per_sec = 500}),
-		0);
+		bdev_set_qos_limits(b, &(struct rate_limits){.rw_bytes_per_sec = 40 << 20, .rw_ios_per_sec = 500}), 0);
 	check_limit("n0", BDEV_IO_READ, 16, 500, 200);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
 }
@@ -184,7 +183,7 @@ static void test_lifting_a_limit_lets_waiting_io_go(void)
 	struct request *r[3];
 
 	make_null("n0", 4096, 1000);
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){.rw_bytes_per_sec = 1}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct rate_limits){.rw_bytes_per_sec = 1}), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "n0", true, fixture_thread(0)), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		r[i] = request_new(&u);
@@ -193,7 +192,7 @@ static void test_lifting_a_limit_lets_waiting_io_go(void)
 	}
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, 1), 0); /* no data: not limited */
 	CU_ASSERT_FALSE(atomic_load(&r[2]->done));
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct rate_limits){0}), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		CU_ASSERT_TRUE_FATAL(request_wait(r[i]));
 		CU_ASSERT_EQUAL(r[i]->status, 0);
@@ -210,7 +209,7 @@ static void test_writes_that_wait_do_not_hold_up_reads(void)
 	struct user u;
 
 	make_null("n0", 4096, 1000);
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){.w_bytes_per_sec = 1}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct rate_limits){.w_bytes_per_sec = 1}), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "n0", true, fixture_thread(0)), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		w[i] = request_new(&u);
@@ -222,7 +221,7 @@ static void test_writes_that_wait_do_not_hold_up_reads(void)
 	request_submit(r);
 	CU_ASSERT_TRUE(request_wait(r));
 	CU_ASSERT_FALSE(atomic_load(&w[2]->done));
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct rate_limits){0}), 0);
 	CU_ASSERT_TRUE_FATAL(request_wait(r));
 	request_free(r);
 	for (unsigned i = 0; i < 3; i++) {
@@ -246,7 +245,7 @@ static void test_reads_and_writes_share_a_limit_of_both(void)
 	static struct load l[2];
 
 	make_null("n0", 4096, 1000);
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){.rw_ios_per_sec = 1000}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct rate_limits){.rw_ios_per_sec = 1000}), 0);
 	load_start(&l[0], "n0", BDEV_IO_READ, 0, 1);
 	load_start(&l[1], "n0", BDEV_IO_WRITE, 0, 1);
 	CU_ASSERT_TRUE(fixture_poll(both_have_done_some, l));
@@ -266,8 +265,7 @@ static void test_limits_may_be_changed_often_under_load(void)
 	}
 	for (unsigned i = 0; i < 100; i++) {
 		CU_ASSERT_EQUAL(
-			bdev_set_qos_limits(bdev_find("n0"), &(struct bdev_qos_limits){.rw_ios_per_sec = i % 3 * 1000}),
-			0);
+			bdev_set_qos_limits(bdev_find("n0"), &(struct rate_limits){.rw_ios_per_sec = i % 3 * 1000}), 0);
 	}
 	for (unsigned i = 0; i < 4; i++) {
 		load_stop(&l[i]);

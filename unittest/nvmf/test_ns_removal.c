@@ -105,8 +105,7 @@ static void remove_begin(void)
 
 static void set_limit(uint64_t w_bytes_per_sec)
 {
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(&dev->bdev, &(struct bdev_qos_limits){.w_bytes_per_sec = w_bytes_per_sec}),
-			0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&dev->bdev, &(struct rate_limits){.w_bytes_per_sec = w_bytes_per_sec}), 0);
 }
 
 /* A write that exceeds the limit by so much that the next one waits for minutes. */

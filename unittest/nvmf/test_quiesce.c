@@ -84,8 +84,7 @@ static void resume(void)
 static void make_limited_ns(void)
 {
 	limited_nsid = loop_add_malloc_ns("limited", BLOCK, BLOCKS);
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("limited"), &(struct bdev_qos_limits){.w_bytes_per_sec = BLOCK}),
-			0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("limited"), &(struct rate_limits){.w_bytes_per_sec = BLOCK}), 0);
 }
 
 static void attach(void)
@@ -175,7 +174,7 @@ static uint8_t first_byte(const char *bdev, uint64_t lba)
 
 static void expect_nothing_was_carried_out(void)
 {
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("limited"), &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("limited"), &(struct rate_limits){0}), 0);
 	slow->slots = 0;
 	CU_ASSERT_EQUAL(first_byte("slow", 1), 0x5a);
 	CU_ASSERT_EQUAL(first_byte("slow", 2), 0);
@@ -421,7 +420,7 @@ static void test_namespace_that_is_removed_meanwhile(void)
 	CU_ASSERT(loop_wait(&late) == PATH_ERROR || nvme_cqe_status(&late.cqe) == NVME_ST_DNR(GENERIC, INVALID_NS));
 	CU_ASSERT_EQUAL(loop_wait_for(&gone), 0);
 	CU_ASSERT_TRUE(loop_wait_closed(io));
-	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("limited"), &(struct bdev_qos_limits){0}), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("limited"), &(struct rate_limits){0}), 0);
 	CU_ASSERT_EQUAL(first_byte("limited", 200), 0);
 	CU_ASSERT_EQUAL(first_byte("limited", 201), 0);
 	limited_nsid = loop_add_ns("limited", 0);

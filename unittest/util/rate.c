@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Token buckets: the rate that comes through, what idle time saves up, and what one kind of I/O leaves to the other. */
+#include "unittest/unit.h"
+#include "util/rate.h"
+
+#define HZ UINT64_C(1000000000)
+#define MS (HZ / 1000)
+
+static struct rate_limiter l;
+
+static void begin(struct rate_limits limits)
+{
+	rate_limiter_init(&l, 0, HZ);
+	rate_limiter_set(&l, &limits);
+}
+
+static bool go(enum rate_kind kind, uint64_t bytes)
+{
+	if (!rate_limiter_allows(&l, kind, bytes)) {
+		return false;
+	}
+	rate_limiter_take(&l, kind, bytes);
+	return true;
+}
+
+/* How many I/Os go in a time, if somebody tries each millisecond. */
+static unsigned count(uint64_t from, uint64_t to, enum rate_kind kind, uint64_t bytes)
+{
+	unsigned n = 0;
+
+	for (uint64_t now = from; now < to; now += MS) {
+		rate_limiter_refill(&l, now);
+		while (go(kind, bytes)) {
+			n++;
+		}
+	}
+	return n;
+}
+
+static void test_the_rate_that_comes_through(void)
+{
+	begin((struct rate_limits){.rw_ios_per_sec = 5000});
+	CU_ASSERT_FALSE(go(RATE_READS, 4096)); /* a bucket begins empty */
+	CU_ASSERT_EQUAL(count(MS, 1001 * MS, RATE_READS, 4096), 5000);
+
+	begin((struct rate_limits){.rw_bytes_per_sec = 1 << 20});
+	CU_ASSERT_EQUAL(count(MS, 10001 * MS, RATE_WRITES, 64 << 10), 160);
+
+	/* three a second: one third of a second apart, none lost to rounding */
+	begin((struct rate_limits){.rw_ios_per_sec = 3});
+	CU_ASSERT_EQUAL(count(MS, 100001 * MS, RATE_READS, 512), 300);
+}
+
+static void test_an_io_larger_than_the_bucket_goes_and_those_after_it_wait(void)
+{
+	begin((struct rate_limits){.r_bytes_per_sec = 1000000});
+	rate_limiter_refill(&l, 2 * MS);
+	CU_ASSERT_TRUE(go(RATE_READS, 1000000)); /* a second's worth */
+	rate_limiter_refill(&l, 900 * MS);
+	CU_ASSERT_FALSE(go(RATE_READS, 1));
+	rate_limiter_refill(&l, 1100 * MS);
+	CU_ASSERT_TRUE(go(RATE_READS, 1));
+}
+
+static void test_idle_time_is_saved_up_to_the_burst(void)
+{
+	begin((struct rate_limits){.rw_ios_per_sec = 1000});
+	CU_ASSERT_EQUAL(count(10000 * MS, 10001 * MS, RATE_READS, 512), RATE_BURST_MS);
+	begin((struct rate_limits){.rw_ios_per_sec = 1000, .burst_ms = 500});
+	CU_ASSERT_EQUAL(count(10000 * MS, 10001 * MS, RATE_READS, 512), 500);
+	begin((struct rate_limits){.rw_ios_per_sec = 1, .burst_ms = 1}); /* at least one I/O after any wait */
+	CU_ASSERT_EQUAL(count(10000 * MS, 10001 * MS, RATE_READS, 512), 1);
+}
+
+static void test_each_kind_has_its_own_limit(void)
+{
+	begin((struct rate_limits){.w_bytes_per_sec = 512});
+	CU_ASSERT_TRUE(rate_limiter_is_dry_for(&l, RATE_WRITES));
+	CU_ASSERT_FALSE(rate_limiter_is_dry_for(&l, RATE_READS));
+	CU_ASSERT_FALSE(rate_limiter_is_shared(&l));
+	CU_ASSERT_TRUE(go(RATE_READS, 1 << 20));
+	CU_ASSERT_FALSE(go(RATE_WRITES, 512));
+	CU_ASSERT_TRUE(go(RATE_WRITES, 0)); /* a command without data counts for IOPS only */
+
+	begin((struct rate_limits){.rw_bytes_per_sec = 512});
+	CU_ASSERT_TRUE(rate_limiter_is_shared(&l));
+	CU_ASSERT_FALSE(go(RATE_READS, 512));
+}
+
+static void test_a_changed_limit_begins_empty_and_others_go_on(void)
+{
+	begin((struct rate_limits){.rw_ios_per_sec = 1000, .r_bytes_per_sec = 1 << 20});
+	rate_limiter_refill(&l, 20 * MS);
+	CU_ASSERT_TRUE(go(RATE_WRITES, 0));
+	rate_limiter_set(&l, &(struct rate_limits){.rw_ios_per_sec = 2000, .r_bytes_per_sec = 1 << 20});
+	CU_ASSERT_FALSE(go(RATE_WRITES, 0));
+	CU_ASSERT_FALSE(rate_limiter_is_dry_for(&l, RATE_READS));
+	rate_limiter_set(&l, &(struct rate_limits){0});
+	CU_ASSERT_TRUE(go(RATE_READS, 1 << 30));
+	CU_ASSERT_FALSE(rate_limits_are_set(&(struct rate_limits){.burst_ms = 7}));
+	CU_ASSERT_TRUE(rate_limits_are_set(&(struct rate_limits){.w_bytes_per_sec = 7}));
+}
+
+static void test_extremes_do_not_wrap(void)
+{
+	begin((struct rate_limits){.rw_bytes_per_sec = UINT64_MAX, .burst_ms = RATE_BURST_MS_MAX});
+	rate_limiter_refill(&l, HZ * 3600 * 24 * 365);
+	CU_ASSERT_TRUE(go(RATE_READS, UINT32_MAX));
+	CU_ASSERT_TRUE(go(RATE_READS, UINT32_MAX));
+	rate_limiter_refill(&l, HZ); /* a clock that another CPU is behind */
+	CU_ASSERT_TRUE(go(RATE_READS, UINT32_MAX));
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_the_rate_that_comes_through),
+	UNIT(test_an_io_larger_than_the_bucket_goes_and_those_after_it_wait),
+	UNIT(test_idle_time_is_saved_up_to_the_burst),
+	UNIT(test_each_kind_has_its_own_limit),
+	UNIT(test_a_changed_limit_begins_empty_and_others_go_on),
+	UNIT(test_extremes_do_not_wrap),
+	UNIT_END,
+};
+UNIT_MAIN("util_rate", tests, NULL, NULL)
