@@ -41,18 +41,13 @@ static bool qos_nobody_waits(const struct bdev_channel *ch)
 	return STAILQ_EMPTY(&ch->qos_wait[RATE_READS]) && STAILQ_EMPTY(&ch->qos_wait[RATE_WRITES]);
 }
 
-static enum rate_kind qos_other_kind(enum rate_kind kind)
-{
-	return kind == RATE_READS ? RATE_WRITES : RATE_READS;
-}
-
 bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io)
 {
 	struct bdev_qos *q = ch->bdev->core->qos;
 	enum rate_kind kind = bdev_qos_kind_of(io);
 
 	rate_limiter_refill(&q->limiter, thread_now());
-	if (STAILQ_EMPTY(&ch->qos_wait[kind]) && qos_may_be_passed(ch, q, qos_other_kind(kind)) &&
+	if (STAILQ_EMPTY(&ch->qos_wait[kind]) && qos_may_be_passed(ch, q, rate_other_kind(kind)) &&
 	    qos_take_tokens(q, ch, io)) {
 		return true;
 	}
@@ -71,7 +66,7 @@ static bool qos_release_first(struct bdev_channel *ch, enum rate_kind kind)
 		return false;
 	}
 	STAILQ_REMOVE_HEAD(&ch->qos_wait[kind], queue);
-	ch->qos_turn = (uint8_t)qos_other_kind(kind);
+	ch->qos_turn = (uint8_t)rate_other_kind(kind);
 	io->stage = STAGE_QOS + 1;
 	bdev_io_run_stages(io);
 	return true;
@@ -80,7 +75,7 @@ static bool qos_release_first(struct bdev_channel *ch, enum rate_kind kind)
 static void qos_run_waiting(struct bdev_channel *ch)
 {
 	rate_limiter_refill(&ch->bdev->core->qos->limiter, thread_now());
-	while (qos_release_first(ch, ch->qos_turn) || qos_release_first(ch, qos_other_kind(ch->qos_turn))) {
+	while (qos_release_first(ch, ch->qos_turn) || qos_release_first(ch, rate_other_kind(ch->qos_turn))) {
 	}
 	if (!qos_nobody_waits(ch)) {
 		thread_timer_start(&ch->qos_timer, RATE_REFILL_US);

@@ -55,6 +55,11 @@ static void abort_victim(struct nvmf_request *abort, struct nvmf_request *victim
 		nvmf_request_finish(victim, NVME_ST(GENERIC, ABORT_REQ));
 		abort_send_result(abort, ABORTED);
 		break;
+	case NVMF_REQUEST_LIMITED:
+		nvmf_qos_unwait(victim);
+		nvmf_request_finish(victim, NVME_ST(GENERIC, ABORT_REQ));
+		abort_send_result(abort, ABORTED);
+		break;
 	case NVMF_REQUEST_FUSED:
 		nvmf_request_finish(victim, NVME_ST(GENERIC, ABORT_REQ));
 		abort_send_result(abort, ABORTED);

@@ -119,6 +119,7 @@ void nvmf_ctrlr_link_qpair(struct nvmf_ctrlr *ctrlr, struct nvmf_qpair *qpair, u
 	qpair->ctl_ctrlr = ctrlr;
 	qpair->ctl_qid = qid;
 	qpair->linked = true;
+	nvmf_qos_link(qpair, ctrlr->subsystem, ctrlr->hostnqn);
 	atomic_store_explicit(&qpair->write_through, ctrlr->features.volatile_write_cache == 0, memory_order_relaxed);
 	TAILQ_INSERT_TAIL(&ctrlr->qpairs, qpair, ctrlr_link);
 	ctrlr->num_io_qpairs += qid != 0;

@@ -31,6 +31,7 @@ static const struct {
 	const char *state, *waits_for;
 } wheres[NVMF_REQUEST_WHERES] = {
 	[NVMF_REQUEST_PAUSED] = {"PAUSED", "paused namespace"},
+	[NVMF_REQUEST_LIMITED] = {"LIMITED", "rate limit"},
 	[NVMF_REQUEST_FUSED] = {"FUSED", "other half of a fused pair"},
 	[NVMF_REQUEST_CONTROL] = {"CONTROL", "control thread"},
 	[NVMF_REQUEST_HELD] = {"HELD", "an event"},

@@ -16,6 +16,7 @@
 #include "nvmf/ana_internal.h"
 #include "nvmf/ctrlr_internal.h"
 #include "nvmf/nvmf.h"
+#include "nvmf/qos_internal.h"
 #include "nvmf/request_internal.h"
 #include "nvmf/resv_internal.h"
 #include "nvmf/subsystem_internal.h"

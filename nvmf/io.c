@@ -135,7 +135,7 @@ static enum nvmf_next io_start_unknown(struct nvmf_request *req)
 		       : nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
 }
 
-enum nvmf_next nvmf_io_start(struct nvmf_request *req)
+static ALWAYS_INLINE enum nvmf_next io_start(struct nvmf_request *req, bool counted)
 {
 	const struct nvmf_command *cmd = nvmf_io_command(req);
 	uint32_t nsid = le32toh(req->sqe->nsid);
@@ -154,7 +154,20 @@ enum nvmf_next nvmf_io_start(struct nvmf_request *req)
 	if (unlikely(nsv == NULL)) {
 		return nvmf_request_reject(req, status, NVMF_WHERE_NSID);
 	}
+	if (unlikely((nsv->limits & NVMF_NS_QOS) != 0) && !counted && nvmf_qos_hold(req, cmd, nsv)) {
+		return NVMF_NEXT_WAIT;
+	}
 	return io_start_on_ns(req, cmd, nsv);
+}
+
+enum nvmf_next nvmf_io_start(struct nvmf_request *req)
+{
+	return io_start(req, false);
+}
+
+COLD enum nvmf_next nvmf_io_start_counted(struct nvmf_request *req)
+{
+	return io_start(req, true);
 }
 
 /* ---- Carrying out ---- */

@@ -35,6 +35,7 @@ static void request_take_back(struct nvmf_request *req, uint16_t status)
 
 	switch ((enum nvmf_request_where)req->where) {
 	case NVMF_REQUEST_PAUSED: /* nvmf_view_purge() */
+	case NVMF_REQUEST_LIMITED:
 	case NVMF_REQUEST_CONTROL:
 	case NVMF_REQUEST_HELD:
 	case NVMF_REQUEST_WHERES:

@@ -99,6 +99,7 @@ static struct nvmf_subsystem *subsystem_alloc(const char *nqn, const struct nvmf
 	STAILQ_INIT(&s->ops);
 	TAILQ_INIT(&s->waiters);
 	TAILQ_INIT(&s->hosts);
+	TAILQ_INIT(&s->qos);
 	TAILQ_INIT(&s->listeners);
 	TAILQ_INIT(&s->ctrlrs);
 	TAILQ_INIT(&s->latencies);
@@ -171,6 +172,7 @@ void nvmf_subsystem_free(struct nvmf_subsystem *s)
 	nvmf_hosts_free(&s->hosts);
 	nvmf_host_latencies_free(s);
 	nvmf_peers_free(s);
+	nvmf_qos_free(s);
 	s->tgt->subsystems[s->index] = NULL;
 	trace_owner_release(s->trace_owner);
 	free(s->cius);

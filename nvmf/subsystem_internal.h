@@ -6,6 +6,7 @@
 
 #include "nvmf/ana_internal.h"
 #include "nvmf/peer_internal.h"
+#include "nvmf/qos_internal.h"
 #include "nvmf/transport.h"
 
 struct keyring_key;
@@ -156,6 +157,7 @@ struct nvmf_subsystem {
 	struct nvmf_ns **ns;                  /* by nsid - 1; NULL where there is none */
 	struct nvmf_ana_members *ana_members; /* by group id - 1; NULL: it does not report ANA states */
 	struct nvmf_hosts hosts;
+	struct nvmf_qos_list qos;
 	TAILQ_HEAD(, nvmf_listener) listeners;
 	TAILQ_HEAD(, nvmf_ctrlr) ctrlrs;
 	TAILQ_HEAD(, nvmf_host_latency) latencies; /* the others, if there are any, are the last */

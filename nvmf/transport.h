@@ -51,12 +51,14 @@
 #include "thread/thread.h"
 #include "tls/psk.h"
 #include "util/compiler.h"
+#include "util/rate.h"
 
 struct nvmf_request;
 struct nvmf_buffer_group;
 struct nvmf_transport_group;
 struct nvmf_subsystem_view;
 struct nvmf_ns_view;
+struct nvmf_qos;
 struct nvmf_ns_resv;
 
 /* ---- What a transport provides ---- */
@@ -233,6 +235,8 @@ struct nvmf_request_array {
 	uint32_t count;
 };
 
+STAILQ_HEAD(nvmf_request_queue, nvmf_request);
+
 /* One connection: the transport's struct begins with it, zeroed. */
 struct nvmf_qpair {
 	/* What every command touches. */
@@ -272,6 +276,12 @@ struct nvmf_qpair {
 	uint64_t look_us;              /* until it looks again */
 	uint64_t answering_ticks;      /* QUIESCING: since when answers alone are under way; 0: they are not */
 	uint16_t answering_sq_head;    /* sq_head then */
+	struct nvmf_qos *qos;          /* its host's limits; NULL: none */
+	struct nvmf_request_queue qos_wait[RATE_KINDS]; /* commands that wait for a limit */
+	TAILQ_ENTRY(nvmf_qpair) qos_link;
+	uint8_t qos_turn;       /* which kind is tried first */
+	bool qos_listed;        /* it is in its view's list */
+	bool qos_waits_for_all; /* it waits for the limit of all hosts, not for its own */
 	TAILQ_ENTRY(nvmf_qpair) group_link;
 	TAILQ_ENTRY(nvmf_qpair) ctrlr_link; /* control thread */
 	struct thread_timer late_timer;     /* control thread: it is ending, and should have ended */
@@ -341,6 +351,7 @@ static inline bool nvmf_qpair_is_admin(const struct nvmf_qpair *qpair)
 enum nvmf_request_where {
 	NVMF_REQUEST_TRANSPORT = 0, /* the transport: it waits for a buffer, or for data or the response to be sent */
 	NVMF_REQUEST_PAUSED,        /* the view's queue: its namespace is paused */
+	NVMF_REQUEST_LIMITED,       /* the queue pair's queue: it waits for a rate limit */
 	NVMF_REQUEST_FUSED,         /* nobody: it waits for the other command of a fused pair */
 	NVMF_REQUEST_CONTROL,       /* the control thread */
 	NVMF_REQUEST_HELD,          /* the control thread: an Asynchronous Event Request that waits for an event */
@@ -386,8 +397,8 @@ struct nvmf_request {
 	struct nvmf_request *fuse_peer; /* private: the other command of a fused pair, or NULL */
 	uint64_t start_ticks;           /* arrival */
 	uint64_t where_ticks;           /* since when `where` holds; not for TRANSPORT */
-	/* The one queue it waits in. TRANSPORT: for a buffer; PAUSED: the view's; CONTROL: a namespace's reservation
-	 * commands. */
+	/* The one queue it waits in. TRANSPORT: for a buffer; PAUSED: the view's; LIMITED: the queue pair's; CONTROL: a
+	 * namespace's reservation commands. */
 	STAILQ_ENTRY(nvmf_request) link;
 	struct thread_msg msg; /* private: takes it from one thread to another */
 
@@ -405,12 +416,12 @@ struct nvmf_request {
 	/* Set by the transport before nvmf_request_start(): 0, or, of a request whose exact latency is measured, the
 	 * ticks from start_ticks to its arrival (nvmf_exact_ticks()). */
 	uint32_t exact_ticks;
+	uint8_t qos_kind; /* private: LIMITED: enum rate_kind, and whether it waits for the limit of all hosts */
+	bool qos_for_all;
 	bool authenticated; /* the same way, Authentication Send and Receive: the host has proved who it is */
 
 	struct bdev_io bdev_io; /* last: the bdev module's context follows */
 };
-
-STAILQ_HEAD(nvmf_request_queue, nvmf_request);
 
 _Static_assert(offsetof(struct nvmf_request, cqe) == 64, "what arrival and submission touch is one cache line");
 _Static_assert(offsetof(struct nvmf_request, sgl) == 128 && offsetof(struct nvmf_request, bdev_io) == 192,

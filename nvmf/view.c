@@ -122,11 +122,13 @@ static void view_purge(struct nvmf_subsystem_view *view, const struct nvmf_qpair
 void nvmf_view_purge(struct nvmf_subsystem_view *view, struct nvmf_qpair *qpair, uint16_t status)
 {
 	view_purge(view, qpair, NVME_NSID_ALL, status);
+	nvmf_qos_purge(view, qpair, NVME_NSID_ALL, status);
 }
 
 void nvmf_view_purge_ns(struct nvmf_subsystem_view *view, uint32_t nsid, uint16_t status)
 {
 	view_purge(view, NULL, nsid, status);
+	nvmf_qos_purge(view, NULL, nsid, status);
 }
 
 static void view_run_waiting(struct nvmf_request *req)
@@ -229,7 +231,8 @@ static uint8_t ns_view_limits(const struct nvmf_ns *ns)
 {
 	return (uint8_t)((ns->opts.no_auto_visible ? NVMF_NS_HIDDEN : 0) |
 			 (nvmf_ns_resv_published(ns) != NULL ? NVMF_NS_RESV : 0) |
-			 (nvmf_ana_restricts(ns->subsystem, ns->opts.anagrpid) ? NVMF_NS_ANA : 0));
+			 (nvmf_ana_restricts(ns->subsystem, ns->opts.anagrpid) ? NVMF_NS_ANA : 0) |
+			 (!TAILQ_EMPTY(&ns->subsystem->qos) ? NVMF_NS_QOS : 0));
 }
 
 _Static_assert(offsetof(struct nvmf_ns_view, read_ops) == 64, "what every command touches is one cache line");
@@ -566,6 +569,7 @@ static struct nvmf_subsystem_view *view_new(struct nvmf_subsystem *s, struct nvm
 		view->group = group;
 		view->max_nsid = s->max_nsid;
 		STAILQ_INIT(&view->paused);
+		nvmf_qos_view_init(view);
 	}
 	return view;
 }
@@ -580,6 +584,7 @@ static void view_set_on_group(void *arg)
 	} else if (old != NULL) {
 		USDT(nvmf_poll_group_remove_subsystem, call->group, thread_id(call->group->thread),
 		     call->subsystem->nqn);
+		nvmf_qos_view_fini(old);
 	}
 
 	call->group->views[call->subsystem->index] = call->new_view;

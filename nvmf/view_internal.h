@@ -9,6 +9,7 @@
 #include "nvmf/transport.h"
 #include "util/compiler.h"
 
+struct nvmf_qos;
 struct nvmf_resv;
 struct nvmf_subsystem;
 
@@ -25,6 +26,7 @@ enum nvmf_ns_limit {
 	NVMF_NS_HIDDEN = 1 << 0, /* it is visible to some hosts only */
 	NVMF_NS_ANA = 1 << 1,    /* through some listener it cannot be accessed */
 	NVMF_NS_RESV = 1 << 2,   /* it is reserved */
+	NVMF_NS_QOS = 1 << 3,    /* none: but commands may have to wait for the limit of a host or of the subsystem */
 };
 
 /* A namespace as one poll group sees it. Group. */
@@ -73,6 +75,11 @@ struct nvmf_subsystem_view {
 	uint8_t state;                    /* enum nvmf_view_state: of all namespaces together */
 	struct nvmf_request_queue paused; /* commands that wait until a namespace is resumed */
 	uint32_t num_paused;
+	struct nvmf_qos *qos;                /* the limit of all hosts together; NULL: there is none */
+	TAILQ_HEAD(, nvmf_qpair) qos_qpairs; /* those with commands that wait for a limit */
+	uint32_t num_qos_qpairs;
+	uint32_t qos_waits_for_all; /* how many of them wait for the limit of all */
+	struct thread_timer qos_timer;
 	struct nvmf_io_counters removed; /* counters of namespaces that were removed */
 	struct nvmf_ns_view *new_ns;     /* being added: made in every group before any group's commands can find it */
 	struct nvmf_ns_view *ns[];       /* by nsid - 1; NULL where there is none */

@@ -10,6 +10,7 @@
 #include "env_dpdk/env.h"
 #include "env_dpdk/iobuf.h"
 #include "rpc_methods/bdev.h"
+#include "rpc_methods/rate.h"
 #include "rpc/rpc.h"
 #include "thread/thread.h"
 
@@ -82,10 +83,7 @@ static json_t *limits_json(const struct bdev *b)
 	json_t *o = json_object();
 
 	bdev_get_qos_limits(b, &l);
-	json_object_set_new(o, "rw_ios_per_sec", rpc_uint(l.rw_ios_per_sec));
-	json_object_set_new(o, "rw_mbytes_per_sec", rpc_uint(l.rw_bytes_per_sec >> 20));
-	json_object_set_new(o, "r_mbytes_per_sec", rpc_uint(l.r_bytes_per_sec >> 20));
-	json_object_set_new(o, "w_mbytes_per_sec", rpc_uint(l.w_bytes_per_sec >> 20));
+	rpc_rate_add(o, &l, false);
 	return o;
 }
 

@@ -7,6 +7,7 @@
 #include "bdev/vbdev/waiting.h"
 #include "rpc_methods/bdev.h"
 #include "rpc_methods/bdev_module.h"
+#include "rpc_methods/rate.h"
 #include "util/log.h"
 
 static void write_options(json_t *methods)
@@ -33,10 +34,7 @@ static void write_qos(json_t *methods, struct bdev *b)
 		return;
 	}
 	json_t *params = rpc_bdev_params("name", bdev_name(b));
-	rpc_bdev_add_nonzero(params, "rw_ios_per_sec", l.rw_ios_per_sec);
-	rpc_bdev_add_nonzero(params, "rw_mbytes_per_sec", l.rw_bytes_per_sec >> 20);
-	rpc_bdev_add_nonzero(params, "r_mbytes_per_sec", l.r_bytes_per_sec >> 20);
-	rpc_bdev_add_nonzero(params, "w_mbytes_per_sec", l.w_bytes_per_sec >> 20);
+	rpc_rate_add(params, &l, true);
 	rpc_config_add(methods, "bdev_set_qos_limit", params);
 }
 

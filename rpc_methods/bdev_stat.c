@@ -6,6 +6,7 @@
 
 #include "env_dpdk/env.h"
 #include "rpc_methods/bdev.h"
+#include "rpc_methods/rate.h"
 #include "rpc/message.h"
 
 /* --- bdev_get_iostat --- */
@@ -287,41 +288,16 @@ RPC_METHOD("bdev_set_qd_sampling_period", rpc_bdev_set_qd_sampling_period, struc
 
 struct set_qos {
 	char *name;
-	uint64_t rw_ios_per_sec, rw_mbytes_per_sec, r_mbytes_per_sec, w_mbytes_per_sec;
+	struct rpc_rate rate;
 };
 
-#define MAX_IOS    1000000000
-#define MAX_MBYTES 1000000
 static const struct rpc_param set_qos_params[] = {
-	RPC_PARAM(struct set_qos, name, RPC_STRING, RPC_REQUIRED, "of the bdev"),
-	RPC_PARAM(struct set_qos, rw_ios_per_sec, RPC_UINT64, RPC_OPTIONAL, "reads and writes per second; 0: no limit",
-		  .max = UINT64_MAX),
-	RPC_PARAM(struct set_qos, rw_mbytes_per_sec, RPC_UINT64, RPC_OPTIONAL,
-		  "MiB read and written per second; 0: no limit", .max = UINT64_MAX),
-	RPC_PARAM(struct set_qos, r_mbytes_per_sec, RPC_UINT64, RPC_OPTIONAL, "MiB read per second; 0: no limit",
-		  .max = UINT64_MAX),
-	RPC_PARAM(struct set_qos, w_mbytes_per_sec, RPC_UINT64, RPC_OPTIONAL, "MiB written per second; 0: no limit",
-		  .max = UINT64_MAX),
+	RPC_PARAM(struct set_qos, name, RPC_STRING, RPC_REQUIRED, "of the bdev"), RPC_RATE_PARAMS(struct set_qos),
 	RPC_PARAM_END};
-
-#define KEEP UINT64_MAX /* not given: as it is */
 
 static void set_qos_defaults(void *params)
 {
-	struct set_qos *p = params;
-
-	p->rw_ios_per_sec = p->rw_mbytes_per_sec = p->r_mbytes_per_sec = p->w_mbytes_per_sec = KEEP;
-}
-
-static bool take_limit(struct rpc_request *req, const char *field, uint64_t value, uint64_t max, unsigned shift,
-		       uint64_t *limit)
-{
-	if (value != KEEP && value > max) {
-		rpc_error(req, -EINVAL, "%s %lu: at most %lu is allowed", field, value, max);
-		return false;
-	}
-	*limit = value != KEEP ? value << shift : *limit;
-	return true;
+	rpc_rate_defaults(&((struct set_qos *)params)->rate);
 }
 
 static void rpc_bdev_set_qos_limit(struct rpc_request *req, void *params)
@@ -333,18 +309,8 @@ static void rpc_bdev_set_qos_limit(struct rpc_request *req, void *params)
 	if (b == NULL) {
 		return;
 	}
-	if (p->rw_ios_per_sec == KEEP && p->rw_mbytes_per_sec == KEEP && p->r_mbytes_per_sec == KEEP &&
-	    p->w_mbytes_per_sec == KEEP) {
-		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
-			  "give at least one of rw_ios_per_sec, rw_mbytes_per_sec, r_mbytes_per_sec and "
-			  "w_mbytes_per_sec");
-		return;
-	}
 	bdev_get_qos_limits(b, &l);
-	if (take_limit(req, "rw_ios_per_sec", p->rw_ios_per_sec, MAX_IOS, 0, &l.rw_ios_per_sec) &&
-	    take_limit(req, "rw_mbytes_per_sec", p->rw_mbytes_per_sec, MAX_MBYTES, 20, &l.rw_bytes_per_sec) &&
-	    take_limit(req, "r_mbytes_per_sec", p->r_mbytes_per_sec, MAX_MBYTES, 20, &l.r_bytes_per_sec) &&
-	    take_limit(req, "w_mbytes_per_sec", p->w_mbytes_per_sec, MAX_MBYTES, 20, &l.w_bytes_per_sec)) {
+	if (rpc_rate_apply(req, &p->rate, &l)) {
 		int rc = bdev_set_qos_limits(b, &l);
 		if (rc != 0) {
 			rpc_error(req, rc, "out of memory");

@@ -5,8 +5,10 @@
 
 #include "bdev/bdev.h"
 #include "env_dpdk/env.h"
+#include "nvmf/qos.h"
 #include "rpc_methods/dhchap.h"
 #include "rpc_methods/nvmf.h"
+#include "rpc_methods/rate.h"
 
 static json_t *config_add_tgt_name(struct nvmf_tgt *tgt, json_t *params)
 {
@@ -132,6 +134,22 @@ static void config_write_namespaces(json_t *methods, struct nvmf_tgt *tgt, const
 	}
 }
 
+static void config_write_qos(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
+{
+	for (const struct nvmf_qos *q = nvmf_qos_next(s, NULL); q != NULL; q = nvmf_qos_next(s, q)) {
+		const struct rate_limits *l = nvmf_qos_limits(q);
+		json_t *params = config_subsystem_params(tgt, s);
+		if (nvmf_qos_host(q) != NULL) {
+			json_object_set_new(params, "host", rpc_string(nvmf_qos_host(q)));
+		}
+		rpc_rate_add(params, l, true);
+		if (l->burst_ms != 0) {
+			json_object_set_new(params, "burst_ms", json_integer(l->burst_ms));
+		}
+		rpc_config_add(methods, "nvmf_subsystem_set_qos_limit", params);
+	}
+}
+
 static void config_write_peers(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
 	for (const struct nvmf_peer *p = nvmf_peer_next(s, NULL); p != NULL; p = nvmf_peer_next(s, p)) {
@@ -159,6 +177,7 @@ static void config_write_subsystem(json_t *methods, struct nvmf_tgt *tgt, const 
 	config_write_hosts(methods, tgt, s);
 	config_write_namespaces(methods, tgt, s);
 	config_write_peers(methods, tgt, s); /* before hosts can connect */
+	config_write_qos(methods, tgt, s);
 	config_write_listeners(methods, tgt, s);
 }
 

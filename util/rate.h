@@ -30,6 +30,11 @@ struct rate_limits {
 
 enum rate_kind { RATE_READS, RATE_WRITES, RATE_KINDS };
 
+static inline enum rate_kind rate_other_kind(enum rate_kind kind)
+{
+	return kind == RATE_READS ? RATE_WRITES : RATE_READS;
+}
+
 enum rate_bucket_id { RATE_RW_IOS, RATE_RW_BYTES, RATE_R_BYTES, RATE_W_BYTES, RATE_BUCKETS };
 
 /* Private. */

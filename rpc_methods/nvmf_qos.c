@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rate limits of a subsystem's hosts. */
+#include <errno.h>
+#include <string.h>
+
+#include "nvmf/qos.h"
+#include "rpc_methods/nvmf.h"
+#include "rpc_methods/rate.h"
+
+struct set_qos_limit {
+	struct rpc_nvmf_where where;
+	char *host;
+	struct rpc_rate rate;
+	uint32_t burst_ms;
+};
+
+static const struct rpc_param set_qos_limit_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct set_qos_limit),
+	RPC_PARAM(struct set_qos_limit, host, RPC_STRING, RPC_OPTIONAL,
+		  "NQN of the host whose limits these are, over all its connections, those to come included; if not "
+		  "given, "
+		  "they are those of all hosts together"),
+	RPC_RATE_PARAMS(struct set_qos_limit),
+	RPC_PARAM(struct set_qos_limit, burst_ms, RPC_UINT32, RPC_OPTIONAL,
+		  "milliseconds of idle time that are saved up for a burst; by default 20", .min = 1,
+		  .max = RATE_BURST_MS_MAX),
+	RPC_PARAM_END,
+};
+
+static void set_qos_limit_defaults(void *params)
+{
+	rpc_rate_defaults(&((struct set_qos_limit *)params)->rate);
+}
+
+static void set_qos_limit_refuse(struct rpc_request *req, const struct set_qos_limit *p, int rc)
+{
+	switch (rc) {
+	case -EINVAL:
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"host\" is \"%.256s\": allowed is an NQN",
+			  p->host);
+		break;
+	case -EOPNOTSUPP:
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"nqn\" is \"%s\": a discovery subsystem has no I/O to be limited", p->where.nqn);
+		break;
+	case -ENOSPC:
+		rpc_error(req, rc, "%d hosts of the subsystem have limits already: allowed are as many", NVMF_QOS_MAX);
+		break;
+	default:
+		rpc_error(req, rc, "%s", strerror(-rc));
+	}
+}
+
+static void rpc_set_qos_limit(struct rpc_request *req, void *params)
+{
+	const struct set_qos_limit *p = params;
+	struct nvmf_subsystem *s = rpc_nvmf_subsystem_to_change(req, p->where.tgt_name, p->where.nqn);
+
+	if (s == NULL) {
+		return;
+	}
+	const struct nvmf_qos *q = nvmf_qos_find(s, p->host);
+	struct rate_limits limits = q != NULL ? *nvmf_qos_limits(q) : (struct rate_limits){0};
+	if (!rpc_rate_apply(req, &p->rate, &limits)) {
+		return;
+	}
+	limits.burst_ms = p->burst_ms != 0 ? p->burst_ms : limits.burst_ms;
+	int rc = nvmf_subsystem_set_qos(s, p->host, &limits);
+	if (rc != 0) {
+		set_qos_limit_refuse(req, p, rc);
+	} else {
+		rpc_reply_true(req);
+	}
+}
+RPC_METHOD("nvmf_subsystem_set_qos_limit", rpc_set_qos_limit, struct set_qos_limit, set_qos_limit_params, RPC_RUNTIME,
+	   "Limit the rate of a host's I/O in a subsystem, or that of all its hosts together", .own = true,
+	   .defaults = set_qos_limit_defaults, .result = "true")
+
+struct get_qos_limits {
+	struct rpc_nvmf_where where;
+};
+
+static const struct rpc_param get_qos_limits_params[] = {
+	RPC_NVMF_WHERE_PARAMS(struct get_qos_limits),
+	RPC_PARAM_END,
+};
+
+static json_t *qos_json(const struct nvmf_qos *q)
+{
+	const struct rate_limits *l = nvmf_qos_limits(q);
+	struct nvmf_qos_counts counts;
+	json_t *o = json_object();
+
+	nvmf_qos_get_counts(q, &counts);
+	json_object_set_new(o, "host", nvmf_qos_host(q) != NULL ? rpc_string(nvmf_qos_host(q)) : json_null());
+	rpc_rate_add(o, l, false);
+	json_object_set_new(o, "burst_ms", json_integer(l->burst_ms != 0 ? l->burst_ms : RATE_BURST_MS));
+	json_object_set_new(o, "reads", rpc_uint(counts.ios[RATE_READS]));
+	json_object_set_new(o, "writes", rpc_uint(counts.ios[RATE_WRITES]));
+	json_object_set_new(o, "bytes_read", rpc_uint(counts.bytes[RATE_READS]));
+	json_object_set_new(o, "bytes_written", rpc_uint(counts.bytes[RATE_WRITES]));
+	json_object_set_new(o, "waits", rpc_uint(counts.waits));
+	json_object_set_new(o, "waited_us", rpc_uint(counts.waited_us));
+	return o;
+}
+
+static void rpc_get_qos_limits(struct rpc_request *req, void *params)
+{
+	const struct get_qos_limits *p = params;
+	const struct nvmf_subsystem *s = rpc_nvmf_subsystem(req, p->where.tgt_name, p->where.nqn);
+
+	if (s == NULL) {
+		return;
+	}
+	json_t *list = json_array();
+	for (const struct nvmf_qos *q = nvmf_qos_next(s, NULL); q != NULL; q = nvmf_qos_next(s, q)) {
+		json_array_append_new(list, qos_json(q));
+	}
+	rpc_reply(req, list);
+}
+RPC_METHOD("nvmf_subsystem_get_qos_limits", rpc_get_qos_limits, struct get_qos_limits, get_qos_limits_params,
+	   RPC_RUNTIME,
+	   "List the rate limits of a subsystem's hosts, and what has gone through and waited since they were set",
+	   .result = "[{host: string or null, " RPC_RATE_SHAPE
+		     ", burst_ms: integer, reads: integer, writes: integer, bytes_read: integer, "
+		     "bytes_written: integer, waits: integer, waited_us: integer}]")

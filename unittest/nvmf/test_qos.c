@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rate limits of hosts and of subsystems: who waits, who does not, and what becomes of a command that waits. */
+#include "nvmf/qos.h"
+#include "unittest/nvmf/loop.h"
+
+#define BLOCK  512
+#define BLOCKS 4096
+#define OTHER  "nqn.2024-01.io.varve:other-host"
+
+#define PATH_ERROR NVME_ST(PATH, CTRL_PATH_ERROR)
+
+/* A limit that a large command exceeds by so much that the next one waits for minutes. */
+static const struct rate_limits slow_writes = {.w_bytes_per_sec = BLOCK}, slow_ios = {.rw_bytes_per_sec = BLOCK};
+
+static struct loop_conn *admin, *io, *io2, *other_admin, *other;
+static uint32_t nsid;
+static uint8_t buf[128 * BLOCK], read_buf[BLOCK];
+static struct loop_cmd cmds[8];
+
+static void set(const char *hostnqn, const struct rate_limits *limits)
+{
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_set_qos(loop_subsystem(), hostnqn, limits), 0);
+}
+
+static void unset(const char *hostnqn)
+{
+	set(hostnqn, &(struct rate_limits){0});
+}
+
+static void attach(void)
+{
+	memset(buf, 0x5a, sizeof(buf));
+	nsid = loop_add_malloc_ns("m", BLOCK, BLOCKS);
+	admin = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 600000);
+	other_admin = loop_attach(LOOP_SUBNQN, OTHER, 600000);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(admin);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(other_admin);
+	io = loop_io_queue(admin, 1);
+	io2 = loop_io_queue(admin, 2);
+	other = loop_io_queue(other_admin, 1);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(io);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(io2);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(other);
+}
+
+static void detach(void)
+{
+	loop_close(io);
+	loop_close(io2);
+	loop_close(other);
+	loop_close(admin);
+	loop_close(other_admin);
+	loop_remove_malloc_ns(nsid, "m");
+}
+
+static bool so_many_are_limited(void *arg)
+{
+	struct nvmf_inflight *list;
+	ssize_t n = nvmf_tgt_get_inflight(loop_tgt(), &list);
+	size_t count = 0;
+
+	for (ssize_t i = 0; i < n; i++) {
+		count += strcmp(list[i].state, "LIMITED") == 0;
+	}
+	free(list);
+	return count == *(size_t *)arg;
+}
+
+static void expect_limited(size_t count)
+{
+	CU_ASSERT_TRUE_FATAL(fixture_poll(so_many_are_limited, &count));
+}
+
+static void submit(struct loop_cmd *c, struct loop_conn *conn, uint8_t opcode, uint64_t lba)
+{
+	loop_cmd_init(c, conn, opcode, nsid);
+	c->sqe.cdw10 = htole32((uint32_t)lba);
+	loop_cmd_data(c, opcode == nvme_cmd_read ? read_buf : buf, BLOCK);
+	loop_submit(c);
+}
+
+/* 64 KiB, which is let through: it leaves a debt of two minutes. */
+static void exceed(struct loop_conn *conn, uint8_t opcode)
+{
+	CU_ASSERT_EQUAL(loop_rw(conn, opcode, nsid, 0, 127, buf, sizeof(buf)), 0);
+}
+
+static uint16_t one(struct loop_conn *conn, uint8_t opcode, uint64_t lba)
+{
+	return loop_rw(conn, opcode, nsid, lba, 0, buf, BLOCK);
+}
+
+/* A block that was not written is zero. */
+static uint8_t first_byte(uint64_t lba)
+{
+	static uint8_t block[BLOCK];
+	struct user u;
+
+	memset(block, 0xff, sizeof(block));
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "m", false, fixture_thread(3)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, block, lba, 1), 0);
+	user_close(&u);
+	return block[0];
+}
+
+static struct nvmf_qos_counts counts_of(const char *hostnqn)
+{
+	const struct nvmf_qos *q = nvmf_qos_find(loop_subsystem(), hostnqn);
+	struct nvmf_qos_counts counts = {0};
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(q);
+	nvmf_qos_get_counts(q, &counts);
+	return counts;
+}
+
+static void test_a_host_waits_for_its_own_limit_and_others_do_not(void)
+{
+	attach();
+	set(LOOP_HOSTNQN, &slow_writes);
+	exceed(io, nvme_cmd_write);
+	submit(&cmds[0], io, nvme_cmd_write, 200);
+	submit(&cmds[1], io2, nvme_cmd_write, 201); /* all of its queues together */
+	expect_limited(2);
+	CU_ASSERT_EQUAL(one(io, nvme_cmd_read, 0), 0); /* the limit is one of writes */
+	CU_ASSERT_EQUAL(one(other, nvme_cmd_write, 202), 0);
+	CU_ASSERT_EQUAL(first_byte(200), 0);
+
+	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(c.ios[RATE_WRITES], 1);
+	CU_ASSERT_EQUAL(c.bytes[RATE_WRITES], 128 * BLOCK);
+	CU_ASSERT_EQUAL(c.ios[RATE_READS], 1);
+	CU_ASSERT_TRUE(c.waits >= 2);
+
+	unset(LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	CU_ASSERT_EQUAL(first_byte(200), 0x5a);
+	CU_ASSERT_PTR_NULL(nvmf_qos_find(loop_subsystem(), LOOP_HOSTNQN));
+	detach();
+}
+
+static void test_a_limit_of_reads_and_writes_together_holds_both_in_order(void)
+{
+	attach();
+	set(LOOP_HOSTNQN, &slow_ios);
+	exceed(io, nvme_cmd_read);
+	submit(&cmds[0], io, nvme_cmd_write, 300);
+	submit(&cmds[1], io, nvme_cmd_read, 301);
+	expect_limited(2);
+	set(LOOP_HOSTNQN, &(struct rate_limits){.rw_ios_per_sec = 100000}); /* other limits: those that wait go on */
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(c.ios[RATE_READS], 2);
+	CU_ASSERT_EQUAL(c.ios[RATE_WRITES], 1);
+	unset(LOOP_HOSTNQN);
+	detach();
+}
+
+static void test_all_hosts_of_a_subsystem_share_its_limit(void)
+{
+	attach();
+	set(NULL, &slow_writes);
+	exceed(io, nvme_cmd_write);
+	submit(&cmds[0], other, nvme_cmd_write, 400);
+	submit(&cmds[1], io, nvme_cmd_write, 401);
+	expect_limited(2);
+	CU_ASSERT_EQUAL(one(other, nvme_cmd_read, 0), 0);
+	struct nvmf_qos_counts c = counts_of(NULL);
+	CU_ASSERT_TRUE(c.waits >= 2);
+	CU_ASSERT_EQUAL(c.bytes[RATE_WRITES], 128 * BLOCK);
+	CU_ASSERT_PTR_NULL(nvmf_qos_host(nvmf_qos_find(loop_subsystem(), NULL)));
+	unset(NULL);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	detach();
+}
+
+static void test_a_host_that_waits_for_its_own_limit_does_not_hold_others_at_the_common_one(void)
+{
+	attach();
+	set(NULL, &(struct rate_limits){.rw_ios_per_sec = 1000000});
+	set(LOOP_HOSTNQN, &slow_ios);
+	exceed(io, nvme_cmd_write);
+	submit(&cmds[0], io, nvme_cmd_write, 500);
+	submit(&cmds[1], io2, nvme_cmd_read, 500);
+	expect_limited(2);
+	for (unsigned i = 0; i < 100; i++) {
+		CU_ASSERT_EQUAL(one(other, nvme_cmd_write, 501), 0);
+	}
+	struct nvmf_qos_counts own = counts_of(LOOP_HOSTNQN), all = counts_of(NULL);
+	CU_ASSERT_EQUAL(own.ios[RATE_WRITES], 1);
+	CU_ASSERT_EQUAL(all.ios[RATE_WRITES], 101); /* both count what goes through both */
+	unset(LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	unset(NULL);
+	detach();
+}
+
+static void test_limits_hold_for_queues_that_connect_later(void)
+{
+	static const struct rate_limits none = {0};
+
+	set(LOOP_HOSTNQN, &slow_writes); /* the host is not there yet */
+	attach();
+	exceed(io2, nvme_cmd_write);
+	submit(&cmds[0], io, nvme_cmd_write, 600);
+	expect_limited(1);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(loop_subsystem(), LOOP_HOSTNQN, &none), 0);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	detach();
+}
+
+static void test_a_host_aborts_what_waits(void)
+{
+	struct loop_cmd abort;
+
+	attach();
+	set(LOOP_HOSTNQN, &slow_writes);
+	exceed(io, nvme_cmd_write);
+	submit(&cmds[0], io, nvme_cmd_write, 700);
+	submit(&cmds[1], io, nvme_cmd_write, 701);
+	expect_limited(2);
+	loop_cmd_init(&abort, admin, nvme_admin_abort_cmd, 0);
+	abort.sqe.cdw10 = htole32(1u | (uint32_t)le16toh(cmds[0].sqe.cid) << 16);
+	CU_ASSERT_EQUAL(loop_run(&abort), 0);
+	CU_ASSERT_EQUAL(le32toh(abort.cqe.dw0) & 1, 0);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), NVME_ST(GENERIC, ABORT_REQ));
+	expect_limited(1);
+	unset(LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	CU_ASSERT_EQUAL(first_byte(700), 0);
+	CU_ASSERT_EQUAL(first_byte(701), 0x5a);
+	detach();
+}
+
+/* Its controllers are ended by the target: what waits is answered with a path error, and never carried out. */
+static void test_what_waits_when_its_queue_ends_is_not_carried_out(void)
+{
+	struct loop_wait wait = LOOP_WAIT, wait2 = LOOP_WAIT;
+	char why[NVMF_ERROR_MAX];
+
+	attach();
+	set(NULL, &slow_writes);
+	exceed(io, nvme_cmd_write);
+	submit(&cmds[0], io, nvme_cmd_write, 800);
+	submit(&cmds[1], other, nvme_cmd_write, 801);
+	expect_limited(2);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), LOOP_HOSTNQN, NULL, NULL, why), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), OTHER, NULL, NULL, why), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_allow_any_host(loop_subsystem(), false), 0);
+	nvmf_subsystem_remove_host(loop_subsystem(), LOOP_HOSTNQN, loop_done, &wait);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), PATH_ERROR);
+	CU_ASSERT_EQUAL(loop_wait_for(&wait), 0);
+	expect_limited(1);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_allow_any_host(loop_subsystem(), true), 0);
+	loop_break(other); /* and without an answer */
+	CU_ASSERT_TRUE(loop_given_up(loop_wait(&cmds[1])));
+	CU_ASSERT_TRUE(loop_wait_closed(other));
+	nvmf_subsystem_remove_host(loop_subsystem(), OTHER, loop_done, &wait2);
+	CU_ASSERT_EQUAL(loop_wait_for(&wait2), 0);
+	unset(NULL);
+	CU_ASSERT_EQUAL(first_byte(800), 0);
+	CU_ASSERT_EQUAL(first_byte(801), 0);
+	detach();
+}
+
+static void test_what_waits_when_its_namespace_goes_is_answered_with_a_path_error(void)
+{
+	uint32_t second = loop_add_malloc_ns("second", BLOCK, BLOCKS), first = nsid;
+
+	attach();
+	first = nsid;
+	set(LOOP_HOSTNQN, &slow_writes);
+	exceed(io, nvme_cmd_write);
+	submit(&cmds[0], io, nvme_cmd_write, 900);
+	nsid = second;
+	submit(&cmds[1], io, nvme_cmd_write, 900);
+	submit(&cmds[2], io2, nvme_cmd_write, 901);
+	expect_limited(3);
+	loop_remove_malloc_ns(second, "second");
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), PATH_ERROR);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[2]), PATH_ERROR);
+	expect_limited(1);
+	nsid = first;
+	unset(LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	detach();
+}
+
+/* A paused namespace: what is let through waits there, and goes on afterwards. */
+static void test_a_limit_and_a_pause(void)
+{
+	struct loop_wait paused = LOOP_WAIT, resumed = LOOP_WAIT;
+
+	attach();
+	set(LOOP_HOSTNQN, &slow_writes);
+	exceed(io, nvme_cmd_write);
+	submit(&cmds[0], io, nvme_cmd_write, 1000);
+	expect_limited(1);
+	nvmf_subsystem_pause(loop_subsystem(), nsid, loop_done, &paused);
+	CU_ASSERT_EQUAL(loop_wait_for(&paused), 0);
+	unset(LOOP_HOSTNQN);
+	expect_limited(0);
+	CU_ASSERT_FALSE(atomic_load(&cmds[0].done));
+	nvmf_subsystem_resume(loop_subsystem(), loop_done, &resumed);
+	CU_ASSERT_EQUAL(loop_wait_for(&resumed), 0);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	detach();
+}
+
+static void test_a_fused_pair_counts_and_does_not_wait(void)
+{
+	static uint8_t zeroes[BLOCK];
+
+	attach();
+	set(LOOP_HOSTNQN, &slow_ios);
+	exceed(io, nvme_cmd_write);
+	loop_cmd_init(&cmds[0], io, nvme_cmd_compare, nsid);
+	cmds[0].sqe.cdw10 = htole32(1100);
+	cmds[0].sqe.flags |= NVME_FUSE_FIRST;
+	loop_cmd_data(&cmds[0], zeroes, BLOCK);
+	loop_submit(&cmds[0]);
+	loop_cmd_init(&cmds[1], io, nvme_cmd_write, nsid);
+	cmds[1].sqe.cdw10 = htole32(1100);
+	cmds[1].sqe.flags |= NVME_FUSE_SECOND;
+	loop_cmd_data(&cmds[1], buf, BLOCK);
+	loop_submit(&cmds[1]);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(c.ios[RATE_READS], 1);
+	CU_ASSERT_EQUAL(c.ios[RATE_WRITES], 2);
+	unset(LOOP_HOSTNQN);
+	detach();
+}
+
+static void test_commands_that_move_no_blocks_do_not_count(void)
+{
+	attach();
+	set(LOOP_HOSTNQN, &slow_ios);
+	exceed(io, nvme_cmd_write);
+	loop_cmd_init(&cmds[0], io, nvme_cmd_flush, nsid);
+	CU_ASSERT_EQUAL(loop_run(&cmds[0]), 0);
+	/* a range that is too long is refused at its turn, and costs no more than the longest one */
+	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(c.ios[RATE_READS] + c.ios[RATE_WRITES], 1);
+	unset(LOOP_HOSTNQN);
+	set(LOOP_HOSTNQN, &(struct rate_limits){.rw_bytes_per_sec = UINT32_MAX});
+	loop_cmd_init(&cmds[1], io, nvme_cmd_read, nsid);
+	cmds[1].sqe.cdw12 = htole32(0xffff);
+	loop_cmd_data(&cmds[1], buf, BLOCK);
+	CU_ASSERT_NOT_EQUAL(loop_run(&cmds[1]), 0);
+	CU_ASSERT_TRUE(counts_of(LOOP_HOSTNQN).bytes[RATE_READS] <= LOOP_MAX_IO);
+	unset(LOOP_HOSTNQN);
+	detach();
+}
+
+static void test_wrong_limits_are_refused(void)
+{
+	struct nvmf_subsystem *s = loop_subsystem(), *discovery;
+
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, "not an NQN", &slow_ios), -EINVAL);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, "", &slow_ios), -EINVAL);
+	discovery = nvmf_subsystem_find(loop_tgt(), NVMF_DISCOVERY_NQN);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(discovery);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(discovery, NULL, &slow_ios), -EOPNOTSUPP);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, LOOP_HOSTNQN, &(struct rate_limits){0}), 0); /* there is none */
+	CU_ASSERT_PTR_NULL(nvmf_qos_next(s, NULL));
+}
+
+/* Limits come and go while I/O is under way on all queues; all of it ends, and each write is there. */
+static void test_limits_change_under_io(void)
+{
+	struct loop_conn *conns[3];
+	unsigned done = 0;
+
+	attach();
+	conns[0] = io;
+	conns[1] = io2;
+	conns[2] = other;
+	for (unsigned i = 0; i < 8; i++) {
+		submit(&cmds[i], conns[i % 3], i % 2 == 0 ? nvme_cmd_write : nvme_cmd_read, 2000 + i);
+	}
+	for (unsigned round = 0; round < 400; round++) {
+		const struct rate_limits limits = {.rw_ios_per_sec = round % 3 == 0 ? 0 : 20000 + round,
+						   .w_bytes_per_sec = round % 5 == 0 ? 8 << 20 : 0,
+						   .burst_ms = round % 7};
+		set(round % 4 == 0 ? NULL : round % 4 == 1 ? OTHER : LOOP_HOSTNQN, &limits);
+		for (unsigned i = 0; i < 8; i++) {
+			CU_ASSERT_EQUAL(loop_wait(&cmds[i]), 0);
+			submit(&cmds[i], conns[i % 3], i % 2 == 0 ? nvme_cmd_write : nvme_cmd_read,
+			       2000 + round * 4 + i);
+			done++;
+		}
+	}
+	for (unsigned i = 0; i < 8; i++) {
+		CU_ASSERT_EQUAL(loop_wait(&cmds[i]), 0);
+	}
+	CU_ASSERT_EQUAL(done, 3200);
+	CU_ASSERT_EQUAL(first_byte(2000 + 399 * 4 + 6), 0x5a);
+	unset(NULL);
+	unset(OTHER);
+	unset(LOOP_HOSTNQN);
+	detach();
+}
+
+/* The limits of a subsystem end with it: nothing is left behind. */
+static void test_limits_end_with_their_subsystem(void)
+{
+	set(NULL, &slow_ios);
+	set(LOOP_HOSTNQN, &slow_writes);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_host_waits_for_its_own_limit_and_others_do_not),
+	UNIT(test_a_limit_of_reads_and_writes_together_holds_both_in_order),
+	UNIT(test_all_hosts_of_a_subsystem_share_its_limit),
+	UNIT(test_a_host_that_waits_for_its_own_limit_does_not_hold_others_at_the_common_one),
+	UNIT(test_limits_hold_for_queues_that_connect_later),
+	UNIT(test_a_host_aborts_what_waits),
+	UNIT(test_what_waits_when_its_queue_ends_is_not_carried_out),
+	UNIT(test_what_waits_when_its_namespace_goes_is_answered_with_a_path_error),
+	UNIT(test_a_limit_and_a_pause),
+	UNIT(test_a_fused_pair_counts_and_does_not_wait),
+	UNIT(test_commands_that_move_no_blocks_do_not_count),
+	UNIT(test_wrong_limits_are_refused),
+	UNIT(test_limits_change_under_io),
+	UNIT(test_limits_end_with_their_subsystem),
+	UNIT_END,
+};
+UNIT_MAIN("nvmf-qos", tests, loop_start, loop_stop)
