@@ -11,7 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_SIZE_MAX 512 /* a secret has at most 103 characters, a TLS key 89 */
+#include "util/secret.h"
+
+#define FILE_SIZE_MAX 512 /* a secret has at most 103 characters, a TLS key 89, a key for data 128 */
+#define DATA_MIN      32u
+#define DATA_MAX      64u /* bytes */
 
 struct keyring_key {
 	TAILQ_ENTRY(keyring_key) link;
@@ -21,6 +25,10 @@ struct keyring_key {
 	union {
 		struct dhchap_secret secret;
 		struct tls_psk psk;
+		struct {
+			uint8_t *bytes; /* of secret_alloc() */
+			size_t len;
+		} data;
 	};
 	char name[KEYRING_NAME_MAX];
 	char path[KEYRING_PATH_MAX];
@@ -82,6 +90,44 @@ static int secret_file_check(int fd, const char *path, char error[KEYRING_ERROR_
 	return 0;
 }
 
+/* How many of the characters at text are hexadecimal digits. */
+static size_t hex_length(const char *text, size_t len)
+{
+	size_t n = 0;
+
+	while (n < len && isxdigit((unsigned char)text[n])) {
+		n++;
+	}
+	return n;
+}
+
+/* text: all of the file, from its first digit on. */
+static int key_parse_data(struct keyring_key *key, const char *text, size_t len, const char *path,
+			  char error[KEYRING_ERROR_MAX])
+{
+	size_t digits = hex_length(text, len);
+
+	while (len > digits && isspace((unsigned char)text[len - 1])) {
+		len--;
+	}
+	if (len != digits || (digits != 2 * DATA_MIN && digits != 2 * DATA_MAX)) {
+		return keyring_error(error, -EINVAL,
+				     "what is in %s is not a key for data: it begins with %zu hexadecimal digits, and "
+				     "has %zu characters: expected are %u digits (AES-XTS 128) or %u (256) alone",
+				     path, digits, len, 2 * DATA_MIN, 2 * DATA_MAX);
+	}
+	key->kind = KEYRING_DATA;
+	key->data.len = digits / 2;
+	key->data.bytes = secret_alloc(DATA_MAX);
+	if (key->data.bytes == NULL) {
+		return keyring_error(error, -ENOMEM, "no memory for keys");
+	}
+	(void)secret_from_hex(text, key->data.bytes, key->data.len);
+	return 0;
+}
+
+#define HEX_BEGIN 8 /* digits that no other kind of key begins with */
+
 /* The first letters say which kind it is. */
 static int key_parse(struct keyring_key *key, const char *text, size_t len, const char *path,
 		     char error[KEYRING_ERROR_MAX])
@@ -98,6 +144,9 @@ static int key_parse(struct keyring_key *key, const char *text, size_t len, cons
 		key->kind = KEYRING_PSK;
 		rc = tls_psk_parse(text, len, &key->psk, why);
 		return rc == 0 ? 0 : keyring_error(error, rc, "what is in %s is not a TLS key: %s", path, why);
+	}
+	if (hex_length(text + at, len - at) >= HEX_BEGIN) {
+		return key_parse_data(key, text + at, len - at, path, error);
 	}
 	key->kind = KEYRING_DHCHAP;
 	rc = dhchap_secret_parse(text, len, &key->secret, why);
@@ -208,6 +257,15 @@ struct keyring_key *keyring_get(const char *name)
 
 struct keyring_key *keyring_get_kind(const char *name, enum keyring_kind kind, const char **why)
 {
+	/* By the kind that is wanted, and the kind that it is. */
+	static const char *const mismatches[3][3] = {
+		[KEYRING_DHCHAP][KEYRING_PSK] = "that key is for TLS (NVMeTLSkey-1), not for DH-HMAC-CHAP (DHHC-1)",
+		[KEYRING_DHCHAP][KEYRING_DATA] = "that key is for data (hexadecimal), not for DH-HMAC-CHAP (DHHC-1)",
+		[KEYRING_PSK][KEYRING_DHCHAP] = "that key is for DH-HMAC-CHAP (DHHC-1), not for TLS (NVMeTLSkey-1)",
+		[KEYRING_PSK][KEYRING_DATA] = "that key is for data (hexadecimal), not for TLS (NVMeTLSkey-1)",
+		[KEYRING_DATA][KEYRING_DHCHAP] = "that key is for DH-HMAC-CHAP (DHHC-1), not for data (hexadecimal)",
+		[KEYRING_DATA][KEYRING_PSK] = "that key is for TLS (NVMeTLSkey-1), not for data (hexadecimal)",
+	};
 	struct keyring_key *key = key_find(name);
 
 	if (key == NULL) {
@@ -215,8 +273,7 @@ struct keyring_key *keyring_get_kind(const char *name, enum keyring_kind kind, c
 		return NULL;
 	}
 	if (key->kind != kind) {
-		*why = kind == KEYRING_PSK ? "that key is for DH-HMAC-CHAP (DHHC-1), not for TLS (NVMeTLSkey-1)"
-					   : "that key is for TLS (NVMeTLSkey-1), not for DH-HMAC-CHAP (DHHC-1)";
+		*why = mismatches[kind][key->kind];
 		return NULL;
 	}
 	return keyring_hold(key);
@@ -236,6 +293,9 @@ void keyring_put(struct keyring_key *key)
 		return;
 	}
 	TAILQ_REMOVE(&keys, key, link);
+	if (key->kind == KEYRING_DATA) {
+		secret_free(key->data.bytes);
+	}
 	dhchap_cleanse(key, sizeof(*key));
 	free(key);
 }
@@ -263,6 +323,12 @@ const struct tls_psk *keyring_key_psk(const struct keyring_key *key)
 const struct dhchap_secret *keyring_key_secret(const struct keyring_key *key)
 {
 	return &key->secret;
+}
+
+const uint8_t *keyring_key_data(const struct keyring_key *key, size_t *len)
+{
+	*len = key->data.len;
+	return key->data.bytes;
 }
 
 unsigned keyring_key_refs(const struct keyring_key *key)

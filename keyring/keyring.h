@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Secrets for DH-HMAC-CHAP and pre-shared keys for TLS, by name. A key is read from a file that only its owner can
- * read. Its secret stays in memory until the key has been removed and its last reference given back, and is overwritten
- * then. Logs, traces, RPC answers and saved configurations contain the name and the path of a key, never the secret.
- * All functions: control thread. */
+/* Secrets for DH-HMAC-CHAP, pre-shared keys for TLS, and keys that encrypt data, by name. A key is read from a file
+ * that only its owner can read. Its secret stays in memory until the key has been removed and its last reference given
+ * back, and is overwritten then. Logs, traces, RPC answers and saved configurations contain the name and the path of a
+ * key, never the secret. All functions: control thread. */
 #ifndef KEYRING_KEYRING_H
 #define KEYRING_KEYRING_H
 
@@ -19,14 +19,15 @@ struct keyring_key;
 
 /* Reads a key from a file and adds it to the keyring. path is absolute, and names a regular file that belongs to the
  * process's user or root, that neither group nor others may read or write, and that holds one secret
- * (dhchap_secret_parse()) or one TLS key (tls_psk_parse()). 0; or a negative errno, and error says what is wrong:
- * -EINVAL, -EEXIST (the name is taken), -EPERM (mode or owner of the file), -ENOMEM, or an errno of open(). */
+ * (dhchap_secret_parse()), one TLS key (tls_psk_parse()), or one key for data: 64 or 128 hexadecimal digits, with white
+ * space around them. 0; or a negative errno, and error says what is wrong: -EINVAL, -EEXIST (the name is taken), -EPERM
+ * (mode or owner of the file), -ENOMEM, or an errno of open(). */
 int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERROR_MAX]);
 /* Removes a key from the keyring, so that its name is free. Whoever has a reference keeps the key. 0 or -ENOENT. */
 int keyring_file_remove(const char *name);
 
 /* What a key is for. */
-enum keyring_kind { KEYRING_DHCHAP, KEYRING_PSK };
+enum keyring_kind { KEYRING_DHCHAP, KEYRING_PSK, KEYRING_DATA };
 /* A reference to the key of that name, to be given back by keyring_put(); NULL: no such key. Whoever uses what is in it
  * looks at its kind first. */
 struct keyring_key *keyring_get(const char *name);
@@ -48,6 +49,8 @@ enum keyring_kind keyring_key_kind(const struct keyring_key *key);
 const struct dhchap_secret *keyring_key_secret(const struct keyring_key *key);
 /* The pre-shared key, of a key for TLS; valid as long as the reference is held. */
 const struct tls_psk *keyring_key_psk(const struct keyring_key *key);
+/* The *len bytes, 32 or 64, of a key for data, in memory of secret_alloc(); valid as long as the reference is held. */
+const uint8_t *keyring_key_data(const struct keyring_key *key, size_t *len);
 /* How many references there are, the keyring's own included. */
 unsigned keyring_key_refs(const struct keyring_key *key);
 /* Whether the key has been removed from the keyring, and exists only because somebody has a reference. */

@@ -11,9 +11,10 @@ struct add_key {
 
 static const struct rpc_param add_key_params[] = {
 	RPC_PARAM(struct add_key, name, RPC_STRING, RPC_REQUIRED, "what the key is to be called"),
-	RPC_PARAM(struct add_key, path, RPC_STRING, RPC_REQUIRED,
-		  "absolute path of a file with a secret DHHC-1:XX:BASE64: or a TLS key NVMeTLSkey-1:XX:BASE64:, which "
-		  "only its owner may access"),
+	RPC_PARAM(
+		struct add_key, path, RPC_STRING, RPC_REQUIRED,
+		"absolute path of a file with a secret DHHC-1:XX:BASE64:, a TLS key NVMeTLSkey-1:XX:BASE64:, or a key "
+		"that encrypts data, of 64 or 128 hexadecimal digits, which only its owner may access"),
 	RPC_PARAM_END,
 };
 
@@ -30,7 +31,7 @@ static void rpc_add_key(struct rpc_request *req, void *params)
 	}
 }
 RPC_METHOD("keyring_file_add_key", rpc_add_key, struct add_key, add_key_params, RPC_STARTUP | RPC_RUNTIME,
-	   "Read a secret or a TLS key from a file", .result = "true")
+	   "Read a secret, a TLS key or a key for data from a file", .result = "true")
 
 struct remove_key {
 	char *name;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "keyring/keyring.h"
 #include "unittest/unit.h"
+#include "util/secret.h"
 
 #define SECRET "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:\n"
 
@@ -160,6 +161,45 @@ static void test_a_key_for_tls_is_of_another_kind(void)
 	CU_ASSERT_EQUAL(keyring_file_remove("s"), 0);
 }
 
+#define DATA_KEY "000102030405060708090a0b0c0d0e0fF0F1F2F3F4F5F6F7F8F9FAFBFCFDFEFF"
+
+static void test_a_key_for_data_is_of_a_third_kind(void)
+{
+	static const char *const wrong[] = {
+		"0001020304050607", DATA_KEY "0", DATA_KEY DATA_KEY DATA_KEY, DATA_KEY " x", DATA_KEY "\n" DATA_KEY,
+	};
+	const char *reason = NULL;
+	size_t bytes;
+
+	write_file("\n " DATA_KEY "\r\n", 0600);
+	CU_ASSERT_EQUAL(keyring_file_add("d", path, error), 0);
+	struct keyring_key *d = keyring_get_kind("d", KEYRING_DATA, &reason);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+	CU_ASSERT_EQUAL(keyring_key_data(d, &bytes)[31], 0xff);
+	CU_ASSERT_EQUAL(bytes, 32);
+	CU_ASSERT_TRUE(secret_owns(keyring_key_data(d, &bytes)));
+	CU_ASSERT_PTR_NULL(keyring_get_kind("d", KEYRING_PSK, &reason));
+	CU_ASSERT_PTR_NOT_NULL(strstr(reason, "for data (hexadecimal), not for TLS"));
+	CU_ASSERT_PTR_NULL(keyring_get_kind("d", KEYRING_DHCHAP, &reason));
+	CU_ASSERT_PTR_NOT_NULL(strstr(reason, "for data (hexadecimal), not for DH"));
+	keyring_put(d);
+	CU_ASSERT_EQUAL(keyring_file_remove("d"), 0);
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		write_file(wrong[i], 0600);
+		CU_ASSERT_EQUAL(keyring_file_add("d", path, error), -EINVAL);
+		CU_ASSERT_PTR_NOT_NULL(strstr(error, "is not a key for data"));
+		CU_ASSERT_PTR_NULL(strstr(error, "0001"));
+	}
+	write_file(DATA_KEY DATA_KEY, 0600);
+	CU_ASSERT_EQUAL(keyring_file_add("d", path, error), 0);
+	d = keyring_get_kind("d", KEYRING_DATA, &reason);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+	CU_ASSERT_EQUAL(keyring_key_data(d, &bytes)[33], 1);
+	CU_ASSERT_EQUAL(bytes, 64);
+	CU_ASSERT_EQUAL(keyring_file_remove("d"), 0);
+	keyring_put(d);
+}
+
 static void test_a_bad_key_for_tls_is_refused(void)
 {
 	write_file("NVMeTLSkey-1:01:BBBZJC86RVBbZnF8h5KdqLO+ydTf6vUACxYhLDdCTVhGNCJd:", 0600);
@@ -178,6 +218,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_files_of_other_users_are_refused),
 	UNIT(test_what_is_no_key_file_is_refused),
 	UNIT(test_a_key_for_tls_is_of_another_kind),
+	UNIT(test_a_key_for_data_is_of_a_third_kind),
 	UNIT(test_a_bad_key_for_tls_is_refused),
 	UNIT(test_names),
 	UNIT_END,
