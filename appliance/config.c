@@ -15,6 +15,7 @@
 #include "rpc/subsystems.h"
 #include "thread/thread.h"
 #include "util/log.h"
+#include "util/secret.h"
 
 #define CONFIG_REFUSED   "config_refused" /* the notification */
 #define FILE_MAX_BYTES   (64 * 1024 * 1024)
@@ -228,6 +229,7 @@ int config_read_text(const char *file, char **text, size_t *len, char *error)
 		return config_error(error, -errno, "cannot open the configuration %s: %s", file, strerror(errno));
 	}
 	int rc = 0;
+	setvbuf(f, NULL, _IONBF, 0); /* no copy of keys stays in a buffer */
 	if (fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_MAX_BYTES) {
 		rc = config_error(error, -EINVAL, "the configuration %s is not a file of at most %d MB", file,
 				  FILE_MAX_BYTES >> 20);
@@ -236,7 +238,7 @@ int config_read_text(const char *file, char **text, size_t *len, char *error)
 		*len = *text != NULL ? fread(*text, 1, (size_t)st.st_size, f) : 0;
 		if (*text == NULL || ferror(f)) {
 			rc = config_error(error, -EIO, "cannot read the configuration %s", file);
-			free(*text);
+			secret_wipe_free(*text);
 		}
 	}
 	fclose(f);
@@ -254,14 +256,14 @@ int config_read(const char *file, struct config *c, char *error)
 		return rc;
 	}
 	rc = config_parse(file, text, len, c, error);
-	free(text);
+	secret_wipe_free(text);
 	return rc;
 }
 
 void config_free(struct config *c)
 {
 	config_places_free(c->places);
-	free(c->text);
+	secret_wipe_free(c->text); /* a configuration of another target may have keys */
 	json_decref(c->tree);
 	free(c->entries);
 	*c = (struct config){0};

@@ -9,6 +9,7 @@
 
 #include "rpc/dispatch.h"
 #include "util/parse.h"
+#include "util/secret.h"
 
 /* Methods do not check each call that adds to a JSON tree, and a tree that lacks a part for want of memory looks like
  * any other. So a failed allocation is noted here, and rpc_reply() does not send a result that was built meanwhile. */
@@ -26,7 +27,7 @@ static void *answer_json_memory(size_t bytes)
 
 __attribute__((constructor)) static void answer_watch_json_memory(void)
 {
-	json_set_alloc_funcs(answer_json_memory, free);
+	json_set_alloc_funcs(answer_json_memory, secret_wipe_free); /* calls may bring keys */
 }
 
 bool rpc_json_was_refused(void)

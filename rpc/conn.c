@@ -17,6 +17,7 @@
 #include "rpc/registry.h"
 #include "thread/thread.h"
 #include "util/log.h"
+#include "util/secret.h"
 
 LOG_FLAG(rpc_conn)
 
@@ -88,7 +89,7 @@ void rpc_conn_close(struct rpc_conn *c)
 		conn_end_message(c);
 	}
 	rpc_outq_clear(&c->out);
-	free(c->in);
+	secret_wipe_free(c->in);
 	c->in = NULL;
 	conn_release(c);
 }
@@ -329,10 +330,11 @@ static void conn_drop_input(struct rpc_conn *c)
 	if (drop != 0) {
 		memmove(c->in, c->in + drop, c->in_len - drop);
 		c->in_len -= drop;
+		explicit_bzero(c->in + c->in_len, drop); /* what has moved, or has been a call: perhaps with a key */
 		rpc_frame_dropped(&c->frame, drop);
 	}
 	if (c->in_len == 0 && c->in_size > READ_SIZE) {
-		free(c->in);
+		secret_wipe_free(c->in);
 		c->in = NULL;
 		c->in_size = 0;
 	}
@@ -422,11 +424,15 @@ static void conn_settle(struct rpc_conn *c)
 static int conn_grow_input(struct rpc_conn *c)
 {
 	size_t size = c->in_size == 0 ? READ_SIZE : 2 * c->in_size;
-	char *in = realloc(c->in, size);
+	char *in = malloc(size);
 
 	if (in == NULL) {
 		return -ENOMEM;
 	}
+	if (c->in_len != 0) {
+		memcpy(in, c->in, c->in_len);
+	}
+	secret_wipe_free(c->in);
 	c->in = in;
 	c->in_size = size;
 	return 0;

@@ -11,6 +11,7 @@
 #include "rpc/dispatch.h"
 #include "rpc/lexer.h"
 #include "rpc/rpc.h"
+#include "util/secret.h"
 
 static void __attribute__((format(printf, 3, 4))) message_call_fail(struct rpc_call *c, int error, const char *fmt, ...)
 {
@@ -260,7 +261,7 @@ json_t *rpc_json_load(const char *text, size_t len, json_error_t *error)
 		return NULL;
 	}
 	json_t *tree = json_loadb(copy != NULL ? copy : text, parse_len, JSON_REJECT_DUPLICATES, error);
-	free(copy);
+	secret_wipe_free(copy);
 	return tree;
 }
 

@@ -14,6 +14,7 @@
 #include "util/compiler.h"
 #include "util/log.h"
 #include "util/parse.h"
+#include "util/secret.h"
 
 #define PATH_MAX_ 128
 #define VALUE_MAX RPC_VALUE_TEXT_MAX
@@ -45,7 +46,7 @@ const char *rpc_value_text(const json_t *value, char text[RPC_VALUE_TEXT_MAX])
 	if (dump != NULL && len < strlen(dump)) {
 		strcpy(text + len, "...");
 	}
-	free(dump);
+	secret_wipe_free(dump);
 	return text;
 }
 
@@ -183,7 +184,7 @@ static int params_store_text(struct decode *d, const struct rpc_param *p, const 
 		snprintf(d->why, d->why_size, "no memory for parameter \"%s%s\"", d->path, p->name);
 		return -ENOMEM;
 	}
-	free(*at);
+	secret_wipe_free(*at);
 	*at = copy;
 	return 0;
 }
@@ -426,7 +427,7 @@ void rpc_params_free(const struct rpc_param *table, void *params)
 			continue; /* has no place there */
 		}
 		if (p->type == RPC_STRING || p->type == RPC_UUID) {
-			free(*(char **)at);
+			secret_wipe_free(*(char **)at); /* it may be a key */
 			*(char **)at = NULL;
 		} else if (p->type == RPC_OBJECT && p->object != NULL) {
 			rpc_params_free(p->object, at);
