@@ -65,7 +65,7 @@ def test_opi_spdk_bridge():
         back.add_malloc("M0")
         back.add_ns("M0", nsid=1)
         waiting = play(d, "opi-spdk-bridge", names_for(d))
-        check(set(waiting) == {"encryption", "virtio"}, waiting)
+        check(set(waiting) == {"virtio"}, waiting)
         check(d.call("bdev_get_bdevs") == [] and d.call("bdev_nvme_get_controllers") == [], "all is deleted")
 
 

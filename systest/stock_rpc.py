@@ -227,7 +227,7 @@ MONITOR = [
     ("framework_get_pci_devices", {}, list),
     ("framework_get_config", {"name": "bdev"}, each("method")),
     ("framework_get_config", {"name": "none"}, Error(INVALID, "none")),
-    ("bdev_crypto_create", {"base_bdev_name": "M1", "name": "C0"}, Error(UNKNOWN, "bdev_crypto_create")),
+    ("bdev_raid_create", {"base_bdevs": ["M1"], "name": "R0"}, Error(UNKNOWN, "bdev_raid_create")),
 ]
 
 

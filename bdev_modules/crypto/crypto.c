@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How crypto bdevs are made, wait for their bases, and go. */
+#include "bdev_modules/crypto/crypto.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev_modules/crypto/internal.h"
+#include "bdev_modules/crypto/keys.h"
+#include "util/log.h"
+
+/* One that is not there for want of its base. */
+struct crypto_waiting {
+	struct vbdev_waiting w;
+	char key_name[256];
+};
+
+static void crypto_examine(struct bdev *b);
+static void crypto_fini(void);
+
+static struct bdev_module bdev_crypto_module = {
+	.name = "crypto", .io_ctx_room = crypto_io_ctx_size, .examine = crypto_examine, .fini = crypto_fini};
+BDEV_MODULE_REGISTER(bdev_crypto_module)
+
+const char *crypto_waiting_for_key(const char *key_name)
+{
+	const struct vbdev_waiting *w;
+
+	for (w = NULL; (w = vbdev_waiting_next(w)) != NULL;) {
+		if (w->module == &bdev_crypto_module &&
+		    strcmp(((const struct crypto_waiting *)w)->key_name, key_name) == 0) {
+			return w->name;
+		}
+	}
+	return NULL;
+}
+
+void crypto_dump_info(const struct bdev *b, struct json_t *driver_specific)
+{
+	const struct crypto_bdev *c = (const struct crypto_bdev *)b;
+
+	json_object_set_new(driver_specific, "crypto",
+			    json_pack("{s:s, s:s, s:s}", "base_bdev_name", vbdev_base_name(&c->v), "name", b->name,
+				      "key_name", crypto_key_name(c->key)));
+}
+
+static void crypto_free(struct vbdev *v)
+{
+	crypto_key_put(((struct crypto_bdev *)v)->key);
+	free(v);
+	crypto_key_sweep();
+}
+
+/* Keeps how to make one when its base comes. */
+static int crypto_wait(const struct bdev_crypto_opts *opts, char *error)
+{
+	struct crypto_waiting *c = calloc(1, sizeof(*c));
+
+	if (c == NULL) {
+		return bdev_error(error, -ENOMEM, "out of memory");
+	}
+	vbdev_waiting_init(&c->w, &bdev_crypto_module, opts->name, opts->base_bdev_name, opts->uuid);
+	snprintf(c->key_name, sizeof(c->key_name), "%s", opts->key_name);
+	vbdev_waiting_add(&c->w);
+	return 0;
+}
+
+static void crypto_base_removed(const struct vbdev *v)
+{
+	char error[BDEV_ERROR_MAX];
+	struct bdev_crypto_opts opts;
+
+	if (bdev_crypto_get(&v->bdev, &opts) && crypto_wait(&opts, error) != 0) {
+		log_error("bdev %s: will not come back with its base: %s", v->bdev.name, error);
+	}
+}
+
+/* Whether blocks of that base can be encrypted. */
+static int crypto_base_check(const struct bdev *base, char *error)
+{
+	uint32_t bytes = bdev_block_size(base);
+
+	if (bdev_get_md(base)->size != 0) {
+		return bdev_error(error, -EINVAL,
+				  "bdev '%.150s' has %u bytes of metadata per block, which cannot be encrypted: a base "
+				  "without metadata is needed",
+				  bdev_name(base), bdev_get_md(base)->size);
+	}
+	if (bytes < XTS_UNIT_MIN || bytes > CRYPTO_BLOCK_MAX) {
+		return bdev_error(error, -EINVAL, "bdev '%.150s' has blocks of %u bytes: %u to %u can be encrypted",
+				  bdev_name(base), bytes, XTS_UNIT_MIN, CRYPTO_BLOCK_MAX);
+	}
+	return 0;
+}
+
+static void crypto_fill_in(struct crypto_bdev *c, const struct bdev_crypto_opts *opts)
+{
+	const uint32_t passed = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP | 1u << BDEV_IO_FLUSH |
+				1u << BDEV_IO_RESET | 1u << BDEV_IO_ABORT | 1u << BDEV_IO_VERIFY |
+				1u << BDEV_IO_WRITE_UNCORRECTABLE;
+	struct bdev *b = &c->v.bdev;
+
+	/* All other types mean plain data, or another place: the layer makes reads and writes of them. */
+	b->io_types &= passed;
+	c->clears_reads = b->leaves_buffers;
+	b->leaves_buffers = false;
+	b->product_name = "crypto";
+	b->module = &bdev_crypto_module;
+	b->ops = &crypto_ops;
+	if (opts->uuid != NULL) {
+		memcpy(b->uuid, opts->uuid, sizeof(b->uuid));
+	}
+}
+
+/* -ENODEV: there is no such base. */
+static int crypto_make(const struct bdev_crypto_opts *opts, char *error)
+{
+	struct crypto_key *key = crypto_key_find(opts->key_name);
+
+	if (key == NULL) {
+		return bdev_error(error, -ENOENT, "key_name '%.150s': there is no such key (accel_crypto_key_create)",
+				  opts->key_name);
+	}
+	struct crypto_bdev *c = aligned_alloc(64, (sizeof(*c) + 63) & ~(size_t)63);
+	if (c == NULL) {
+		return bdev_error(error, -ENOMEM, "out of memory");
+	}
+	memset(c, 0, sizeof(*c));
+	c->key = key;
+	c->v.free = crypto_free;
+	c->v.base_removed = crypto_base_removed;
+	int rc = vbdev_open(&c->v, opts->name, opts->base_bdev_name, opts->name, error);
+	if (rc != 0) {
+		free(c);
+		return rc;
+	}
+	rc = crypto_base_check(bdev_desc_bdev(c->v.base), error);
+	if (rc != 0) {
+		bdev_close(c->v.base);
+		free(c);
+		return rc;
+	}
+	crypto_key_hold(key);
+	crypto_fill_in(c, opts);
+	crypto_buffers_init();
+	return vbdev_register(&c->v, error);
+}
+
+int bdev_crypto_create(const struct bdev_crypto_opts *opts, char *error)
+{
+	int rc = bdev_check_name(opts->name, error);
+
+	rc = rc != 0 ? rc : vbdev_waiting_check(opts->name, opts->base_bdev_name, error);
+	rc = rc != 0 ? rc : crypto_make(opts, error);
+	return rc == -ENODEV ? crypto_wait(opts, error) : rc;
+}
+
+static int crypto_base_came(const struct vbdev_waiting *w, char *error)
+{
+	struct bdev_crypto_opts opts;
+
+	bdev_crypto_get_waiting(w, &opts);
+	return crypto_make(&opts, error);
+}
+
+static void crypto_examine(struct bdev *b)
+{
+	vbdev_waiting_examine(b, &bdev_crypto_module, crypto_base_came);
+}
+
+static void crypto_fini(void)
+{
+	vbdev_waiting_free(&bdev_crypto_module);
+	crypto_key_fini();
+	crypto_buffers_fini();
+}
+
+void bdev_crypto_delete(const char *name, bdev_delete_cb cb, void *arg)
+{
+	vbdev_waiting_delete(name, &bdev_crypto_module, cb, arg);
+	crypto_key_sweep(); /* that of one that only waited */
+}
+
+bool bdev_crypto_get_waiting(const struct vbdev_waiting *w, struct bdev_crypto_opts *opts)
+{
+	static const uint8_t none[16];
+
+	if (w->module != &bdev_crypto_module) {
+		return false;
+	}
+	*opts = (struct bdev_crypto_opts){.name = w->name,
+					  .base_bdev_name = w->base_name,
+					  .key_name = ((const struct crypto_waiting *)w)->key_name};
+	opts->uuid = memcmp(w->uuid, none, sizeof(none)) != 0 ? w->uuid : NULL;
+	return true;
+}
+
+bool bdev_crypto_get(const struct bdev *b, struct bdev_crypto_opts *opts)
+{
+	if (b->module != &bdev_crypto_module) {
+		return false;
+	}
+	const struct crypto_bdev *c = (const struct crypto_bdev *)b;
+	*opts = (struct bdev_crypto_opts){.name = b->name,
+					  .base_bdev_name = vbdev_base_name(&c->v),
+					  .key_name = crypto_key_name(c->key),
+					  .uuid = b->uuid};
+	return true;
+}

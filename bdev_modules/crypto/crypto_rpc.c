@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Methods that make and delete keys and crypto bdevs, and the calls that make them again. A key that a call brought is
+ * in no saved configuration, and so are the bdevs that use it: only those whose key is in the keyring can be. */
+#include <errno.h>
+#include <string.h>
+
+#include "bdev_modules/crypto/crypto.h"
+#include "bdev_modules/crypto/keys.h"
+#include "rpc_methods/bdev_module.h"
+#include "util/log.h"
+
+/* --- Keys --- */
+
+enum { CIPHER_XTS };
+static const struct rpc_enum ciphers[] = {{"AES_XTS", CIPHER_XTS}, {NULL, 0}};
+static const struct rpc_enum tweak_modes[] = {{"SIMPLE_LBA", 0}, {NULL, 0}};
+
+struct key_create {
+	char *name, *key, *key2, *keyring_key;
+	int cipher, tweak_mode;
+};
+
+static const struct rpc_param key_create_params[] = {
+	RPC_PARAM(struct key_create, cipher, RPC_ENUM, RPC_REQUIRED, "AES-XTS of IEEE 1619", .enums = ciphers),
+	RPC_PARAM(struct key_create, name, RPC_STRING, RPC_REQUIRED, "of the new key"),
+	RPC_PARAM(struct key_create, key, RPC_STRING, RPC_OPTIONAL,
+		  "what encrypts data: 32 hexadecimal digits (AES-XTS 128) or 64 (256)"),
+	RPC_PARAM(struct key_create, key2, RPC_STRING, RPC_OPTIONAL,
+		  "what encrypts tweaks: as many digits, and other ones"),
+	RPC_PARAM(struct key_create, tweak_mode, RPC_ENUM, RPC_OPTIONAL,
+		  "the tweak is the LBA, 64 bits little endian (default SIMPLE_LBA)", .enums = tweak_modes),
+	RPC_PARAM(struct key_create, keyring_key, RPC_STRING, RPC_OPTIONAL,
+		  "name of a key for data in the keyring, in place of key and key2", .own = true),
+	RPC_PARAM_END};
+
+static void rpc_key_create(struct rpc_request *req, void *params)
+{
+	const struct key_create *p = params;
+	char error[BDEV_ERROR_MAX];
+	const struct crypto_key_opts opts = {
+		.name = p->name, .key = p->key, .key2 = p->key2, .keyring_key = p->keyring_key};
+
+	rpc_bdev_answer_true(req, crypto_key_create(&opts, error), error);
+}
+RPC_METHOD("accel_crypto_key_create", rpc_key_create, struct key_create, key_create_params, RPC_RUNTIME,
+	   "Make a key for crypto bdevs", .result = "true")
+
+struct key_name {
+	char *key_name;
+};
+
+static const struct rpc_param key_destroy_params[] = {
+	RPC_PARAM(struct key_name, key_name, RPC_STRING, RPC_REQUIRED, "of the key"), RPC_PARAM_END};
+
+static void rpc_key_destroy(struct rpc_request *req, void *params)
+{
+	const struct key_name *p = params;
+	char error[BDEV_ERROR_MAX];
+
+	rpc_bdev_answer_true(req, crypto_key_destroy(p->key_name, error), error);
+}
+RPC_METHOD("accel_crypto_key_destroy", rpc_key_destroy, struct key_name, key_destroy_params, RPC_RUNTIME,
+	   "Overwrite and forget a key that no bdev uses", .result = "true")
+
+static json_t *crypto_key_json(const struct crypto_key *k)
+{
+	const char *keyring_name = crypto_key_keyring_name(k);
+	json_t *o = json_object();
+	size_t bytes;
+
+	(void)crypto_key_secret(k, &bytes);
+	json_object_set_new(o, "name", rpc_string(crypto_key_name(k)));
+	json_object_set_new(o, "cipher", json_string("AES_XTS"));
+	json_object_set_new(o, "key_bits", json_integer((json_int_t)bytes * 4));
+	json_object_set_new(o, "tweak_mode", json_string("SIMPLE_LBA"));
+	if (keyring_name != NULL) {
+		json_object_set_new(o, "keyring_key", rpc_string(keyring_name));
+	}
+	json_object_set_new(o, "users", json_integer(crypto_key_users(k)));
+	return o;
+}
+
+static const struct rpc_param keys_get_params[] = {
+	RPC_PARAM(struct key_name, key_name, RPC_STRING, RPC_OPTIONAL, "of one key (default: all)"), RPC_PARAM_END};
+
+static void rpc_keys_get(struct rpc_request *req, void *params)
+{
+	const struct key_name *p = params;
+
+	if (p->key_name != NULL && crypto_key_find(p->key_name) == NULL) {
+		rpc_error(req, -ENOENT, "parameter \"key_name\" is \"%.150s\": there is no such key", p->key_name);
+		return;
+	}
+	json_t *list = json_array();
+	for (struct crypto_key *k = crypto_key_next(NULL); k != NULL; k = crypto_key_next(k)) {
+		if (p->key_name == NULL || strcmp(p->key_name, crypto_key_name(k)) == 0) {
+			json_array_append_new(list, crypto_key_json(k));
+		}
+	}
+	rpc_reply(req, list);
+}
+RPC_METHOD("accel_crypto_keys_get", rpc_keys_get, struct key_name, keys_get_params, RPC_RUNTIME,
+	   "List the keys for crypto bdevs, without what is secret of them",
+	   .result = "[{name: string, cipher: string, key_bits: int, tweak_mode: string, keyring_key?: string, users: "
+		     "int}]")
+
+static void crypto_write_keys(json_t *methods)
+{
+	for (struct crypto_key *k = crypto_key_next(NULL); k != NULL; k = crypto_key_next(k)) {
+		const char *keyring_name = crypto_key_keyring_name(k);
+		if (keyring_name == NULL) {
+			log_warning("key %s is not in the configuration: keys that were not made from the keyring are "
+				    "not saved",
+				    crypto_key_name(k));
+			continue;
+		}
+		json_t *params = rpc_bdev_params("name", crypto_key_name(k));
+		json_object_set_new(params, "cipher", json_string("AES_XTS"));
+		json_object_set_new(params, "keyring_key", rpc_string(keyring_name));
+		rpc_config_add(methods, "accel_crypto_key_create", params);
+	}
+}
+
+static struct rpc_config crypto_keys_config = {.name = "accel", .after = "keyring", .write = crypto_write_keys};
+
+__attribute__((constructor)) static void crypto_register_config(void)
+{
+	rpc_config_register(&crypto_keys_config);
+}
+
+/* --- Bdevs --- */
+
+struct crypto_create {
+	char *name, *base_bdev_name, *key_name, *key, *key2, *uuid;
+	int cipher;
+};
+
+#define CRYPTO_PARAM(field_, type_, required_, help_, ...)                                                             \
+	RPC_PARAM(struct crypto_create, field_, type_, required_, help_, ##__VA_ARGS__)
+static const struct rpc_param crypto_create_params[] = {
+	CRYPTO_PARAM(base_bdev_name, RPC_STRING, RPC_REQUIRED,
+		     "the bdev that has the encrypted blocks, which it claims"),
+	CRYPTO_PARAM(name, RPC_STRING, RPC_REQUIRED, "of the new bdev"),
+	CRYPTO_PARAM(key_name, RPC_STRING, RPC_OPTIONAL, "of a key (accel_crypto_key_create)"),
+	CRYPTO_PARAM(
+		key, RPC_STRING, RPC_OPTIONAL,
+		"in place of key_name: as of accel_crypto_key_create; the key has the bdev's name, and goes with it"),
+	CRYPTO_PARAM(key2, RPC_STRING, RPC_OPTIONAL, "as of accel_crypto_key_create"),
+	CRYPTO_PARAM(cipher, RPC_ENUM, RPC_OPTIONAL, "of key and key2 (default AES_XTS)", .enums = ciphers),
+	RPC_NO_EFFECT(crypto_pmd, RPC_STRING, "null", "OpenSSL encrypts, on the CPU"),
+	CRYPTO_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one", .own = true),
+	RPC_PARAM_END};
+
+static int crypto_create_with_key(const struct crypto_create *p, const struct bdev_crypto_opts *opts, char *error)
+{
+	const struct crypto_key_opts key = {.name = p->name, .key = p->key, .key2 = p->key2, .of_bdev = true};
+	struct bdev_crypto_opts with_key = *opts;
+	int rc = crypto_key_create(&key, error);
+
+	if (rc == 0) {
+		with_key.key_name = p->name;
+		rc = bdev_crypto_create(&with_key, error);
+		crypto_key_sweep();
+	}
+	return rc;
+}
+
+static void rpc_bdev_crypto_create(struct rpc_request *req, void *params)
+{
+	const struct crypto_create *p = params;
+	char error[BDEV_ERROR_MAX];
+	uint8_t uuid[16];
+	const struct bdev_crypto_opts opts = {.name = p->name,
+					      .base_bdev_name = p->base_bdev_name,
+					      .key_name = p->key_name,
+					      .uuid = rpc_bdev_uuid(p->uuid, uuid)};
+
+	if ((p->key_name == NULL) == (p->key == NULL)) {
+		rpc_error(req, -EINVAL, "parameter \"key_name\" or \"key\" is required, and not both");
+		return;
+	}
+	int rc = p->key_name != NULL ? bdev_crypto_create(&opts, error) : crypto_create_with_key(p, &opts, error);
+	rpc_bdev_answer_name(req, rc, p->name, error);
+}
+RPC_METHOD("bdev_crypto_create", rpc_bdev_crypto_create, struct crypto_create, crypto_create_params, RPC_RUNTIME,
+	   "Create a bdev that encrypts what it writes to another one, at once or when that one comes",
+	   .result = "string")
+
+RPC_BDEV_DELETE_METHOD(crypto, "a crypto bdev")
+
+static void write_opts(json_t *methods, const struct bdev_crypto_opts *opts)
+{
+	if (crypto_key_keyring_name(crypto_key_find(opts->key_name)) == NULL) {
+		log_warning("bdev %s is not in the configuration, because its key %s is not saved", opts->name,
+			    opts->key_name);
+		return;
+	}
+	json_t *params = rpc_bdev_params("name", opts->name);
+	json_object_set_new(params, "base_bdev_name", rpc_string(opts->base_bdev_name));
+	json_object_set_new(params, "key_name", rpc_string(opts->key_name));
+	if (opts->uuid != NULL) {
+		rpc_bdev_add_uuid(params, opts->uuid);
+	}
+	rpc_config_add(methods, "bdev_crypto_create", params);
+}
+
+static void bdev_crypto_write_config(json_t *methods, const struct bdev *b)
+{
+	struct bdev_crypto_opts opts;
+
+	if (bdev_crypto_get(b, &opts)) {
+		write_opts(methods, &opts);
+	}
+}
+
+static void bdev_crypto_write_waiting(json_t *methods, const struct vbdev_waiting *w)
+{
+	struct bdev_crypto_opts opts;
+
+	if (bdev_crypto_get_waiting(w, &opts)) {
+		write_opts(methods, &opts);
+	}
+}
+RPC_BDEV_CONFIG(crypto, .write_bdev = bdev_crypto_write_config, .write_waiting = bdev_crypto_write_waiting)

@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* I/O of crypto bdevs. A READ is passed to the base, and decrypted where the reader wants it. A WRITE is encrypted into
+ * data buffers, since what the writer gave must stay as it is, and becomes one child for each of them. All channels of
+ * a thread share its buffers. Each channel has one more of its own, so that its writes go on, in small pieces, however
+ * many buffers others hold, those of other crypto bdevs above and below included. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev_modules/crypto/internal.h"
+#include "bdev_modules/crypto/keys.h"
+#include "env_dpdk/env.h"
+#include "env_dpdk/iobuf.h"
+#include "usdt/usdt.h"
+#include "util/iov.h"
+#include "util/log.h"
+
+#define CHILDREN   128 /* I/Os that a channel may have at its base; more wait in the pool */
+#define SMALL_KEEP 64
+#define LARGE_KEEP 16
+
+/* Of an I/O. */
+struct crypto_io {
+	TAILQ_ENTRY(crypto_io) link; /* waits for a buffer */
+	uint64_t next;               /* blocks that have children */
+	uint32_t children;           /* at the base */
+	bool waits;
+};
+
+struct crypto_channel {
+	struct bdev_child_pool *pool;
+	struct crypto_xts xts;
+	const char *name;           /* of the bdev */
+	struct iobuf_channel own;   /* one buffer */
+	enum iobuf_class own_class; /* its class */
+	struct io_channel *shared;  /* its context: struct crypto_buffers */
+	uint8_t *block;             /* room for one, of those that lie in several parts of memory */
+	uint32_t block_size;
+	bool clears_reads;
+	TAILQ_HEAD(waiter_list, crypto_io) waiters;
+};
+
+/* Buffers that all crypto bdevs of a thread share. */
+struct crypto_buffers {
+	struct iobuf_channel iobuf;
+};
+
+/* Where a buffer is from. */
+enum source { FROM_SHARED_SMALL = IOBUF_SMALL, FROM_SHARED_LARGE = IOBUF_LARGE, FROM_OWN };
+
+struct piece {
+	uint8_t *buffer;
+	uint64_t blocks; /* that it has room for, and that are left */
+	enum source source;
+};
+
+size_t crypto_io_ctx_size(void)
+{
+	return sizeof(struct crypto_io);
+}
+
+/* --- Buffers --- */
+
+static struct iobuf_module iobuf_module = {.name = "crypto"};
+
+static int buffers_channel_create(struct io_device *device, void *ctx)
+{
+	struct iobuf_channel_opts opts = {.module = &iobuf_module};
+	struct crypto_buffers *b = ctx;
+	char error[ENV_ERROR_MAX];
+
+	opts.class[IOBUF_SMALL].floor = opts.class[IOBUF_LARGE].floor = 1;
+	opts.class[IOBUF_SMALL].keep = SMALL_KEEP;
+	opts.class[IOBUF_LARGE].keep = LARGE_KEEP;
+	int rc = iobuf_channel_create(&b->iobuf, &opts, error);
+	if (rc != 0) {
+		log_error("crypto bdevs: %s", error);
+	}
+	return rc;
+}
+
+static void buffers_channel_destroy(struct io_device *device, void *ctx)
+{
+	struct crypto_buffers *b = ctx;
+
+	iobuf_channel_destroy(&b->iobuf);
+}
+
+static struct io_device buffers_device = {.name = "crypto_buffers",
+					  .channel_size = sizeof(struct crypto_buffers),
+					  .channel_create = buffers_channel_create,
+					  .channel_destroy = buffers_channel_destroy};
+static bool buffers_are_there;
+
+void crypto_buffers_init(void)
+{
+	if (!buffers_are_there) {
+		buffers_are_there = true;
+		iobuf_module_register(&iobuf_module);
+		io_device_register(&buffers_device);
+	}
+}
+
+void crypto_buffers_fini(void)
+{
+	if (buffers_are_there && io_device_unregister(&buffers_device) != 0) {
+		log_error("some thread still has buffers of crypto bdevs");
+	}
+	buffers_are_there = false;
+}
+
+static struct iobuf_channel *shared_of(struct crypto_channel *c)
+{
+	return &((struct crypto_buffers *)io_channel_ctx(c->shared))->iobuf;
+}
+
+static bool piece_take_from(struct crypto_channel *c, struct iobuf_channel *from, enum iobuf_class class,
+			    enum source source, uint64_t blocks, struct piece *p)
+{
+	if (iobuf_size(class) < c->block_size || !iobuf_has(from, class, 1)) {
+		return false;
+	}
+	p->buffer = iobuf_take(from, class);
+	p->blocks = RTE_MIN(blocks, iobuf_size(class) / c->block_size);
+	p->source = source;
+	return true;
+}
+
+/* A buffer for the next of so many blocks. False: there is none now; when the one that is the channel's own is given
+ * back, there is. */
+static ALWAYS_INLINE bool piece_take(struct crypto_channel *c, uint64_t blocks, struct piece *p)
+{
+	struct iobuf_channel *shared = shared_of(c);
+	enum iobuf_class class = iobuf_class_of(shared, blocks * c->block_size);
+
+	return likely(piece_take_from(c, shared, class, (enum source) class, blocks, p)) ||
+	       piece_take_from(c, &c->own, c->own_class, FROM_OWN, blocks, p);
+}
+
+static ALWAYS_INLINE void piece_put(struct crypto_channel *c, enum source source, void *buffer)
+{
+	if (likely(source != FROM_OWN)) {
+		iobuf_put(shared_of(c), (enum iobuf_class)source, buffer);
+	} else {
+		iobuf_put(&c->own, c->own_class, buffer);
+	}
+}
+
+/* --- Encryption --- */
+
+/* Encrypts the next blocks of memory to a buffer. A block that lies in several parts of it is put together there. */
+static bool encrypt_blocks(struct crypto_channel *c, uint64_t lba, struct iov_cursor *from, uint8_t *to,
+			   uint64_t blocks)
+{
+	uint32_t bytes = c->block_size;
+
+	while (blocks > 0) {
+		struct iov_cursor at = *from;
+		size_t run = blocks * bytes;
+		const void *memory = iov_next(from, &run);
+		uint64_t whole = run / bytes;
+		if (unlikely(whole == 0)) {
+			*from = at;
+			iov_to_buffer(from, to, bytes);
+			memory = to;
+			whole = 1;
+		} else if (run % bytes != 0) {
+			*from = at;
+			iov_skip(from, whole * bytes);
+		}
+		if (unlikely(!crypto_xts_blocks(c->xts.encrypt, lba, memory, to, bytes, whole))) {
+			return false;
+		}
+		lba += whole;
+		to += whole * bytes;
+		blocks -= whole;
+	}
+	return true;
+}
+
+static bool decrypt_block_in_parts(struct crypto_channel *c, uint64_t lba, struct iov_cursor *at)
+{
+	struct iov_cursor to = *at;
+
+	iov_to_buffer(at, c->block, c->block_size);
+	if (!crypto_xts_block(c->xts.decrypt, lba, c->block, c->block, c->block_size)) {
+		return false;
+	}
+	iov_from_buffer(&to, c->block, c->block_size);
+	return true;
+}
+
+/* Decrypts what was read, in place. */
+static bool decrypt_blocks(struct crypto_channel *c, const struct bdev_io *io)
+{
+	struct iov_cursor at = {.iov = io->iovs};
+	uint64_t lba = io->offset_blocks, left = io->num_blocks;
+	uint32_t bytes = c->block_size;
+
+	while (left > 0) {
+		struct iov_cursor begin = at;
+		size_t run = left * bytes;
+		void *memory = iov_next(&at, &run);
+		uint64_t whole = run / bytes;
+		if (run % bytes != 0) {
+			at = begin;
+			iov_skip(&at, whole * bytes);
+		}
+		if (unlikely(whole == 0)) {
+			whole = 1;
+			if (!decrypt_block_in_parts(c, lba, &at)) {
+				return false;
+			}
+		} else if (unlikely(!crypto_xts_blocks(c->xts.decrypt, lba, memory, memory, bytes, whole))) {
+			return false;
+		}
+		lba += whole;
+		left -= whole;
+	}
+	return true;
+}
+
+static void io_clear(const struct bdev_io *io)
+{
+	for (uint32_t i = 0; i < io->iovcnt; i++) {
+		memset(io->iovs[i].iov_base, 0, io->iovs[i].iov_len);
+	}
+}
+
+static NOINLINE COLD void io_openssl_failed(const struct crypto_channel *c)
+{
+	log_limited(LOG_LEVEL_ERROR, "bdev %s: OpenSSL failed to encrypt or decrypt a block", c->name);
+}
+
+/* --- Waiting for a buffer --- */
+
+static NOINLINE void io_wait(struct crypto_channel *c, struct bdev_io *io)
+{
+	struct crypto_io *ctx = bdev_io_ctx(io);
+
+	iobuf_waits(&c->own, c->own_class);
+	USDT(buffer_wait, "crypto", c->name, (io->num_blocks - ctx->next) * c->block_size);
+	ctx->waits = true;
+	TAILQ_INSERT_TAIL(&c->waiters, ctx, link);
+}
+
+static void io_stop_waiting(struct crypto_channel *c, struct crypto_io *ctx)
+{
+	ctx->waits = false;
+	TAILQ_REMOVE(&c->waiters, ctx, link);
+}
+
+static void write_go_on(struct bdev_io *parent);
+
+/* The own buffer is free again: the one that has waited longest has it, and all others that find one. */
+static NOINLINE void waiters_serve(struct crypto_channel *c)
+{
+	struct crypto_io *ctx;
+
+	while ((ctx = TAILQ_FIRST(&c->waiters)) != NULL) {
+		io_stop_waiting(c, ctx);
+		write_go_on(bdev_io_from_ctx(ctx));
+		if (ctx == TAILQ_LAST(&c->waiters, waiter_list)) {
+			return;
+		}
+	}
+}
+
+/* --- READ --- */
+
+static void child_done(struct bdev_io *child, void *arg)
+{
+	struct bdev_io *io = arg;
+	struct crypto_channel *c = bdev_channel_ctx(io->ch);
+
+	if (io->type != BDEV_IO_READ || unlikely(child->status != 0)) {
+		bdev_io_complete_as(io, child);
+	} else if (likely(decrypt_blocks(c, io))) {
+		bdev_io_complete(io, 0);
+	} else {
+		io_openssl_failed(c);
+		io_clear(io);
+		bdev_io_complete(io, NVME_SC_INTERNAL);
+	}
+}
+
+/* --- WRITE --- */
+
+/* Encrypts the next piece for a child, and sends it. */
+static void piece_send(struct crypto_channel *c, struct bdev_io *parent, struct bdev_io *child, const struct piece *p)
+{
+	struct crypto_io *ctx = bdev_io_ctx(parent);
+	uint64_t lba = parent->offset_blocks + ctx->next;
+	struct iov_cursor from = iov_cursor_at(parent->iovs, ctx->next * c->block_size);
+	enum bdev_io_type type = BDEV_IO_WRITE;
+
+	if (unlikely(!encrypt_blocks(c, lba, &from, p->buffer, p->blocks))) {
+		/* The child must be sent all the same, and what is in the buffer must not be written. */
+		io_openssl_failed(c);
+		bdev_children_fail(parent, NVME_SC_INTERNAL);
+		type = BDEV_IO_READ;
+	}
+	child->iovs[0] = (struct iovec){p->buffer, p->blocks * c->block_size};
+	child->iovs[1].iov_len = p->source; /* not of the I/O: a note for child_ended */
+	bdev_io_set_rw(child, type, child->iovs, 1, lba, p->blocks);
+	ctx->next = type == BDEV_IO_WRITE ? ctx->next + p->blocks : parent->num_blocks;
+	ctx->children++;
+	bdev_child_send(child);
+}
+
+static void write_go_on(struct bdev_io *parent)
+{
+	struct crypto_channel *c = bdev_channel_ctx(parent->ch);
+	struct crypto_io *ctx = bdev_io_ctx(parent);
+
+	while (ctx->next < parent->num_blocks) {
+		struct bdev_io *child;
+		struct piece p;
+		if (unlikely(!piece_take(c, parent->num_blocks - ctx->next, &p))) {
+			io_wait(c, parent);
+			return;
+		}
+		int rc = bdev_child_get(c->pool, 0, parent, &child);
+		if (unlikely(rc != 0)) {
+			piece_put(c, p.source, p.buffer);
+			if (rc == -EAGAIN) {
+				return;
+			}
+			if (rc != -ECANCELED) {
+				bdev_children_fail(parent, NVME_SC_INVALID_NS | NVME_SC_DNR);
+			}
+			break;
+		}
+		piece_send(c, parent, child, &p);
+	}
+	bdev_children_sent(parent);
+}
+
+static uint16_t write_child_ended(struct bdev_io *child, struct bdev_io *parent)
+{
+	struct crypto_channel *c = bdev_channel_ctx(parent->ch);
+	struct crypto_io *ctx = bdev_io_ctx(parent);
+	uint16_t status = child->status;
+
+	ctx->children--;
+	piece_put(c, (enum source)child->iovs[1].iov_len, child->iovs[0].iov_base);
+	if (unlikely(!TAILQ_EMPTY(&c->waiters))) {
+		waiters_serve(c);
+	}
+	return status;
+}
+
+static const struct bdev_child_ops crypto_child_ops = {.resume = write_go_on, .child_ended = write_child_ended};
+
+/* --- All types --- */
+
+/* Ends what of an I/O has not begun, if it waits for a buffer. */
+static bool io_end_waiting(struct crypto_channel *c, struct bdev_io *io)
+{
+	struct crypto_io *ctx = bdev_io_ctx(io);
+
+	if (io->type != BDEV_IO_WRITE || !ctx->waits) {
+		return false;
+	}
+	io_stop_waiting(c, ctx);
+	bdev_children_fail(io, NVME_SC_ABORT_REQ);
+	return true;
+}
+
+static void crypto_abort(struct crypto_channel *c, struct bdev_io *abort)
+{
+	struct bdev_io *target = abort->abort.target;
+	bool waited = io_end_waiting(c, target);
+	bool all = waited && ((struct crypto_io *)bdev_io_ctx(target))->children == 0;
+
+	if (!all) {
+		bdev_child_abort(c->pool, abort);
+	}
+	if (waited) {
+		bdev_children_sent(target);
+	}
+	if (all) {
+		bdev_io_complete_cdw0(abort, 0, 0);
+	}
+}
+
+static void crypto_submit(void *channel, struct bdev_io *io)
+{
+	struct crypto_channel *c = channel;
+	struct crypto_io *ctx;
+
+	switch (io->type) {
+	case BDEV_IO_WRITE:
+		ctx = bdev_io_ctx(io);
+		ctx->next = 0;
+		ctx->children = 0;
+		ctx->waits = false;
+		bdev_children_begin(io);
+		write_go_on(io);
+		break;
+	case BDEV_IO_ABORT:
+		crypto_abort(c, io);
+		break;
+	case BDEV_IO_READ:
+		if (unlikely(c->clears_reads)) {
+			io_clear(io);
+		}
+		bdev_child_submit(c->pool, io);
+		break;
+	default:
+		bdev_child_submit(c->pool, io);
+		break;
+	}
+}
+
+/* I/Os at the base are ended by the RESET that follows, which is passed to the base like any other I/O. */
+static void crypto_reset_channel(struct bdev *b, void *channel)
+{
+	struct crypto_channel *c = channel;
+	struct crypto_io *ctx;
+
+	bdev_child_fail_waiting(c->pool, NVME_SC_ABORT_REQ);
+	while ((ctx = TAILQ_FIRST(&c->waiters)) != NULL) {
+		struct bdev_io *io = bdev_io_from_ctx(ctx);
+		(void)io_end_waiting(c, io);
+		bdev_children_sent(io);
+	}
+}
+
+static void crypto_take_back(void *channel, struct bdev_io *io)
+{
+	struct crypto_channel *c = channel;
+	bool waited = io_end_waiting(c, io);
+
+	bdev_child_take_back(c->pool, io);
+	if (waited) {
+		bdev_children_sent(io);
+	}
+}
+
+static void crypto_describe_io(struct bdev_io *io, char *text, size_t size)
+{
+	if (io->type == BDEV_IO_WRITE && ((const struct crypto_io *)bdev_io_ctx(io))->waits) {
+		snprintf(text, size, "a buffer to encrypt its data into");
+	}
+}
+
+/* --- Channels --- */
+
+static void crypto_channel_destroy(struct bdev *b, void *channel)
+{
+	struct crypto_channel *c = channel;
+
+	bdev_child_pool_destroy(c->pool);
+	crypto_xts_destroy(&c->xts);
+	iobuf_channel_destroy(&c->own);
+	if (c->shared != NULL) {
+		io_channel_put(c->shared);
+	}
+	free(c->block);
+}
+
+static int channel_get_buffers(struct crypto_channel *c)
+{
+	struct iobuf_channel_opts opts = {.module = &iobuf_module};
+	char error[ENV_ERROR_MAX];
+
+	if (c->block_size > iobuf_size(IOBUF_LARGE)) {
+		log_error("bdev %s: blocks of %u bytes do not fit into data buffers of %u: raise large_bufsize "
+			  "(iobuf_set_options)",
+			  c->name, c->block_size, iobuf_size(IOBUF_LARGE));
+		return -EINVAL;
+	}
+	c->own_class = c->block_size <= iobuf_size(IOBUF_SMALL) ? IOBUF_SMALL : IOBUF_LARGE;
+	opts.class[c->own_class].floor = 1;
+	int rc = iobuf_channel_create(&c->own, &opts, error);
+	if (rc != 0) {
+		log_error("bdev %s: %s", c->name, error);
+		return rc;
+	}
+	c->shared = io_channel_get(&buffers_device);
+	return c->shared != NULL ? 0 : -errno;
+}
+
+static int channel_make_keys(struct crypto_channel *c, const struct crypto_bdev *b)
+{
+	size_t bytes;
+	const uint8_t *key = crypto_key_secret(b->key, &bytes);
+	int rc = crypto_xts_create(&c->xts, key, bytes);
+
+	if (rc != 0) {
+		log_error("bdev %s: OpenSSL cannot make a key schedule: %s", c->name, strerror(-rc));
+	}
+	return rc;
+}
+
+static int crypto_channel_create(struct bdev *b, void *channel)
+{
+	const struct crypto_bdev *own = (const struct crypto_bdev *)b;
+	struct crypto_channel *c = channel;
+
+	TAILQ_INIT(&c->waiters);
+	c->name = b->name;
+	c->block_size = b->block_size;
+	c->clears_reads = own->clears_reads;
+	c->block = malloc(b->block_size);
+	int rc = c->block == NULL ? -ENOMEM : channel_get_buffers(c);
+	rc = rc != 0 ? rc : channel_make_keys(c, own);
+	if (rc == 0) {
+		c->pool = bdev_child_pool_create_for(&(struct bdev_child_pool_opts){
+			.bases = &own->v.base, .n_bases = 1, .count = CHILDREN, .iovs = 2, .done = child_done});
+		rc = c->pool != NULL ? 0 : -errno;
+	}
+	if (rc != 0) {
+		crypto_channel_destroy(b, channel);
+	}
+	return rc;
+}
+
+const struct bdev_ops crypto_ops = {
+	.submit = crypto_submit,
+	.channel_create = crypto_channel_create,
+	.channel_destroy = crypto_channel_destroy,
+	.channel_size = sizeof(struct crypto_channel),
+	.reset_channel = crypto_reset_channel,
+	.take_back = crypto_take_back,
+	.destruct = vbdev_destruct,
+	.child_ops = &crypto_child_ops,
+	.describe_io = crypto_describe_io,
+	.dump_info = crypto_dump_info,
+};

@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# beside
+# limit: 600
+# sanitize
+"""Encrypted bdevs with the whole daemon: what is in the file is what AES-XTS makes of it, as computed here from AES alone; hosts' data are right under and over volumes
+and after a restart; and the key is nowhere but in the memory that is kept out of dumps."""
+import contextlib
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from appliance_lib import DEADLINE, Daemon, RpcError, check, main
+from nvmf_tcp_lib import Queue, TcpTarget
+
+MIB = 1 << 20
+BLOCK = 4096
+SLOW = 300              # seconds that a gdb may take on a busy machine
+
+
+def aes(key, data, decrypt=False):
+    """Each 16 bytes of data by themselves."""
+    p = subprocess.run(["openssl", "enc", f"-aes-{len(key) * 8}-ecb", "-K", key.hex(), "-nopad", *(["-d"] if decrypt else [])], input=data,
+                       capture_output=True, timeout=DEADLINE, check=True)
+    check(len(p.stdout) == len(data), p.stderr)
+    return p.stdout
+
+
+def masks(key2, lbas, block):
+    """IEEE 1619: the encrypted number of the block, then for each next 16 bytes times x in GF(2^128)."""
+    starts = aes(key2, b"".join(lba.to_bytes(16, "little") for lba in lbas))
+    for i in range(0, len(starts), 16):
+        t = int.from_bytes(starts[i:i + 16], "little")
+        for _ in range(block // 16):
+            yield t
+            t = t << 1 ^ (0x87 if t >> 127 else 0)
+            t &= (1 << 128) - 1
+
+
+def xored(data, lbas, key2, block):
+    n = len(data)
+    mask = b"".join(t.to_bytes(16, "little") for t in masks(key2, lbas, block))
+    return (int.from_bytes(data, "little") ^ int.from_bytes(mask, "little")).to_bytes(n, "little")
+
+
+def decrypted(data, lba, key, key2, block=BLOCK):
+    lbas = range(lba, lba + len(data) // block)
+    return xored(aes(key, xored(data, lbas, key2, block), decrypt=True), lbas, key2, block)
+
+
+@contextlib.contextmanager
+def disk(mb=64):
+    """A file that outlives daemons."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "disk"
+        with open(path, "wb") as f:
+            f.truncate(mb * MIB)
+        yield path
+
+
+def key_file(path, rng, size=64):
+    data = rng.randbytes(size)
+    path.touch(mode=0o600)
+    path.write_text(data.hex() + "\n")
+    return data[:size // 2], data[size // 2:]
+
+
+def attach(d, path, name="A0"):
+    d.call("bdev_uring_create", name=name, filename=str(path), block_size=BLOCK)
+
+
+@contextlib.contextmanager
+def host(d, bdev):
+    """A host's queue, and the namespace that the bdev is there."""
+    nsid = d.add_ns(bdev)
+    with Queue(port=d.port) as admin:
+        admin.enable()
+        with Queue(port=d.port, qid=1, cntlid=admin.cntlid) as queue:
+            yield queue, nsid
+    d.remove_ns(nsid)
+
+
+def write(queue, nsid, lba, data):
+    for at in range(0, len(data), 8 * BLOCK):
+        part = data[at:at + 8 * BLOCK]
+        check(queue.write(lba + at // BLOCK, part, bs=BLOCK, nsid=nsid, in_capsule=False).code == 0, "a write")
+
+
+def read(queue, nsid, lba, blocks):
+    parts = []
+    for at in range(0, blocks, 8):
+        n = min(8, blocks - at)
+        parts.append(queue.good(queue.rw_sqe(2, lba + at, n, nsid), length=n * BLOCK).data)
+    return b"".join(parts)
+
+
+def refused(d, code, words, method, **params):
+    try:
+        answer = d.call(method, **params)
+    except RpcError as e:
+        check(e.code == code and all(w in e.message for w in words), f"{method}: {e.code}: {e.message}")
+        return e.message
+    return check(False, f"{method} answered {answer}")
+
+
+# ---- What is on the disk ----
+
+def test_the_file_has_what_aes_xts_makes_of_hosts_data():
+    rng = random.Random(1)
+    for size in (32, 64):
+        with disk() as path, TcpTarget() as d:
+            key, key2 = key_file(d.folder / "hex", rng, size)
+            d.call("accel_crypto_key_create", name="k", cipher="AES_XTS", key=key.hex(), key2=key2.hex())
+            attach(d, path)
+            check(d.call("bdev_crypto_create", name="C0", base_bdev_name="A0", key_name="k") == "C0", "the name")
+            data = rng.randbytes(40 * BLOCK)
+            with host(d, "C0") as (queue, nsid):
+                write(queue, nsid, 300, data)
+                check(read(queue, nsid, 300, 40) == data, "what the host reads")
+                queue.good(queue.rw_sqe(8, 310, 5, nsid))       # Write Zeroes
+                data = data[:10 * BLOCK] + bytes(5 * BLOCK) + data[15 * BLOCK:]
+                check(read(queue, nsid, 300, 40) == data, "what the host reads after Write Zeroes")
+            d.call("bdev_crypto_delete", name="C0")
+            d.call("bdev_uring_delete", name="A0")
+            there = path.read_bytes()
+            check(not any(there[:300 * BLOCK]) and not any(there[340 * BLOCK:]), "something else was written")
+            stored = there[300 * BLOCK:340 * BLOCK]
+            check(decrypted(stored, 300, key, key2) == data, "what is in the file is not the host's data encrypted")
+            check(bytes(BLOCK) not in stored, "zeroes are stored as they are")
+
+
+# ---- Under and over volumes, and after a restart ----
+
+def make(d, path, keys):
+    """An encrypted disk, a store on it, and a volume there that is encrypted once more, all by keys of the keyring."""
+    attach(d, path)
+    for name, file in keys.items():
+        d.call("keyring_file_add_key", name=name, path=str(file))
+        d.call("accel_crypto_key_create", name=name, cipher="AES_XTS", keyring_key=name)
+    d.call("bdev_crypto_create", name="C0", base_bdev_name="A0", key_name="outer")
+
+
+def test_under_and_over_volumes_and_after_a_restart():
+    rng = random.Random(2)
+    data = rng.randbytes(64 * BLOCK)
+    with disk() as path:
+        keys = {name: path.parent / name for name in ("outer", "inner")}
+        for file in keys.values():
+            key_file(file, rng)
+        with TcpTarget() as d:
+            make(d, path, keys)
+            d.call("bdev_lvol_create_lvstore", bdev_name="C0", lvs_name="s", cluster_sz=1 << 20)
+            d.call("bdev_lvol_create", lvs_name="s", lvol_name="v", size_in_mib=8, thin_provision=True)
+            d.call("bdev_crypto_create", name="C1", base_bdev_name="s/v", key_name="inner")
+            with host(d, "C1") as (queue, nsid):
+                write(queue, nsid, 100, data)
+            with host(d, "C1") as (queue, nsid):
+                check(read(queue, nsid, 100, 64) == data, "through two keys")
+            d.call("bdev_lvol_snapshot", lvol_name="s/v", snapshot_name="snap")
+            with host(d, "C1") as (queue, nsid):
+                write(queue, nsid, 110, data[:8 * BLOCK])
+            status, saved, wrong = d.rpc("save_config")
+            check(status == 0 and d.stop() == 0, wrong)
+        check(b"LVOLSTORE" not in path.read_bytes(), "the store's superblock is readable")
+        config = path.parent / "config.json"
+        config.write_text(saved)
+        with Daemon("-c", config) as d:
+            check([k["keyring_key"] for k in d.call("accel_crypto_keys_get")] == ["outer", "inner"], d.call("accel_crypto_keys_get"))
+            d.call("bdev_wait_for_examine")
+            check({"C0", "C1"} <= {b["name"] for b in d.call("bdev_get_bdevs")}, d.call("bdev_get_bdevs"))
+            check(d.stop() == 0, d.log())
+        with TcpTarget() as d:
+            make(d, path, keys)
+            d.call("bdev_crypto_create", name="C1", base_bdev_name="s/v", key_name="inner")
+            d.call("bdev_wait_for_examine")
+            with host(d, "C1") as (queue, nsid):
+                now = data[:10 * BLOCK] + data[:8 * BLOCK] + data[18 * BLOCK:]
+                check(read(queue, nsid, 100, 64) == now, "after a restart")
+
+
+def test_another_key_reads_something_else():
+    rng = random.Random(3)
+    data = rng.randbytes(8 * BLOCK)
+    with disk() as path, TcpTarget() as d:
+        attach(d, path)
+        for name in ("a", "b"):
+            key_file(d.folder / name, rng)
+            d.call("keyring_file_add_key", name=name, path=str(d.folder / name))
+            d.call("accel_crypto_key_create", name=name, cipher="AES_XTS", keyring_key=name)
+        for name in ("a", "b"):
+            d.call("bdev_crypto_create", name="C0", base_bdev_name="A0", key_name=name)
+            with host(d, "C0") as (queue, nsid):
+                if name == "a":
+                    write(queue, nsid, 0, data)
+                got = read(queue, nsid, 0, 8)
+                check((got == data) == (name == "a"), f"by key {name}")
+            refused(d, -16, ["in use"], "accel_crypto_key_destroy", key_name=name)
+            d.call("bdev_crypto_delete", name="C0")
+            d.call("accel_crypto_key_destroy", key_name=name)
+
+
+# ---- The secret ----
+
+def spellings(key):
+    """All that a key may look like: bytes, and digits."""
+    return [key, key.hex().encode(), key.hex().upper().encode()]
+
+
+def found_in(data, secrets):
+    return [s for s in secrets if s in data]
+
+
+def memory_has(pid, secret):
+    """In all of the process's memory, dumped or not: so that a search that finds nothing is known to find something."""
+    with open(f"/proc/{pid}/maps", encoding="ascii") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as mem:
+        for line in maps:
+            begin, end, mode = re.match(r"(\w+)-(\w+) (\S+)", line).groups()
+            if mode.startswith("rw") and "[v" not in line:
+                with contextlib.suppress(OSError, ValueError, OverflowError):
+                    mem.seek(int(begin, 16))
+                    if int(end, 16) - int(begin, 16) <= 1 << 28 and secret in mem.read(int(end, 16) - int(begin, 16)):
+                        return True
+    return False
+
+
+def core_of(d):
+    subprocess.run(["gcore", "-o", d.folder / "core", str(d.pid)], check=True, capture_output=True, timeout=SLOW)
+    return (d.folder / f"core.{d.pid}").read_bytes()
+
+
+def test_the_key_is_in_no_core_trace_log_answer_or_configuration():
+    rng = random.Random(int.from_bytes(os.urandom(8), "little"))
+    with disk() as path, TcpTarget("-L", "rpc") as d:
+        attach(d, path)
+        d.call("bdev_malloc_create", name="M0", num_blocks=2048, block_size=BLOCK)
+        d.call("bdev_malloc_create", name="M1", num_blocks=2048, block_size=BLOCK)
+        ring = key_file(d.folder / "ring", rng)
+        named, own = (tuple(rng.randbytes(32) for _ in range(2)) for _ in range(2))
+        d.call("keyring_file_add_key", name="ring", path=str(d.folder / "ring"))
+        d.call("accel_crypto_key_create", name="of ring", cipher="AES_XTS", keyring_key="ring")
+        d.call("accel_crypto_key_create", name="named", cipher="AES_XTS", key=named[0].hex(), key2=named[1].hex())
+        d.call("bdev_crypto_create", name="C0", base_bdev_name="A0", key_name="of ring")
+        d.call("bdev_crypto_create", name="C1", base_bdev_name="M0", key_name="named")
+        d.call("bdev_crypto_create", name="C2", base_bdev_name="M1", key=own[0].hex(), key2=own[1].hex())
+        wrong = rng.randbytes(32).hex()
+        told = [refused(d, -22, ["are equal"], "accel_crypto_key_create", name="w", cipher="AES_XTS", key=wrong, key2=wrong),
+                refused(d, -22, ["no hexadecimal"], "accel_crypto_key_create", name="w", cipher="AES_XTS", key=wrong, key2="x" + wrong[1:]),
+                refused(d, -22, ["66 characters"], "accel_crypto_key_create", name="w", cipher="AES_XTS", key=wrong + "00", key2=wrong)]
+        secrets = [s for k in (*ring, *named, *own) for s in spellings(k)] + [wrong.encode()]
+        with host(d, "C0") as (q0, n0):
+            write(q0, n0, 0, rng.randbytes(8 * BLOCK))
+            with contextlib.ExitStack() as stack:
+                for name in ("C1", "C2"):
+                    queue, nsid = stack.enter_context(host(d, name))
+                    write(queue, nsid, 0, rng.randbytes(8 * BLOCK))
+                check(memory_has(d.pid, ring[0]) and memory_has(d.pid, own[1]), "the search finds keys where they are")
+                core = core_of(d)
+                check(b"accel_crypto_key_create" in core, "the core is one")
+                check(not found_in(core, secrets), f"in the core: {len(found_in(core, secrets))} spellings")
+        status, saved, err = d.rpc("save_config")
+        check(status == 0, err)
+        answers = json.dumps([d.call(m) for m in ("accel_crypto_keys_get", "bdev_get_bdevs", "keyring_get_keys", "notify_get_notifications", "rpc_get_calls")])
+        for what, text in (("answers", answers), ("errors", json.dumps(told)), ("save_config", saved), ("log", d.log())):
+            check(not found_in(text.encode(), secrets), f"in {what}")
+        check(not found_in(d.trace_file.read_bytes(), secrets), "in the trace")
+        check('"C0"' in saved and '"C1"' not in saved and '"C2"' not in saved, "what is saved is what can be loaded")
+        for name in ("C1", "C2", "named"):
+            check(re.search(f"{name} is not in the configuration", d.log()), f"the log does not say that {name} is not saved")
+        for name in ("C0", "C1", "C2"):
+            d.call("bdev_crypto_delete", name=name)
+        for name in ("of ring", "named"):
+            d.call("accel_crypto_key_destroy", key_name=name)
+        d.call("keyring_file_remove_key", name="ring")
+        check(d.call("accel_crypto_keys_get") == [], "a key is left")
+        check(not memory_has(d.pid, ring[0]) and not memory_has(d.pid, named[0]) and not memory_has(d.pid, own[1]), "a key is in memory after its end")
+
+
+def test_a_configuration_of_another_target_is_loaded():
+    """As SPDK saves it: the key stands in it."""
+    rng = random.Random(int.from_bytes(os.urandom(8), "little"))
+    key, key2 = rng.randbytes(32), rng.randbytes(32)
+    config = {"subsystems": [
+        {"subsystem": "accel", "config": [
+            {"method": "accel_set_options", "params": {"small_cache_size": 128}},
+            {"method": "accel_crypto_key_create", "params": {"name": "k", "cipher": "AES_XTS", "key": key.hex(), "key2": key2.hex(), "tweak_mode": "SIMPLE_LBA"}}]},
+        {"subsystem": "bdev", "config": [
+            {"method": "bdev_malloc_create", "params": {"name": "M0", "num_blocks": 2048, "block_size": 512}},
+            {"method": "bdev_crypto_create", "params": {"base_bdev_name": "M0", "name": "C0", "key_name": "k"}}]}]}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "config"
+        file.write_text(json.dumps(config))
+        with Daemon("-c", file) as d:
+            check(d.call("bdev_get_bdevs", name="C0")[0]["product_name"] == "crypto", "it is loaded")
+            check(memory_has(d.pid, key), "the search finds the key where it is")
+            check(not found_in(core_of(d), [*spellings(key), *spellings(key2)]), "the core has the key of the configuration")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
