@@ -6,6 +6,7 @@
 """Images of a real Ceph (a monitor, a manager and an OSD that the test starts), served over RDMA and TCP: what hosts write is what `rbd export`
 finds; images that others resize; a cluster that is killed, stopped, or does not want this client any more."""
 import contextlib
+import datetime
 import json
 import random
 import signal
@@ -13,7 +14,7 @@ import sys
 
 from appliance_lib import RpcError, check, main, wait_for
 from ceph_lib import Ceph
-from nvmf_lib import Target, verifying, wait_io
+from nvmf_lib import PORT, Target, verifying, wait_io
 from nvmf_tcp_lib import Queue, TcpTarget
 
 BS = 4096
@@ -51,9 +52,9 @@ def refused(t, words, method, **params):
 
 @contextlib.contextmanager
 def queues(t):
-    with Queue() as admin:
+    with Queue(port=t.port) as admin:
         admin.enable()
-        with Queue(qid=1, cntlid=admin.cntlid) as io:
+        with Queue(qid=1, cntlid=admin.cntlid, port=t.port) as io:
             yield io
 
 
@@ -184,6 +185,56 @@ def test_a_cluster_that_does_not_answer_does_not_keep_the_daemon():
         ceph.signal("osd.0", signal.SIGSTOP)
         t.stop_clean("it could not be closed within", "still waiting for bdev to stop")
         check("image 'image' of pool 'rbd'" in t.log(), t.log())
+
+
+def test_one_of_two_gateways_writes_to_an_image():
+    with Ceph() as ceph, TcpTarget() as a, TcpTarget(port=PORT + 100) as b:
+        ceph.image("rbd/image", 32)
+        for t in (a, b):
+            t.call("bdev_rbd_register_cluster", name="c", config_file=str(ceph.conf))
+            add(t, "R0", "image", nsid=1, standby=True)
+        with queues(a) as qa, queues(b) as qb:
+            check(qa.write(0, b"0" * BS, bs=BS).code >> 8 == 3, "a standby refuses")
+            a.call("bdev_own", name="R0")
+            check(qa.write(0, b"a" * BS, bs=BS).code == 0, "the owner writes")
+            check(qb.write(0, b"b" * BS, bs=BS).code >> 8 == 3, "the other one does not")
+            refused(b, ["has the lock", "fence"], "bdev_own", name="R0")
+            # handed over: nobody is blocklisted
+            a.call("bdev_disown", name="R0")
+            b.call("bdev_own", name="R0")
+            check(qb.read(0, 1, bs=BS).data == b"a" * BS and qb.write(0, b"b" * BS, bs=BS).code == 0, "the next owner")
+            check(qa.write(0, b"c" * BS, bs=BS).code >> 8 == 3, "no longer")
+            b.call("bdev_disown", name="R0")
+            a.call("bdev_own", name="R0", fence=True)
+            check(qa.write(0, b"b" * BS, bs=BS).code == 0 and not b.call("bdev_get_bdevs", name="R0")[0]["driver_specific"]["rbd"]["lost"], "nobody had the lock")
+            # taken away from one that is stopped, with a write that it has taken and not carried out
+            a.process.send_signal(signal.SIGSTOP)
+            late = qa.start(qa.rw_sqe(1, 0, 1), b"l" * BS)
+            b.call("bdev_own", name="R0", fence=True)
+            check(qb.write(0, b"n" * BS, bs=BS).code == 0, "the new owner writes at once")
+            ends = [x.split()[1][:10] for x in ceph.run("ceph", "osd", "blocklist", "ls").splitlines() if ":" in x]
+            check(any((datetime.date.fromisoformat(x) - datetime.date.today()).days > 300 for x in ends), f"the old one stays blocklisted: {ends}")
+            a.process.send_signal(signal.SIGCONT)
+            check(qa.finish(late).code >> 8 == 3, "the old owner's write is not acknowledged")
+            check(qb.read(0, 1, bs=BS).data == b"n" * BS, "nor carried out")
+            wait_for(lambda: a.call("bdev_get_owners")[0]["state"] == "standby", "the old owner to know")
+            refused(a, ["is lost"], "bdev_own", name="R0")
+        # as a new client it may have the image again
+        a.call("bdev_rbd_delete", name="R0")
+        a.call("bdev_rbd_unregister_cluster", name="c")
+        a.call("bdev_rbd_register_cluster", name="c", config_file=str(ceph.conf))
+        add(a, "R0", "image", nsid=1, standby=True)
+        b.call("bdev_disown", name="R0")
+        a.call("bdev_own", name="R0")
+        # of one that was killed, without and with a word about it
+        a.process.kill()
+        a.process.wait()
+        b.call("bdev_own", name="R0", fence=True)
+        ceph.run("rbd", "create", "-s", "8M", "--image-feature", "layering", "rbd/plain")
+        add(b, "P", "plain", nsid=2, standby=True)
+        refused(b, ["exclusive-lock"], "bdev_own", name="P")
+        b.call("bdev_rbd_delete", name="P")
+        check(b.stop() == 0, b.log())
 
 
 if __name__ == "__main__":

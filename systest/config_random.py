@@ -27,7 +27,7 @@ ROUNDS = 20         # by then nothing may be missing
 PASSING = {
     *(method for passing in of_modules("PASSING") for method in passing), "bdev_examine", "bdev_wait_for_examine", "bdev_reset_iostat",
     "bdev_nvme_add_error_injection", "bdev_nvme_remove_error_injection", "bdev_nvme_reset_controller", "bdev_nvme_send_cmd",
-    "bdev_nvme_disable_controller", "bdev_nvme_enable_controller",
+    "bdev_nvme_disable_controller", "bdev_nvme_enable_controller", "bdev_own", "bdev_disown",
     "nvmf_subsystem_reset_controller",
     "bdev_nvme_set_preferred_path",     # names a controller id, which is another after the next connect
     "framework_start_init", "framework_wait_init", "spdk_kill_instance", "framework_enable_cpumask_locks", "framework_disable_cpumask_locks", "rpc_describe_methods",

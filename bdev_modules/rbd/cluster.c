@@ -41,6 +41,10 @@ static const struct bdev_rbd_setting defaults[] = {
 };
 /* A write that librados gives up may be carried out later, behind others: it is never given up. */
 #define OP_TIMEOUT "rados_osd_op_timeout"
+/* A lock that is broken keeps no writes away. */
+#define FENCE "rbd_blocklist_on_break_lock"
+/* Not for how long: librbd 16 cannot pass a time on, and lock.c has set a longer one before. */
+#define FENCE_TIME "rbd_blocklist_expire_seconds"
 
 /* --- Options --- */
 
@@ -160,7 +164,9 @@ static int cluster_configure(struct rbd_cluster *c)
 	if (rc == 0 && c->opts.key_file != NULL) {
 		rc = cluster_set(c, "keyring", c->opts.key_file);
 	}
-	return rc != 0 ? rc : cluster_set(c, OP_TIMEOUT, "0");
+	rc = rc != 0 ? rc : cluster_set(c, OP_TIMEOUT, "0");
+	rc = rc != 0 ? rc : cluster_set(c, FENCE, "true");
+	return rc != 0 ? rc : cluster_set(c, FENCE_TIME, "0");
 }
 
 static int cluster_connect(struct rbd_cluster *c)

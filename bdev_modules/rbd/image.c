@@ -162,6 +162,12 @@ static void image_check_close(struct rbd_bdev *r)
 	}
 }
 
+void bdev_rbd_job_ended(struct rbd_bdev *r)
+{
+	r->jobs--;
+	image_check_close(r);
+}
+
 /* Begins to wait for the end of an image. When the layer stops, that has a limit. */
 static void image_begin_end(struct rbd_bdev *r)
 {
@@ -182,6 +188,7 @@ static void image_destruct(struct bdev *b)
 {
 	struct rbd_bdev *r = (struct rbd_bdev *)b;
 
+	bdev_owner_fini(&r->owner);
 	image_begin_end(r);
 	image_begin_close(r);
 }
@@ -198,6 +205,7 @@ static void loss_tell(struct thread_msg *msg)
 	if (loss_observer != NULL) {
 		loss_observer(r->name, r->why_lost);
 	}
+	bdev_owner_end(&r->owner, r->why_lost);
 	image_check_end(r);
 }
 
@@ -505,8 +513,14 @@ static int image_register(struct rbd_bdev *r, char *error)
 			   r->image.size % b->block_size, r->image_name);
 	}
 	image_fill_in(r);
+	if (r->standby) {
+		bdev_owner_init(&r->owner, b, &bdev_rbd_owner_ops);
+	}
 	int rc = bdev_register_or_say(b, error);
 	r->registered = rc == 0;
+	if (rc != 0) {
+		bdev_owner_fini(&r->owner);
+	}
 	return rc;
 }
 
@@ -569,6 +583,10 @@ static int image_check_opts(const struct bdev_rbd_opts *opts, char *error)
 		rc = bdev_error(error, -EINVAL, "%s: must not be empty",
 				opts->pool[0] == '\0' ? "pool_name" : "rbd_name");
 	}
+	if (rc == 0 && opts->standby && (opts->read_only || opts->snapshot != NULL)) {
+		rc = bdev_error(error, -EINVAL, "standby: not together with %s",
+				opts->read_only ? "read_only" : "snapshot");
+	}
 	if (rc == 0 && stopping) {
 		rc = bdev_error(error, -ESHUTDOWN, "the block devices are being stopped");
 	}
@@ -622,6 +640,7 @@ static struct rbd_bdev *image_allocate(const struct bdev_rbd_opts *opts)
 		.numa_node = -1,
 		.read_only = opts->read_only || r->snapshot != NULL,
 	};
+	r->standby = opts->standby;
 	if (opts->uuid != NULL) {
 		memcpy(r->bdev.uuid, opts->uuid, sizeof(r->bdev.uuid));
 	}
@@ -685,6 +704,7 @@ bool bdev_rbd_get(const struct bdev *b, struct bdev_rbd_opts *opts)
 		.uuid = b->uuid,
 		.block_size = b->block_size,
 		.read_only = b->read_only,
+		.standby = r->standby,
 		.cluster = *bdev_rbd_cluster_opts(r->image.cluster),
 	};
 	return true;

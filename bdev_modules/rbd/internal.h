@@ -4,6 +4,7 @@
 #define BDEV_RBD_INTERNAL_H
 
 #include "bdev/module_util.h"
+#include "bdev/owner.h"
 #include "bdev_modules/rbd/library.h"
 #include "bdev_modules/rbd/rbd.h"
 #include "thread/worker.h"
@@ -49,6 +50,13 @@ struct rbd_image {
 	uint64_t size, object_size; /* bytes */
 };
 
+/* What a worker does with the lock of an image, and what came of it. */
+struct rbd_lock_change {
+	bool fence;
+	int rc;
+	char error[BDEV_ERROR_MAX];
+};
+
 struct rbd_bdev {
 	struct bdev bdev;
 	struct rbd_image image;
@@ -57,14 +65,17 @@ struct rbd_bdev {
 	bool loss_told;       /* `loss` is on its way, or has come. Atomic */
 	const char *why_lost; /* set before loss_told; stays */
 	struct thread_msg changed, loss;
+	struct bdev_owner owner; /* of a standby */
+	bool standby;
 	bool registered;           /* as a bdev */
 	bool refreshing, again;    /* a worker looks at the size; and must do so once more */
 	bool closing;              /* the bdev is gone; the image is closed when no worker uses it any more */
 	bool closed;               /* it is */
 	uint32_t jobs;             /* of workers, which use the image */
 	LIST_ENTRY(rbd_bdev) link; /* of images that are being closed, or opened although nobody waits any more */
-	struct worker_job close_job, refresh_job;
-	uint64_t refreshed_size; /* bytes; refresh_job's */
+	struct worker_job close_job, refresh_job, lock_job;
+	struct rbd_lock_change lock_change; /* lock_job's */
+	uint64_t refreshed_size;            /* bytes; refresh_job's */
 	int refresh_rc;
 	char name[256];
 	char *pool, *image_name, *rados_namespace, *snapshot; /* the last two may be NULL */
@@ -88,6 +99,13 @@ struct rbd_io {
 
 /* Notes that no I/O of the bdev can be carried out any more, and tells it once. why: stays. Any thread. */
 void bdev_rbd_bdev_lost(struct rbd_bdev *r, const char *why);
+
+/* A job that used the image has ended: closes the image if it only waits for that. */
+void bdev_rbd_job_ended(struct rbd_bdev *r);
+
+/* --- lock.c --- */
+
+extern const struct bdev_owner_ops bdev_rbd_owner_ops;
 
 /* --- io.c --- */
 

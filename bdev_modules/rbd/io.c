@@ -132,6 +132,10 @@ void bdev_rbd_submit(void *channel, struct bdev_io *io)
 		bdev_io_complete_untouched(io, STATUS_PATH);
 		return;
 	}
+	if (unlikely(bdev_owner_refuses(&r->owner))) {
+		bdev_io_complete_untouched(io, BDEV_OWNER_STATUS);
+		return;
+	}
 	x->channel = c;
 	x->bounce = NULL;
 	x->image = r->image.image;

@@ -11,6 +11,7 @@
 	X(rados_conf_read_file)                                                                                        \
 	X(rados_conf_set)                                                                                              \
 	X(rados_connect)                                                                                               \
+	X(rados_blocklist_add)                                                                                         \
 	X(rados_shutdown)                                                                                              \
 	X(rados_ioctx_create)                                                                                          \
 	X(rados_ioctx_set_namespace)                                                                                   \
@@ -23,6 +24,12 @@
 	X(rbd_resize2)                                                                                                 \
 	X(rbd_update_watch)                                                                                            \
 	X(rbd_update_unwatch)                                                                                          \
+	X(rbd_lock_get_owners)                                                                                         \
+	X(rbd_lock_get_owners_cleanup)                                                                                 \
+	X(rbd_is_exclusive_lock_owner)                                                                                 \
+	X(rbd_lock_break)                                                                                              \
+	X(rbd_lock_acquire)                                                                                            \
+	X(rbd_lock_release)                                                                                            \
 	X(rbd_aio_create_completion)                                                                                   \
 	X(rbd_aio_get_return_value)                                                                                    \
 	X(rbd_aio_release)                                                                                             \

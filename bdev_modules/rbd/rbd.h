@@ -32,6 +32,7 @@ struct bdev_rbd_opts {
 	const uint8_t *uuid;                    /* 16 bytes; NULL: a random one */
 	uint32_t block_size;                    /* bytes */
 	bool read_only;
+	bool standby;                         /* refuses all I/O until bdev_own() (bdev/owner.h) */
 	struct bdev_rbd_cluster_opts cluster; /* with a name: a registered one, and nothing else is given */
 };
 

@@ -187,7 +187,7 @@ struct rbd_create {
 	char *name, *user_id, *pool_name, *rbd_name, *cluster_name, *uuid, *rados_namespace, *snapshot;
 	uint32_t block_size;
 	json_t *config;
-	bool read_only;
+	bool read_only, standby;
 };
 #define RBD_PARAM(field_, type_, required_, help_, ...)                                                                \
 	RPC_PARAM(struct rbd_create, field_, type_, required_, help_, ##__VA_ARGS__)
@@ -207,6 +207,10 @@ static const struct rpc_param rbd_create_params[] = {
 	RBD_PARAM(read_only, RPC_BOOL, RPC_OPTIONAL, "refuse what changes data"),
 	RBD_PARAM(rados_namespace, RPC_STRING, RPC_OPTIONAL, "in the pool; default: none", .own = true),
 	RBD_PARAM(snapshot, RPC_STRING, RPC_OPTIONAL, "of the image, which is read-only; default: none", .own = true),
+	RBD_PARAM(standby, RPC_BOOL, RPC_OPTIONAL,
+		  "refuse all I/O until bdev_own makes it the owner of the image, which needs the feature "
+		  "exclusive-lock; not with read_only or snapshot",
+		  .own = true),
 	RPC_PARAM_END};
 
 static void rbd_created(void *req, int rc, const char *text)
@@ -227,6 +231,7 @@ static void rpc_bdev_rbd_create(struct rpc_request *req, void *params)
 		.uuid = rpc_bdev_uuid(p->uuid, uuid),
 		.block_size = p->block_size,
 		.read_only = p->read_only,
+		.standby = p->standby,
 		.cluster = {.name = p->cluster_name, .user_id = p->user_id},
 	};
 
@@ -292,6 +297,7 @@ static void bdev_rbd_write_config(json_t *methods, const struct bdev *b)
 	rpc_bdev_add_uint(params, "block_size", o.block_size);
 	rpc_bdev_add_uuid(params, o.uuid);
 	rpc_bdev_add_true(params, "read_only", o.read_only);
+	rpc_bdev_add_true(params, "standby", o.standby);
 	add_text(params, "rados_namespace", o.rados_namespace);
 	add_text(params, "snapshot", o.snapshot);
 	add_text(params, "cluster_name", o.cluster.name);

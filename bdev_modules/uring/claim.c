@@ -147,6 +147,9 @@ static int claim_file(struct uring_claim *c, const struct uring_claim_opts *o, c
 	}
 	c->first = 0;
 	c->last = TO_END;
+	if (o->standby) {
+		return 0;
+	}
 	int rc = claim_lock(c, o->filename, c->fd, error);
 	return rc != 0 ? rc : claim_refuse_kernel_use(o->filename, &st, error);
 }
@@ -273,6 +276,22 @@ static void claim_close_files(struct uring_claim *c)
 	c->fd = c->lock_fd = -1;
 }
 
+/* What the lock is for: for refusals, here and in other processes. */
+static void claim_note(struct uring_claim *c)
+{
+	LIST_INSERT_HEAD(&claims, c, link);
+	uring_holder_note_write(&claims);
+}
+
+/* Of a file, whose descriptor stays open. */
+static void claim_unlock(const struct uring_claim *c)
+{
+	struct flock range = claim_range(c);
+
+	range.l_type = F_UNLCK;
+	fcntl(c->fd, F_OFD_SETLK, &range);
+}
+
 int uring_claim_open(struct uring_claim *c, const struct uring_claim_opts *o, char *error)
 {
 	struct stat st;
@@ -282,14 +301,46 @@ int uring_claim_open(struct uring_claim *c, const struct uring_claim_opts *o, ch
 	if (stat(o->filename, &st) != 0) {
 		return bdev_error(error, -errno, "filename '%.150s': %s", o->filename, strerror(errno));
 	}
+	if (o->standby && S_ISBLK(st.st_mode)) {
+		return bdev_error(error, -EINVAL,
+				  "standby: filename '%.150s' is a block device; only regular files can be",
+				  o->filename);
+	}
+	c->standby = o->standby;
 	rc = S_ISBLK(st.st_mode) ? claim_device(c, o, &st, error) : claim_file(c, o, error);
 	if (rc != 0) {
 		claim_close_files(c);
 		return rc;
 	}
-	LIST_INSERT_HEAD(&claims, c, link);
-	uring_holder_note_write(&claims);
+	if (!c->standby) {
+		claim_note(c);
+	}
 	return 0;
+}
+
+int uring_claim_take(struct uring_claim *c, const char *filename, char *error)
+{
+	struct stat st;
+	int rc = claim_lock(c, filename, c->fd, error);
+
+	rc = rc != 0                  ? rc
+	     : fstat(c->fd, &st) != 0 ? bdev_error(error, -errno, "filename '%.150s': %s", filename, strerror(errno))
+				      : claim_refuse_kernel_use(filename, &st, error);
+	if (rc != 0) {
+		claim_unlock(c);
+		return rc;
+	}
+	c->standby = false;
+	claim_note(c);
+	return 0;
+}
+
+void uring_claim_give(struct uring_claim *c)
+{
+	c->standby = true;
+	LIST_REMOVE(c, link);
+	uring_holder_note_write(&claims);
+	claim_unlock(c);
 }
 
 void uring_claim_close(struct uring_claim *c)
@@ -297,7 +348,9 @@ void uring_claim_close(struct uring_claim *c)
 	if (c->fd < 0) {
 		return;
 	}
-	LIST_REMOVE(c, link);
+	if (!c->standby) {
+		LIST_REMOVE(c, link);
+	}
 	claim_close_files(c);
 	uring_holder_note_write(&claims);
 }

@@ -22,7 +22,8 @@ struct uring_claim {
 	int lock_fd;      /* the disk's node; -1: fd has the lock, or there is none */
 	const char *name; /* of the bdev; lives as long as the claim */
 	bool shared;
-	dev_t dev; /* of the file that has the lock */
+	bool standby; /* the file is open, and not locked */
+	dev_t dev;    /* of the file that has the lock */
 	ino_t ino;
 	uint64_t first, last; /* bytes that are locked */
 	LIST_ENTRY(uring_claim) link;
@@ -33,11 +34,16 @@ struct uring_claim_opts {
 	const char *filename; /* a regular file or a block device */
 	bool readonly;        /* open it read-only, and share it with others that share it */
 	bool shared;          /* share it with others that share it, although it is written */
+	bool standby;         /* a regular file: open it without a lock; nothing may be read or written */
 };
 
 /* Opens and locks the file: c->fd. 0; or a negative errno, and error (BDEV_ERROR_MAX bytes) says why, with the holder
  * as far as it can be known. -EBUSY: somebody else has it. */
 int uring_claim_open(struct uring_claim *c, const struct uring_claim_opts *o, char *error);
+/* Locks a file that was opened as a standby, for this use alone: as uring_claim_open(). filename: for the error. */
+int uring_claim_take(struct uring_claim *c, const char *filename, char *error);
+/* Makes it a standby again. */
+void uring_claim_give(struct uring_claim *c);
 /* Closes what is open. For a claim of zeroes whose fd is -1, too. */
 void uring_claim_close(struct uring_claim *c);
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "bdev/module_util.h"
+#include "bdev/owner.h"
 #include "bdev_modules/uring/claim.h"
 #include "bdev_modules/uring/uring.h"
 #include "util/compiler.h"
@@ -31,7 +32,8 @@
 struct uring_bdev {
 	struct bdev bdev;
 	struct uring_claim claim; /* and the descriptor */
-	bool aio, fallocate, nowait, shared;
+	bool aio, fallocate, nowait, shared, standby;
+	struct bdev_owner owner;      /* of a standby; it stays one when it is the owner */
 	uint32_t block_size_override; /* as given in the options; 0: chosen by uring_choose_block_size() */
 	char name[256];
 	char filename[];
@@ -108,10 +110,15 @@ static struct io_uring_sqe *uring_take_sqe(struct uring_channel *c, struct bdev_
 
 static void uring_submit(void *channel, struct bdev_io *io)
 {
-	struct io_uring_sqe *sqe = uring_try_sqe(channel);
+	const struct uring_bdev *u = uring_of(io);
 
+	if (unlikely(bdev_owner_refuses(&u->owner))) {
+		bdev_io_complete(io, BDEV_OWNER_STATUS); /* not as untouched: an earlier try may have written a part */
+		return;
+	}
+	struct io_uring_sqe *sqe = uring_try_sqe(channel);
 	if (sqe != NULL) {
-		uring_prepare(uring_of(io), sqe, io);
+		uring_prepare(u, sqe, io);
 	} else {
 		bdev_io_refuse(io);
 	}
@@ -317,8 +324,32 @@ static void uring_channel_destroy(struct bdev *b, void *channel)
 
 /* --- Creation --- */
 
+static void uring_own(struct bdev_owner *o, bool fence)
+{
+	struct uring_bdev *u = container_of(o, struct uring_bdev, owner);
+	char error[BDEV_ERROR_MAX];
+	int rc = uring_claim_take(&u->claim, u->filename, error);
+
+	bdev_owner_taken(o, rc, error);
+}
+
+static void uring_disown(struct bdev_owner *o)
+{
+	uring_claim_give(&container_of(o, struct uring_bdev, owner)->claim);
+	bdev_owner_given(o, 0, NULL);
+}
+
+static uint32_t uring_in_flight(const void *channel)
+{
+	return ((const struct uring_channel *)channel)->in_flight;
+}
+
+static const struct bdev_owner_ops uring_owner_ops = {
+	.take = uring_own, .give = uring_disown, .in_flight = uring_in_flight};
+
 static void uring_free(struct uring_bdev *u)
 {
+	bdev_owner_fini(&u->owner);
 	uring_claim_close(&u->claim);
 	free(u);
 }
@@ -328,6 +359,7 @@ static void uring_destruct(struct bdev *b)
 {
 	struct uring_bdev *u = (struct uring_bdev *)b;
 
+	bdev_owner_fini(&u->owner);
 	uring_claim_close(&u->claim);
 	bdev_destruct_done(b);
 	free(u);
@@ -492,6 +524,10 @@ static int uring_check_opts(const struct bdev_uring_opts *opts, char *error)
 	if (opts->readonly && opts->fallocate) {
 		return bdev_error(error, -EINVAL, "fallocate: not together with readonly");
 	}
+	if (opts->standby && (opts->readonly || opts->shared)) {
+		return bdev_error(error, -EINVAL, "standby: not together with %s",
+				  opts->readonly ? "readonly" : "shared");
+	}
 	return 0;
 }
 
@@ -566,6 +602,10 @@ static struct uring_bdev *uring_allocate(const struct bdev_uring_opts *opts, con
 	u->claim.fd = -1;
 	u->aio = opts->aio;
 	u->shared = opts->shared;
+	u->standby = opts->standby;
+	if (u->standby) {
+		bdev_owner_init(&u->owner, &u->bdev, &uring_owner_ops);
+	}
 	u->fallocate = opts->fallocate;
 	u->nowait = opts->nowait;
 	u->block_size_override = opts->block_size;
@@ -591,11 +631,13 @@ int bdev_uring_create(const struct bdev_uring_opts *opts, char *error)
 	if (u == NULL) {
 		return bdev_error(error, -ENOMEM, "out of memory");
 	}
-	rc = uring_claim_open(
-		&u->claim,
-		&(struct uring_claim_opts){
-			.name = u->name, .filename = u->filename, .readonly = opts->readonly, .shared = opts->shared},
-		error);
+	rc = uring_claim_open(&u->claim,
+			      &(struct uring_claim_opts){.name = u->name,
+							 .filename = u->filename,
+							 .readonly = opts->readonly,
+							 .shared = opts->shared,
+							 .standby = opts->standby},
+			      error);
 	rc = rc != 0 ? rc : file_get_geometry(u->filename, u->claim.fd, &g, error);
 	rc = rc != 0 ? rc : uring_choose_block_size(&u->bdev, opts, &g, error);
 	if (rc != 0) {
@@ -671,6 +713,7 @@ bool bdev_uring_get(const struct bdev *b, struct bdev_uring_opts *opts)
 					 .block_size = u->block_size_override,
 					 .readonly = b->read_only,
 					 .shared = u->shared,
+					 .standby = u->standby,
 					 .fallocate = u->fallocate,
 					 .nowait = u->nowait,
 					 .aio = u->aio};

@@ -16,6 +16,7 @@ struct bdev_uring_opts {
 	bool readonly;        /* shares the file with other bdevs that are read-only or shared */
 	bool shared;          /* shares it although it is written: for storage that several processes export, and whose
 			       * users agree with each other; otherwise the bdev is its only user */
+	bool standby;   /* refuses all I/O until bdev_own() (bdev/owner.h); a regular file. Not with the two above */
 	bool fallocate; /* UNMAP and WRITE_ZEROES punch holes; otherwise UNMAP does nothing and WRITE_ZEROES writes */
 	bool nowait;    /* no effect, because io_uring never blocks its caller; kept for the configuration */
 	bool aio;       /* make an aio bdev */

@@ -6,7 +6,7 @@
 struct file_create {
 	char *name, *filename, *uuid;
 	uint32_t block_size;
-	bool readonly, shared, fallocate, nowait;
+	bool readonly, shared, standby, fallocate, nowait;
 };
 
 #define FILE_PARAM(field_, type_, required_, help_, ...)                                                               \
@@ -24,6 +24,10 @@ struct file_create {
 			   "let other bdevs and processes that say so use the file too; default: it is this bdev's "   \
 			   "alone",                                                                                    \
 			   .own = true),                                                                               \
+		FILE_PARAM(                                                                                            \
+			standby, RPC_BOOL, RPC_OPTIONAL,                                                               \
+			"refuse all I/O until bdev_own makes it the owner of the file; not with readonly or shared",   \
+			.own = true),                                                                                  \
 		FILE_PARAM(fallocate, RPC_BOOL, RPC_OPTIONAL,                                                          \
 			   "unmap and write zeroes punch holes; default: unmap does nothing", .own = own_)
 static const struct rpc_param uring_create_params[] = {FILE_PARAMS(true), RPC_PARAM_END};
@@ -43,6 +47,7 @@ static void file_create(struct rpc_request *req, const struct file_create *p, bo
 		.block_size = p->block_size,
 		.readonly = p->readonly,
 		.shared = p->shared,
+		.standby = p->standby,
 		.fallocate = p->fallocate,
 		.nowait = p->nowait,
 		.aio = aio,
@@ -101,6 +106,7 @@ static void bdev_uring_write_config(json_t *methods, const struct bdev *b)
 	rpc_bdev_add_uuid(params, o.uuid);
 	rpc_bdev_add_true(params, "readonly", o.readonly);
 	rpc_bdev_add_true(params, "shared", o.shared);
+	rpc_bdev_add_true(params, "standby", o.standby);
 	rpc_bdev_add_true(params, "fallocate", o.fallocate);
 	rpc_bdev_add_true(params, "nowait", o.nowait);
 	rpc_config_add(methods, o.aio ? "bdev_aio_create" : "bdev_uring_create", params);

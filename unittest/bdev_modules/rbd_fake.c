@@ -10,6 +10,8 @@
 
 #include "util/iov.h"
 
+#define FAKE_OTHER "127.0.0.1:0/2"
+
 struct fake fake;
 
 struct fake_completion {
@@ -116,6 +118,16 @@ static int fake_rados_connect(rados_t rados)
 	return atomic_load(&fake.connect_rc);
 }
 
+static int fake_rados_blocklist_add(rados_t rados, char *client, uint32_t seconds)
+{
+	int rc = atomic_load(&fake.break_rc);
+
+	if (rc == 0 && strcmp(client, FAKE_OTHER) == 0 && seconds > 0) {
+		atomic_fetch_add(&fake.blocklisted, 1);
+	}
+	return rc;
+}
+
 static void fake_rados_shutdown(rados_t rados)
 {
 	atomic_fetch_add(&fake.shutdowns, 1);
@@ -179,6 +191,52 @@ static int fake_rbd_stat(rbd_image_t image, rbd_image_info_t *info, size_t size)
 static int fake_rbd_get_size(rbd_image_t image, uint64_t *size)
 {
 	*size = atomic_load(&fake.size);
+	return 0;
+}
+
+static int fake_rbd_is_exclusive_lock_owner(rbd_image_t image, int *is_owner)
+{
+	*is_owner = atomic_load(&fake.lock_owner) == FAKE_LOCK_OWN;
+	return 0;
+}
+
+static int fake_rbd_lock_get_owners(rbd_image_t image, rbd_lock_mode_t *mode, char **owners, size_t *n)
+{
+	if (atomic_load(&fake.lock_owner) == FAKE_LOCK_FREE) {
+		return -ENOENT;
+	}
+	*mode = RBD_LOCK_MODE_EXCLUSIVE;
+	owners[0] = strdup(FAKE_OTHER);
+	*n = 1;
+	return 0;
+}
+
+static void fake_rbd_lock_get_owners_cleanup(char **owners, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(owners[i]);
+	}
+}
+
+static int fake_rbd_lock_break(rbd_image_t image, rbd_lock_mode_t mode, const char *owner)
+{
+	atomic_store(&fake.lock_owner, FAKE_LOCK_FREE);
+	return 0;
+}
+
+static int fake_rbd_lock_acquire(rbd_image_t image, rbd_lock_mode_t mode)
+{
+	hold_while(&fake.hold_lock);
+	int rc = atomic_load(&fake.lock_rc);
+	if (rc == 0) {
+		atomic_store(&fake.lock_owner, FAKE_LOCK_OWN);
+	}
+	return rc;
+}
+
+static int fake_rbd_lock_release(rbd_image_t image)
+{
+	atomic_store(&fake.lock_owner, FAKE_LOCK_FREE);
 	return 0;
 }
 

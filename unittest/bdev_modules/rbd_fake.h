@@ -11,12 +11,19 @@
 #define FAKE_OBJECT_BYTES 65536
 #define FAKE_IMAGE_BYTES  (1u << 20)
 
+/* Who has the exclusive lock of the image. */
+enum fake_lock { FAKE_LOCK_FREE, FAKE_LOCK_OWN, FAKE_LOCK_OTHER };
+
 struct fake {
 	atomic_int connect_rc, open_rc, stat_rc, watch_rc, io_rc, aio_rc,
 		resize_rc; /* what these functions return, if not 0 */
 	atomic_bool hold_connect, hold_open, hold_close, hold_io, hold_resize;        /* these wait until it is false */
 	atomic_uint clients, connects, shutdowns, opens, closes, ioctxs, completions; /* that exist, or calls so far */
-	atomic_uint waiting; /* calls that wait because of hold_ */
+	atomic_int lock_rc, break_rc; /* what taking the lock, and blocklisting its owner, return */
+	atomic_int lock_owner;        /* enum fake_lock */
+	atomic_uint blocklisted;      /* other clients, so far */
+	atomic_bool hold_lock;        /* taking it waits */
+	atomic_uint waiting;          /* calls that wait because of hold_ */
 	uint8_t memory[2 * FAKE_IMAGE_BYTES];
 	atomic_ulong size;
 	char settings[1024]; /* "key=value " of each rados_conf_set() */

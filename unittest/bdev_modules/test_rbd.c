@@ -3,6 +3,7 @@
 #include "unittest/bdev/fixture.h"
 
 #include "unittest/bdev_modules/rbd_fake.h"
+#include "bdev/owner.h"
 #include "bdev_modules/rbd/rbd.h"
 #include "thread/worker.h"
 
@@ -460,7 +461,125 @@ static void test_the_layer_stops_without_an_image_that_cannot_be_closed(void)
 	check_nothing_is_left();
 }
 
+/* --- Standbys and owners --- */
+
+static int create_standby(struct user *u)
+{
+	struct bdev_rbd_opts opts = opts_of("R0");
+	struct answer a;
+
+	opts.standby = true;
+	int rc = create(&opts, &a);
+	return rc != 0 ? rc : user_open(u, "R0", true, fixture_thread(0));
+}
+
+static int own(bool fence, struct answer *a)
+{
+	*a = (struct answer){.rc = 1};
+	bdev_own("R0", BDEV_OWN_FOR_EVER, fence, on_answer, a);
+	return answer_rc(a);
+}
+
+static int disown(void)
+{
+	struct answer a = {.rc = 1};
+
+	bdev_disown("R0", on_answer, &a);
+	return answer_rc(&a);
+}
+
+static void test_an_owner_has_the_lock_and_a_standby_does_no_io(void)
+{
+	static uint8_t block[BS];
+	struct user u = {0};
+	struct answer a;
+
+	CU_ASSERT_EQUAL_FATAL(create_standby(&u), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, block, 0, 1), BDEV_OWNER_STATUS);
+	CU_ASSERT_EQUAL(own(false, &a), 0);
+	CU_ASSERT_EQUAL(fake.lock_owner, FAKE_LOCK_OWN);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, block, 0, 1), 0);
+	CU_ASSERT_EQUAL(disown(), 0);
+	CU_ASSERT_EQUAL(fake.lock_owner, FAKE_LOCK_FREE);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, block, 0, 1), BDEV_OWNER_STATUS);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
+	check_nothing_is_left();
+}
+
+static void test_the_lock_of_another_client_is_broken_when_that_is_blocklisted(void)
+{
+	struct user u = {0};
+	struct answer a;
+
+	CU_ASSERT_EQUAL_FATAL(create_standby(&u), 0);
+	fake.lock_owner = FAKE_LOCK_OTHER;
+	CU_ASSERT_EQUAL(own(false, &a), -EBUSY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "127.0.0.1:0/2"));
+	fake.break_rc = -EPERM;
+	CU_ASSERT_EQUAL(own(true, &a), -EPERM);
+	CU_ASSERT_EQUAL(fake.lock_owner, FAKE_LOCK_OTHER);
+	fake.break_rc = 0;
+	CU_ASSERT_EQUAL(own(true, &a), 0);
+	CU_ASSERT_EQUAL(fake.blocklisted, 1);
+	CU_ASSERT_EQUAL(fake.lock_owner, FAKE_LOCK_OWN);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
+	check_nothing_is_left();
+}
+
+static void test_a_client_that_is_blocklisted_cannot_take_the_lock(void)
+{
+	struct user u = {0};
+	struct answer a;
+
+	CU_ASSERT_EQUAL_FATAL(create_standby(&u), 0);
+	fake.lock_rc = -EINVAL;
+	CU_ASSERT_EQUAL(own(false, &a), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "exclusive-lock"));
+	fake.lock_rc = -ESHUTDOWN;
+	CU_ASSERT_EQUAL(own(false, &a), -ESHUTDOWN);
+	fake.lock_rc = 0;
+	CU_ASSERT_EQUAL(own(false, &a), -ESHUTDOWN);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "is lost"));
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
+	check_nothing_is_left();
+}
+
+static bool lock_waits(void *arg)
+{
+	return fake.waiting == 1;
+}
+
+static void note_deleted(void *arg, int rc)
+{
+	on_answer(arg, rc, NULL);
+}
+
+static void test_a_deletion_waits_for_the_lock(void)
+{
+	struct answer a = {.rc = 1}, deleted = {.rc = 1};
+	struct user u = {0};
+
+	CU_ASSERT_EQUAL_FATAL(create_standby(&u), 0);
+	fake.hold_lock = true;
+	bdev_own("R0", BDEV_OWN_FOR_EVER, false, on_answer, &a);
+	CU_ASSERT_TRUE(fixture_poll(lock_waits, NULL));
+	user_close(&u);
+	bdev_rbd_delete("R0", note_deleted, &deleted);
+	CU_ASSERT_EQUAL(answer_rc(&a), -ENODEV);
+	CU_ASSERT_EQUAL(fake.closes, 0);
+	fake.hold_lock = false;
+	CU_ASSERT_EQUAL(answer_rc(&deleted), 0);
+	check_nothing_is_left();
+}
+
 static const struct unit_test tests[] = {
+	UNIT(test_an_owner_has_the_lock_and_a_standby_does_no_io),
+	UNIT(test_the_lock_of_another_client_is_broken_when_that_is_blocklisted),
+	UNIT(test_a_client_that_is_blocklisted_cannot_take_the_lock),
+	UNIT(test_a_deletion_waits_for_the_lock),
 	UNIT(test_data_goes_where_it_belongs),
 	UNIT(test_compare_and_write_is_the_clusters),
 	UNIT(test_errors_are_told),
