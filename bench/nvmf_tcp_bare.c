@@ -6,9 +6,9 @@
  *             memory, and does nothing else: it polls epoll, receives, and sends the PDUs of all commands that have
  *             come in one sendmsg(). Every other command succeeds. Prints "ready" when it listens, runs until killed.
  *     nvmf_tcp_bare drive PORT CPU read|write CONNECTIONS DEPTH SECONDS NQN
- *             A light host, for this server and for real targets: DEPTH commands outstanding on each connection, no
- * data are looked at. Each connection has a controller of its own. Prints the commands that have ended, and
- *             nanoseconds. */
+ *             A light host, for this server and for real targets: DEPTH commands outstanding on each connection.
+ *             It looks at no data. Each connection has a controller of its own. Prints the commands that have
+ *             ended, and nanoseconds. */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>

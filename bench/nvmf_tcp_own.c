@@ -7,12 +7,13 @@
  *
  *     nvmf_tcp.own_ns			one connection, reads, tracing off
  *     nvmf_tcp.own_ns_conn1 ...	the same with so many connections, each with its own controller
- *     nvmf_tcp.own_write_ns		writes whose 4 KiB come in the capsule, and go through the connection's stage
+ *     nvmf_tcp.own_write_ns		writes whose 4 KiB come in the capsule, and go through the stage of what is read
  *     nvmf_tcp.traced_own_ns		the groups nvmf_tcp and bdev recorded
  *     nvmf_tcp.events_per_io		records of one command then
  *     nvmf_tcp.ns_per_event		what each of them added
- *     nvmf_tcp.calls_per_io		system calls that the group has made for a read, 128 outstanding on one
- * connection nvmf_tcp.calls_per_io_conn256	the same with 256 connections */
+ *     nvmf_tcp.calls_per_io		system calls of the group for a read, 128 outstanding on one connection
+ *     nvmf_tcp.calls_per_io_conn256	the same with 256 connections
+ *     nvmf_tcp.write_calls_per_io	for a write, 128 outstanding on one connection */
 #include <arpa/inet.h>
 #include <endian.h>
 #include <errno.h>
@@ -391,7 +392,7 @@ static double one_run(unsigned n, unsigned ios, bool writes)
 	return run.ns / ios;
 }
 
-static double calls_per_io[HOSTS_MAX + 1];
+static double calls_per_io[HOSTS_MAX + 1], write_calls_per_io;
 
 static double turn_reads(void *arg)
 {
@@ -404,7 +405,10 @@ static double turn_reads(void *arg)
 
 static double turn_writes(void *arg)
 {
-	return one_run(1, IOS, true);
+	double ns = one_run(1, IOS, true);
+
+	write_calls_per_io = (double)calls / IOS;
+	return ns;
 }
 
 static uint64_t records;
@@ -495,6 +499,7 @@ static void measure_times(void)
 	bench_print("nvmf_tcp.ns_per_event", (m[5] - m[1]) / ((double)records / IOS), "ns");
 	bench_print("nvmf_tcp.calls_per_io", calls_per_io[1], "calls");
 	bench_print("nvmf_tcp.calls_per_io_conn256", calls_per_io[HOSTS_MAX], "calls");
+	bench_print("nvmf_tcp.write_calls_per_io", write_calls_per_io, "calls");
 	bench_print("nvmf_tcp.fake_ns", m[0], "ns");
 }
 

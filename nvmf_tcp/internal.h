@@ -33,7 +33,8 @@
 
 #define NVMF_TCP_CONTROL_DATA   8192 /* bytes of in-capsule data that fabrics and admin commands may have (TCP 3.3.2) */
 #define NVMF_TCP_ANONYMOUS_DATA 512  /* the same, where anybody may connect: enough for Set Features */
-#define NVMF_TCP_STAGE          16384 /* bytes that are read at once, besides payload that has its place */
+#define NVMF_TCP_STAGE          4096 /* bytes that are read at once, besides payload that has its place */
+#define NVMF_TCP_SHARED_STAGE   65536 /* the same, where nothing keeps what was read from being handled at once */
 #define NVMF_TCP_EVENTS         64    /* sockets that one poll looks at */
 #define NVMF_TCP_SEND_IOVS      256   /* pieces of memory of one sendmsg() */
 #define NVMF_TCP_READS          4     /* recvmsg() calls for a connection in one poll */
@@ -199,6 +200,7 @@ struct nvmf_tcp_group {
 	uint32_t num_strangers; /* of them */
 	struct thread_timer leave_timer;
 	struct iovec iovs[NVMF_TCP_SEND_IOVS];
+	uint8_t stage[NVMF_TCP_SHARED_STAGE] __attribute__((aligned(64))); /* last; of the connection that is read */
 };
 
 struct nvmf_tcp_listener {

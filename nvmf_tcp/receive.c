@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What hosts send: ICReq, command capsules, data, H2CTermReq. tcp/receiver.h cuts the stream into PDUs and checks them
  * as far as that needs no knowledge of commands; the rest is checked here. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -234,6 +235,24 @@ static void end_unread(struct nvmf_tcp_qpair *qp, int rc)
 							   : "the connection broke while it was read");
 }
 
+/* Many commands, with their data, come in one read of the group's stage, and it stays in the CPU's cache. It is for one
+ * connection after the other: nothing is left in it when what was read has been handled. Handling may stop in between
+ * only where nvmf_tcp_qpair_reads_nothing() can become true: there the connection has its own stage. */
+static void choose_stage(struct nvmf_tcp_qpair *qp)
+{
+	if (likely(qp->state == NVMF_TCP_QPAIR_LIVE && !qp->send_blocked)) {
+		tcp_receiver_set_stage(&qp->receiver, qp->tgroup->stage, NVMF_TCP_SHARED_STAGE);
+	}
+}
+
+static void leave_shared_stage(struct nvmf_tcp_qpair *qp)
+{
+	if (likely(qp->receiver.stage != qp->stage)) {
+		assert(!tcp_receiver_has_bytes(&qp->receiver) || !nvmf_tcp_qpair_is_open(qp));
+		tcp_receiver_set_stage(&qp->receiver, qp->stage, NVMF_TCP_STAGE);
+	}
+}
+
 static void read_for_a_while(struct nvmf_tcp_qpair *qp)
 {
 	struct nvmf_tcp_counters *counters = &qp->tgroup->counters;
@@ -242,6 +261,7 @@ static void read_for_a_while(struct nvmf_tcp_qpair *qp)
 		thread_absence_check(); /* they were read before this process was stopped, perhaps */
 	}
 	for (unsigned i = 0; i < NVMF_TCP_READS && handle_read(qp); i++) {
+		choose_stage(qp);
 		int rc = tcp_receiver_read(&qp->receiver, qp->fd);
 
 		if (rc == -EAGAIN) {
@@ -255,7 +275,7 @@ static void read_for_a_while(struct nvmf_tcp_qpair *qp)
 		counters->read_bytes += (uint64_t)rc;
 		qp->moved += (uint64_t)rc;
 		thread_absence_check(); /* what was received during an absence may have to be refused */
-		if (rc < NVMF_TCP_STAGE) {
+		if (qp->receiver.drained) {
 			break; /* the socket is empty, or epoll says so if it is not */
 		}
 	}
@@ -276,6 +296,7 @@ static void look_after_tls(struct nvmf_tcp_qpair *qp)
 void nvmf_tcp_qpair_receive(struct nvmf_tcp_qpair *qp)
 {
 	read_for_a_while(qp);
+	leave_shared_stage(qp);
 	if (unlikely(qp->tls != NULL) && nvmf_tcp_qpair_is_open(qp)) {
 		look_after_tls(qp);
 	}

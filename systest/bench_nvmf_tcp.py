@@ -27,7 +27,8 @@ def names():
             yield f"{how}{operation}_gbps", "GB/s"
         yield f"tls_{operation}_ratio", "ratio"
     yield from {"flat_ratio": "ratio", "host_iops_q32": "IOPS", "digest_iops_q32": "IOPS", "aes_gbps": "GB/s", "own_ns": "ns", "own_ns_conn1": "ns",
-                "own_ns_conn256": "ns", "own_write_ns": "ns", "traced_own_ns": "ns", "events_per_io": "events", "calls_per_io": "calls"}.items()
+                "own_ns_conn256": "ns", "own_write_ns": "ns", "traced_own_ns": "ns", "events_per_io": "events", "calls_per_io": "calls",
+                "write_calls_per_io": "calls"}.items()
 
 
 def run(*args):
@@ -51,6 +52,7 @@ def test_all_figures_are_printed():
     check(found["idle_ticks"][1] == "ticks", found["idle_ticks"])
     # these do not depend on what else the machine does
     check(found["calls_per_io"][0] < 0.1, f"{found['calls_per_io'][0]} system calls for a read, 128 outstanding")
+    check(found["write_calls_per_io"][0] < 0.2, f"{found['write_calls_per_io'][0]} system calls for a write, 128 outstanding")
     check(2 <= found["calls_per_io_conn256"][0] < 3, f"{found['calls_per_io_conn256'][0]} system calls for a read, 256 connections")
 
 

@@ -248,9 +248,15 @@ class Subsystems(Bdevs, Keys):
         number = self.rng.randint(0, min(len(self.targets), 4))
         return self.targets[number - 1] if number else "nvmf_tgt"
 
+    def number_of(self, tgt):
+        return 0 if tgt == "nvmf_tgt" else 1 + int(tgt[len("target"):])
+
     def port_of(self, tgt):
-        number = 0 if tgt == "nvmf_tgt" else 1 + int(tgt[len("target"):])
-        return PORT + (2 * number + self.rng.randint(0, 1)) % 16
+        return PORT + (2 * self.number_of(tgt) + self.rng.randint(0, 1)) % 16
+
+    def secure_port_of(self, tgt):
+        """For TLS only: one address is not both."""
+        return PORT + 20003 + self.number_of(tgt) % 13
 
     def subsystem(self):
         s = {"nqn": f"{DOMAIN}:{self.name('s')}", "tgt_name": self.some_target()}
@@ -368,9 +374,11 @@ class Subsystems(Bdevs, Keys):
         if s is not None:
             at = {**s, "listen_address": self.some_address(s["tgt_name"])}
             how = {"ana_state": self.rng.choice(STATES)} if self.chance(0.5) else {}
+            secure = {}
             if at["listen_address"]["trtype"] == "TCP" and self.chance(0.5):
-                how["secure_channel"] = True
-            if self.call("nvmf_subsystem_add_listener", **at, **how) or how and self.call("nvmf_subsystem_add_listener", **at):
+                at["listen_address"], secure = where(self.secure_port_of(s["tgt_name"]), "TCP"), {"secure_channel": True}
+            if (self.call("nvmf_subsystem_add_listener", **at, **secure, **how)
+                    or how and self.call("nvmf_subsystem_add_listener", **at, **secure)):
                 self.listeners.append(at)
                 self.ana(at)
 

@@ -15,6 +15,13 @@ void tcp_receiver_init(struct tcp_receiver *r, enum tcp_side side, void *stage, 
 	*r = (struct tcp_receiver){.side = side, .stage = stage, .stage_bytes = stage_bytes};
 }
 
+void tcp_receiver_set_stage(struct tcp_receiver *r, void *stage, uint32_t stage_bytes)
+{
+	r->stage = stage;
+	r->stage_bytes = stage_bytes;
+	r->begin = r->end = 0;
+}
+
 /* The place of the rest of the data. */
 
 static void target_advance(struct tcp_receiver *r, size_t n)

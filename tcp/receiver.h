@@ -55,6 +55,9 @@ struct tcp_receiver {
 
 /* Makes a receiver. stage: stage_bytes (TCP_STAGE_MIN or more) of the caller's, for as long as the receiver is used. */
 void tcp_receiver_init(struct tcp_receiver *r, enum tcp_side side, void *stage, uint32_t stage_bytes);
+/* From now on reads into another stage, of which the same holds. Bytes that were read and not looked at are gone: call
+ * it while there are none (TCP_EVENT_NONE leaves none), or if they do not matter any more. */
+void tcp_receiver_set_stage(struct tcp_receiver *r, void *stage, uint32_t stage_bytes);
 /* Reads once, without waiting. The number of bytes, or -EAGAIN: there are none; -ENOBUFS: events are still to be taken,
  * for the stage is full; -ECONNRESET: the other side has closed; or another negative errno. */
 int tcp_receiver_read(struct tcp_receiver *r, int fd);

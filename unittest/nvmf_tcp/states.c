@@ -69,6 +69,88 @@ static void test_commands_are_answered_with_each_digest(void)
 	}
 }
 
+static uint8_t stream[FAKE_ENTRIES * (TCP_HEAD_MAX + 4096)];
+
+/* Capsules of n writes, 4 KiB of 0x40, 0x41 and so on. Their bytes. */
+static size_t fill_stream_with_writes(unsigned n)
+{
+	size_t length = 0;
+
+	for (uint16_t cid = 0; cid < n; cid++) {
+		struct nvme_sqe sqe = {.opcode = nvme_cmd_write, .cid = htole16(cid), .cdw12 = htole32(7)};
+
+		length += tcp_capsule_cmd_encode(stream + length, &fake.qp->receiver.agreed, &sqe, 4096);
+		memset(stream + length, 0x40 + cid, 4096);
+		length += 4096;
+	}
+	return length;
+}
+
+/* What was read for other connections since. */
+static void overwrite_shared_stage(void)
+{
+	CU_ASSERT_PTR_EQUAL(fake.qp->receiver.stage, fake.qp->stage);
+	memset(fake.qp->tgroup->stage, 0xee, sizeof(fake.qp->tgroup->stage));
+}
+
+static void test_commands_with_their_data_come_in_one_read(void)
+{
+	open_live(0);
+	uint64_t reads = fake.qp->tgroup->counters.reads;
+	fake_receive(stream, fill_stream_with_writes(FAKE_ENTRIES));
+	CU_ASSERT_EQUAL(fake.qp->tgroup->counters.reads, reads + 1);
+	CU_ASSERT_EQUAL(fake.writes, FAKE_ENTRIES);
+	CU_ASSERT_EQUAL(fake.last_written, 0x40 + FAKE_ENTRIES - 1);
+	CU_ASSERT(fake_end());
+}
+
+static void test_held_commands_keep_their_data(void)
+{
+	open_live(0);
+	fake.holds = true;
+	fake_receive(stream, fill_stream_with_writes(FAKE_ENTRIES));
+	CU_ASSERT_EQUAL(fake.writes, 0);
+	overwrite_shared_stage();
+	fake_carry_out();
+	CU_ASSERT_EQUAL(fake.writes, FAKE_ENTRIES);
+	CU_ASSERT_EQUAL(fake.last_written, 0x40 + FAKE_ENTRIES - 1);
+	CU_ASSERT(fake_end());
+}
+
+static void test_half_a_command_is_kept(void)
+{
+	for (size_t part = 1; part < 72 + 4096; part += part < 100 ? 1 : 997) {
+		open_live(0);
+		size_t length = fill_stream_with_writes(1);
+		fake_receive(stream, part);
+		overwrite_shared_stage();
+		fake_receive(stream + part, length - part);
+		CU_ASSERT_EQUAL(fake.writes, 1);
+		CU_ASSERT_EQUAL(fake.last_written, 0x40);
+		CU_ASSERT_EQUAL(fake.last_status, 0);
+		CU_ASSERT(fake_end());
+	}
+}
+
+/* Behind commands that the host has to read the answers of first, the connection has its own stage. */
+static void test_commands_behind_unsent_answers_wait(void)
+{
+	open_live(0);
+	fake.room = 0;
+	for (uint16_t cid = 0; cid < FAKE_ENTRIES - 1; cid++) {
+		fake_command(nvme_cmd_read, cid, 256, 0, false);
+	}
+	CU_ASSERT(fake.qp->send_blocked);
+	fake_receive(stream, fill_stream_with_writes(1));
+	CU_ASSERT_PTR_EQUAL(fake.qp->receiver.stage, fake.qp->stage);
+	overwrite_shared_stage();
+	fake.room = SIZE_MAX;
+	fake_run();
+	CU_ASSERT_EQUAL(fake.writes, 1);
+	CU_ASSERT_EQUAL(fake.last_written, 0x40);
+	CU_ASSERT(fake_end());
+}
+
 static void test_bytes_come_in_pieces_of_each_size(void)
 {
 	for (size_t n = 1; n < 200; n += 1 + n / 8) {
@@ -300,6 +382,10 @@ static void test_more_commands_than_entries_end_it(void)
 static const struct unit_test tests[] = {
 	UNIT(test_connection_goes_through_its_states),
 	UNIT(test_commands_are_answered_with_each_digest),
+	UNIT(test_commands_with_their_data_come_in_one_read),
+	UNIT(test_held_commands_keep_their_data),
+	UNIT(test_half_a_command_is_kept),
+	UNIT(test_commands_behind_unsent_answers_wait),
 	UNIT(test_bytes_come_in_pieces_of_each_size),
 	UNIT(test_answers_go_out_in_pieces_of_each_size),
 	UNIT(test_abort_in_each_state),
