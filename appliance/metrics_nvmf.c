@@ -4,6 +4,7 @@
 
 #include "appliance/metrics_collect.h"
 #include "nvmf/nvmf.h"
+#include "nvmf/qos.h"
 #include "util/log.h"
 
 /* ---- Subsystems ---- */
@@ -108,6 +109,38 @@ static void collect_host_latencies(struct metrics_text *m)
 			nvmf_tgt_for_each_host_latency(tgt, families[i].fn, m);
 		}
 	}
+}
+
+/* ---- Hosts: rate limits ---- */
+
+static void collect_limit_family(struct metrics_text *m, bool time)
+{
+	struct nvmf_qos_counts counts;
+
+	FOR_SUBSYSTEMS(tgt, s)
+	{
+		for (const struct nvmf_qos *q = nvmf_qos_next(s, NULL); q != NULL; q = nvmf_qos_next(s, q)) {
+			const char *host = nvmf_qos_host(q) != NULL ? nvmf_qos_host(q) : "";
+			nvmf_qos_get_counts(q, &counts);
+			if (time) {
+				metrics_ns(m, counts.waited_us * 1000, "subsystem", nvmf_subsystem_nqn(s), "host", host,
+					   NULL);
+			} else {
+				metrics_uint(m, counts.waits, "subsystem", nvmf_subsystem_nqn(s), "host", host, NULL);
+			}
+		}
+	}
+}
+
+static void collect_limits(struct metrics_text *m)
+{
+	metrics_family(
+		m, "varve_nvmf_limit_waits_total", METRICS_COUNTER,
+		"Commands that had to wait for a rate limit of their host or, host=\"\", of all hosts together.");
+	collect_limit_family(m, false);
+	metrics_family(m, "varve_nvmf_limit_waited_seconds_total", METRICS_COUNTER,
+		       "How long those that went on have waited.");
+	collect_limit_family(m, true);
 }
 
 /* ---- Poll groups ---- */
@@ -296,6 +329,7 @@ void metrics_collect_nvmf(struct metrics_text *m)
 		collect_controller_family(m, &ctrlr_families[f]);
 	}
 	collect_host_latencies(m);
+	collect_limits(m);
 	collect_groups(m);
 	collect_requests(m);
 }

@@ -130,6 +130,9 @@ def live_through(t):
     subsystem_ends(t)
     with_host(t, lambda: t.saw("buffer_wait "), "-w", "read", "-o", "128k", "-q", "16", nsid=1)
     t.wait_empty()
+    t.call("nvmf_subsystem_set_qos_limit", nqn=NQN, host=HOSTNQN, rw_ios_per_sec=200)
+    with_host(t, lambda: t.saw("nvmf_qos_wait "), "-w", "read", "-o", "4k", "-q", "16", nsid=1)
+    t.wait_empty()
     return facts
 
 
@@ -278,6 +281,7 @@ def check_io(fired, facts):
     fired.has("bdev_io_done", **read, result=ended(lambda status: status == 0))
     for name in ("qos_wait", "nomem_wait"):
         fired.has(name, **read, offset_blocks=lambda n: int(n) % 8 == 0)
+    fired.has("nvmf_qos_wait", hostnqn=HOSTNQN, subnqn=NQN, opcode=NVME_READ, all=0)
     fired.has("buffer_wait", user="nvmf_RDMA", name=HOSTNQN, bytes=131072)
     fired.has("trace_trigger", name="bad", type="io_error", us=0)
     fired.has("slow_io", bdev="EE_M0", offset_blocks=facts["hung"]["lba"], num_blocks=facts["hung"]["num_blocks"],

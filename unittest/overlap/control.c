@@ -345,6 +345,15 @@ static void control_do_sub(const struct ov_op *op)
 		call_rpc(op, "nvmf_subsystem_allow_any_host", "{" SUB_FMT ",'allow_any_host':%s}", SUB_ARGS,
 			 (op->a[2] & 1) != 0 ? "true" : "false");
 		break;
+	case OV_sub_qos:
+		if (op->a[2] % (OV_HOSTS + 1) == OV_HOSTS) {
+			call_rpc(op, "nvmf_subsystem_set_qos_limit", "{" SUB_FMT ",'rw_ios_per_sec':%u}", SUB_ARGS,
+				 op->a[3] % 3 * 500);
+		} else {
+			call_rpc(op, "nvmf_subsystem_set_qos_limit", "{" SUB_FMT ",'host':'%s','rw_ios_per_sec':%u}",
+				 SUB_ARGS, ov_host_nqn(op->a[2] % (OV_HOSTS + 1)), op->a[3] % 3 * 100);
+		}
+		break;
 	case OV_host_add:
 	case OV_host_keys:
 		call_rpc(op, op->kind == OV_host_add ? "nvmf_subsystem_add_host" : "nvmf_subsystem_set_keys",

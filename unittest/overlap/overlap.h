@@ -53,6 +53,7 @@
 	X(host_remove, 3, 3)                                                                                           \
 	X(host_keys, 3, 4)                                                                                             \
 	X(any_host, 2, 3)                                                                                              \
+	X(sub_qos, 3, 4)  /* target, subsystem, host or all, limit */                                                  \
 	X(peer_add, 3, 3) /* target, subsystem, peer */                                                                \
 	X(peer_remove, 2, 3)                                                                                           \
 	X(referral_add, 1, 2)                                                                                          \

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 300
+# sanitize
+# beside
+"""Rate limits of hosts and of subsystems, over RDMA and TCP: what goes through is what the limit allows, others are not held, and limits change under
+verified I/O. Counts are compared with those of the bdev."""
+import re
+import sys
+import time
+import urllib.request
+
+from appliance_lib import DEADLINE, Daemon, Failure, RpcError, check, main, wait_for
+from nvmf_lib import HOSTNQN, NQN, Target, preload, verifying, wait_io
+
+OTHER = "nqn.2026-11.io.varve:neighbour"
+DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
+IOPS, BURST_MS = 300, 50
+
+
+def limits(t, host=None):
+    found = [q for q in t.call("nvmf_subsystem_get_qos_limits", nqn=NQN) if q["host"] == host]
+    return found[0] if found else None
+
+
+def done(t, host):
+    q = limits(t, host)
+    return q["reads"] + q["writes"]
+
+
+def bdev_counts(t, name):
+    s = t.call("bdev_get_iostat", name=name)["bdevs"][0]
+    return {"reads": s["num_read_ops"], "writes": s["num_write_ops"], "bytes_read": s["bytes_read"], "bytes_written": s["bytes_written"]}
+
+
+def added(before, after):
+    return {k: after[k] - before[k] for k in before}
+
+
+def set_limit(t, **params):
+    check(t.call("nvmf_subsystem_set_qos_limit", nqn=NQN, **params) is True, "set")
+
+
+def check_metrics(t):
+    """They grow meanwhile: between two answers of the method."""
+    address = t.call("metrics_start", address="127.0.0.1:0")
+
+    def scrape():
+        text = urllib.request.urlopen(f"http://{address}/metrics", timeout=DEADLINE).read().decode()
+        return {(m[1], m[2]): float(m[3]) for m in re.finditer(r'^varve_nvmf_limit_(\w+)\{subsystem="[^"]*",host="([^"]*)"\} (\S+)$', text, re.M)}
+    hosts = (HOSTNQN, None)
+    before, shown, after = {h: limits(t, h) for h in hosts}, scrape(), {h: limits(t, h) for h in hosts}
+    for host in hosts:
+        for family, field, unit in (("waits_total", "waits", 1), ("waited_seconds_total", "waited_us", 1e-6)):
+            value = shown[family, host or ""]
+            check(before[host][field] * unit <= value + 1e-9 and value <= after[host][field] * unit + 1e-9, f"{before} {shown} {after}")
+    t.call("metrics_stop")
+
+
+def two_hosts(trtype):
+    t = Target(trtype=trtype)
+    for name in ("limited", "free"):
+        t.add_malloc(name)
+        t.add_ns(name)
+    t.call("bdev_wait_for_examine")
+    return t
+
+
+def check_rate(t, host):
+    """So many I/Os as the limit allows in the time that has passed, with what idle time saves up, and those in flight. (A machine that is slow has fewer.)"""
+    start, before = time.monotonic(), done(t, host)
+    wait_for(lambda: done(t, host) - before >= IOPS, "a second's worth of I/O")
+    went, passed = done(t, host) - before, time.monotonic() - start
+    check(went <= IOPS * (passed + BURST_MS / 1000) + 2, f"{went} I/Os in {passed:.2f} s: {IOPS} a second are allowed")
+
+
+def attack(trtype):
+    with two_hosts(trtype) as t:
+        begin = bdev_counts(t, "limited")
+        set_limit(t, host=HOSTNQN, rw_ios_per_sec=1000000)
+        with verifying(t, 1, "-q", "16", "-t", "3600") as a, verifying(t, 2, "-q", "4", "-t", "3600", hostnqn=OTHER) as b:
+            wait_io(t, [a, b], 3000)
+            set_limit(t, host=HOSTNQN, rw_ios_per_sec=IOPS, burst_ms=BURST_MS)
+            wait_for(lambda: any(c["state"] == "LIMITED" and c["waits_for"] == "rate limit" and c["hostnqn"] == HOSTNQN
+                                 for c in t.call("nvmf_get_inflight")), "a command that waits")
+            check_rate(t, HOSTNQN)
+            wait_io(t, [b], 2000)   # the neighbour is not held
+            check(not any(c["state"] == "LIMITED" and c["hostnqn"] == OTHER for c in t.call("nvmf_get_inflight")), "the neighbour waits")
+            q = limits(t, HOSTNQN)
+            check(q["waits"] > 0 and q["waited_us"] > 0 and q["rw_ios_per_sec"] == IOPS and q["burst_ms"] == BURST_MS, q)
+            set_limit(t, rw_ios_per_sec=IOPS)       # of all together; of which both have something
+            check_rate(t, None)
+            before = done(t, HOSTNQN)
+            wait_for(lambda: done(t, HOSTNQN) > before, "the first host's share")
+            check(limits(t)["waits"] > 0, limits(t))
+            check_metrics(t)
+            set_limit(t, rw_ios_per_sec=0)
+            check(limits(t) is None, "it was removed")
+            set_limit(t, host=HOSTNQN, rw_ios_per_sec=0, w_mbytes_per_sec=2)
+            wait_io(t, [a, b], 2000)
+            set_limit(t, host=HOSTNQN, w_mbytes_per_sec=1000000)
+            wait_io(t, [a, b], 2000)
+            for h in (a, b):
+                h.check_perfect(h.stop())
+        t.wait_empty()
+        q = limits(t, HOSTNQN)
+        check(added(begin, bdev_counts(t, "limited")) == {k: q[k] for k in begin}, f"the bdev: {begin} to {bdev_counts(t, 'limited')}; the limit: {q}")
+        t.stop_clean()
+
+
+def test_hosts_over_rdma():
+    attack("RDMA")
+
+
+def test_hosts_over_tcp():
+    attack("TCP")
+
+
+def test_a_host_that_waits_for_minutes_does_not_hold_up_the_end():
+    """Neither its own, nor that of its namespace, nor the target's."""
+    with two_hosts("TCP") as t:
+        set_limit(t, host=HOSTNQN, rw_ios_per_sec=1)
+        set_limit(t, host=OTHER, rw_ios_per_sec=1)
+        with verifying(t, 1, "-q", "8", "-t", "3600") as a, verifying(t, 2, "-q", "8", "-t", "3600", hostnqn=OTHER) as b:
+            wait_for(lambda: sum(c["state"] == "LIMITED" for c in t.call("nvmf_get_inflight")) >= 10, "commands that wait")
+            t.remove_ns(2)
+            check([c for c in t.call("nvmf_get_inflight") if c["nsid"] == 2] == [], "commands of the namespace that was removed")
+            a.kill()
+            wait_for(lambda: all(c["hostnqn"] != HOSTNQN for c in t.controllers()), "the host that was killed to be forgotten")
+            b.kill()
+        t.wait_empty()
+        t.stop_clean()
+
+
+def refused(t, words, **params):
+    try:
+        t.call("nvmf_subsystem_set_qos_limit", **params)
+    except RpcError as e:
+        check(all(w in e.message for w in words), f"{params}: {e.message}")
+        return
+    raise Failure(f"{params} was taken")
+
+
+def test_limits_are_saved_and_wrong_ones_refused():
+    with two_hosts("TCP") as t:
+        refused(t, ("host", "no name", "NQN"), nqn=NQN, host="no name", rw_ios_per_sec=5)
+        refused(t, ("nqn", "discovery"), nqn=DISCOVERY, rw_ios_per_sec=5)
+        refused(t, ("rw_ios_per_sec", "at least one"), nqn=NQN, host=HOSTNQN)
+        refused(t, ("r_mbytes_per_sec", "at most"), nqn=NQN, r_mbytes_per_sec=1 << 40)
+        refused(t, ("burst_ms",), nqn=NQN, rw_ios_per_sec=5, burst_ms=0)
+        refused(t, ("nowhere",), nqn="nqn.2026-11.io.varve:nowhere", rw_ios_per_sec=5)
+        check(t.call("nvmf_subsystem_get_qos_limits", nqn=NQN) == [], "nothing was set")
+        set_limit(t, host=HOSTNQN, rw_ios_per_sec=5000, burst_ms=500)
+        set_limit(t, rw_mbytes_per_sec=100, w_mbytes_per_sec=50)
+        set_limit(t, host=HOSTNQN, r_mbytes_per_sec=10)     # the others stay
+        saved = t.rpc("save_config")[1]
+        want = t.call("nvmf_subsystem_get_qos_limits", nqn=NQN)
+        check(len(want) == 2 and limits(t, HOSTNQN)["rw_ios_per_sec"] == 5000 and limits(t, HOSTNQN)["burst_ms"] == 500, want)
+        path = t.folder / "saved.json"
+        path.write_text(saved)
+        t.stop_clean()
+        with Daemon("-m", "[0]", "-s", "512", "-c", str(path), env=preload()) as again:
+            check(again.call("nvmf_subsystem_get_qos_limits", nqn=NQN) == want, again.call("nvmf_subsystem_get_qos_limits", nqn=NQN))
+            check(again.rpc("save_config")[1] == saved, "saved once more")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
