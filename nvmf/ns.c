@@ -2,6 +2,7 @@
 /* Namespaces: bdevs with an nsid and identifiers, which are added, removed and resized while hosts use the subsystem.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "nvmf/internal.h"
@@ -20,6 +21,24 @@ static void ns_resized(struct nvmf_ns *ns)
 
 static void ns_remove(struct nvmf_ns *ns, nvmf_done_fn done, void *arg);
 
+/* Who deletes a bdev is answered true, whoever uses it: operators hear of it from here. */
+static void ns_tell_loss(const struct nvmf_ns *ns)
+{
+	const struct nvmf_ctrlr *ctrlr;
+	unsigned n = 0;
+	char why[512];
+
+	TAILQ_FOREACH (ctrlr, &ns->subsystem->ctrlrs, link) {
+		n += nvmf_ns_visible(ns, ctrlr->hostnqn);
+	}
+	log_write(n > 0 ? LOG_LEVEL_WARNING : LOG_LEVEL_NOTICE, __FILE__, __LINE__, __func__,
+		  "subsystem %s: bdev %s is going, and namespace %u with it; %u connected controllers have it",
+		  ns->subsystem->nqn, bdev_name(ns->bdev), ns->nsid, n);
+	snprintf(why, sizeof(why), "bdev %s is going; %u connected controllers have the namespace", bdev_name(ns->bdev),
+		 n);
+	nvmf_notice(NVMF_NOTICE_NS_LOST, why, "%s %u", ns->subsystem->nqn, ns->nsid);
+}
+
 static void ns_bdev_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
 {
 	struct nvmf_ns *ns = arg;
@@ -29,8 +48,7 @@ static void ns_bdev_event(struct bdev_desc *desc, enum bdev_event event, void *a
 		return;
 	}
 	if (!ns->removing) {
-		log_notice("subsystem %s: bdev %s is going, and namespace %u with it", ns->subsystem->nqn,
-			   bdev_name(ns->bdev), ns->nsid);
+		ns_tell_loss(ns);
 		ns_remove(ns, NULL, NULL);
 	}
 }

@@ -73,6 +73,7 @@ static const char *const notice_types[NVMF_NOTICES] = {
 	[NVMF_NOTICE_HOST_DISCONNECT] = "nvmf_host_disconnect",
 	[NVMF_NOTICE_NS_ADD] = "nvmf_ns_add",
 	[NVMF_NOTICE_NS_REMOVE] = "nvmf_ns_remove",
+	[NVMF_NOTICE_NS_LOST] = "nvmf_ns_lost",
 	[NVMF_NOTICE_NS_RESIZE] = "nvmf_ns_resize",
 	[NVMF_NOTICE_ANA_CHANGE] = "nvmf_ana_change",
 	[NVMF_NOTICE_HOST_REFUSED] = "nvmf_host_refused",

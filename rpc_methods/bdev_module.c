@@ -53,9 +53,33 @@ bool rpc_bdev_decode_md(struct rpc_request *req, uint32_t md_size, int32_t dif_t
 const struct rpc_param rpc_bdev_by_name_params[] = {
 	RPC_PARAM(struct rpc_bdev_by_name, name, RPC_STRING, RPC_REQUIRED, "of the bdev"), RPC_PARAM_END};
 
+const struct rpc_param rpc_bdev_delete_params[] = {
+	RPC_PARAM(struct rpc_bdev_delete, name, RPC_STRING, RPC_REQUIRED, "of the bdev"),
+	RPC_PARAM(struct rpc_bdev_delete, force, RPC_BOOL, RPC_OPTIONAL,
+		  "also if it is claimed, by a namespace or another bdev, which is removed with it; default: true",
+		  .own = true),
+	RPC_PARAM_END};
+
+void rpc_bdev_delete_defaults(void *params)
+{
+	((struct rpc_bdev_delete *)params)->force = true;
+}
+
+bool rpc_bdev_may_delete(struct rpc_request *req, const struct rpc_bdev_delete *p)
+{
+	const struct bdev *b = p->force ? NULL : bdev_find(p->name);
+	const char *owner;
+
+	if (b == NULL || bdev_get_claim(b, &owner) == BDEV_CLAIM_NONE) {
+		return true;
+	}
+	rpc_error(req, -EBUSY, "name '%.200s': %s uses it, and force is false", p->name, owner);
+	return false;
+}
+
 void rpc_bdev_deleted(void *arg, int rc)
 {
-	const struct rpc_bdev_by_name *p = arg;
+	const struct rpc_bdev_delete *p = arg;
 
 	if (rc == 0) {
 		rpc_reply_true(p->req);

@@ -24,24 +24,37 @@ bool rpc_bdev_decode_md(struct rpc_request *req, uint32_t md_size, int32_t dif_t
 /* The parameters of a method that needs only the bdev's name. */
 struct rpc_bdev_by_name {
 	char *name;
-	struct rpc_request *req; /* for methods that answer later: not a parameter */
 };
 extern const struct rpc_param rpc_bdev_by_name_params[];
 
-/* A bdev_delete_cb that answers the request of arg, a struct rpc_bdev_by_name. */
+/* The parameters of a method that deletes a bdev. */
+struct rpc_bdev_delete {
+	char *name;
+	bool force;
+	struct rpc_request *req; /* not a parameter */
+};
+extern const struct rpc_param rpc_bdev_delete_params[];
+/* force is true: clients of SPDK's targets expect that a bdev that is in use is deleted. */
+void rpc_bdev_delete_defaults(void *params);
+/* Whether the bdev may be deleted. False: it is in use and force is false; req has been answered with that error. */
+bool rpc_bdev_may_delete(struct rpc_request *req, const struct rpc_bdev_delete *p);
+/* A bdev_delete_cb that answers the request of arg, a struct rpc_bdev_delete. */
 void rpc_bdev_deleted(void *arg, int rc);
 /* Defines the method bdev_KIND_delete, which calls bdev_KIND_delete(name, bdev_delete_cb, arg). what_: "a null bdev".
  */
 #define RPC_BDEV_DELETE_METHOD(kind_, what_)                                                                           \
 	static void rpc_bdev_##kind_##_delete(struct rpc_request *req, void *params)                                   \
 	{                                                                                                              \
-		struct rpc_bdev_by_name *p = params;                                                                   \
+		struct rpc_bdev_delete *p = params;                                                                    \
 		p->req = req;                                                                                          \
-		bdev_##kind_##_delete(p->name, rpc_bdev_deleted, p);                                                   \
+		if (rpc_bdev_may_delete(req, p)) {                                                                     \
+			bdev_##kind_##_delete(p->name, rpc_bdev_deleted, p);                                           \
+		}                                                                                                      \
 	}                                                                                                              \
-	RPC_METHOD("bdev_" #kind_ "_delete", rpc_bdev_##kind_##_delete, struct rpc_bdev_by_name,                       \
-		   rpc_bdev_by_name_params, RPC_RUNTIME,                                                               \
-		   "Delete " what_ "; answered when all its users have closed it", .result = "true")
+	RPC_METHOD("bdev_" #kind_ "_delete", rpc_bdev_##kind_##_delete, struct rpc_bdev_delete,                        \
+		   rpc_bdev_delete_params, RPC_RUNTIME,                                                                \
+		   "Delete " what_ "; answered when all its users have closed it",                                     \
+		   .defaults = rpc_bdev_delete_defaults, .result = "true")
 
 struct vbdev_waiting;
 

@@ -60,8 +60,11 @@ def test_each_path_counts_what_its_target_carries_out():
             backs = {back: before_hosts(back) for back in (a, b)}
             f.attach(a)
             f.attach(b)
+            unused = f.call("bdev_nvme_get_io_paths", name="Nvme0n1")
+            check(unused["poll_groups"] == [] and "while it uses it" in unused["hint"], unused)
             f.add_ns("Nvme0n1")
             run(f)
+            check("hint" not in f.call("bdev_nvme_get_io_paths"), "there are paths")
             found = check_paths(f, backs)
             check(found[str(a.port)]["num_read_ops"] > 0 and found[str(b.port)]["num_read_ops"] == 0, f"active_passive: {found}")
             f.call("bdev_nvme_set_multipath_policy", name="Nvme0n1", policy="active_active")

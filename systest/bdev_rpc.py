@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 
-from appliance_lib import Daemon, Failure, RpcError, check, main, wait_for
+from appliance_lib import Daemon, Failure, RpcError, check, main, readable, wait_for
 
 UUID = "11111111-2222-3333-4444-555555555555"
 
@@ -180,6 +180,76 @@ def test_iostat_has_the_stock_shape():
         check(one["queue_depth_polling_period"] == 1000 and one["queue_depth"] == 0, one)
         check(d.call("bdev_get_iostat", names=["a"], per_channel=True)["channels"] == [], "no channels")
         check(d.call("bdev_reset_iostat", name="a", mode="maxmin") is True and d.call("bdev_reset_iostat") is True, "reset")
+
+
+def under_way(daemon, method, params, meanwhile):
+    """Makes the call until it has been seen under way by another client, which then calls meanwhile(). Its answer, or the error."""
+    asking, looking = daemon.client(), daemon.client()
+
+    def attempt():
+        asking.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode())
+        seen = False
+        while not seen and not readable(asking.sock):
+            seen = any(c["method"] == method for c in looking.call("rpc_get_calls"))
+        if seen:
+            meanwhile()
+        answer = asking.receive()
+        return answer if seen else None
+
+    return wait_for(attempt, f"{method} to be seen under way")
+
+
+def test_statistics_of_many_bdevs_let_other_calls_through():
+    with Daemon() as d:
+        for i in range(1024):
+            d.call("bdev_null_create", name=f"n{i}", num_blocks=8, block_size=512)
+        for params in ({}, {"reset_mode": "all"}):
+            answer = under_way(d, "bdev_get_iostat", params, lambda: None)
+            check([b["name"] for b in answer["result"]["bdevs"]] == names(d), "all of them, in their order")
+        check(under_way(d, "bdev_reset_iostat", {}, lambda: None)["result"] is True, "reset")
+
+
+def test_a_bdev_that_is_deleted_during_the_statistics():
+    with Daemon() as d:
+        asked = [f"n{i}" for i in range(1023)] + ["last"]
+        for name in asked[:-1]:
+            d.call("bdev_null_create", name=name, num_blocks=8, block_size=512)
+
+        def ask(params, is_late):
+            """An answer for which the bdev was deleted in time; None if it came too late."""
+            d.call("bdev_null_create", name="last", num_blocks=8, block_size=512)
+            answer = under_way(d, "bdev_get_iostat", params, lambda: d.call("bdev_null_delete", name="last"))
+            return None if is_late(answer) else answer
+
+        error = wait_for(lambda: ask({"names": asked}, lambda answer: "result" in answer), "one that is missed")["error"]
+        check(error["code"] == -19 and "names[1023]" in error["message"] and "'last' was deleted" in error["message"], error)
+        answer = wait_for(lambda: ask({}, lambda answer: answer["result"]["bdevs"][-1]["name"] == "last"), "one that is left out")
+        check([b["name"] for b in answer["result"]["bdevs"]] == asked[:-1], "all others")
+
+
+def test_a_call_behind_the_statistics_waits_for_them():
+    with Daemon() as d:
+        for i in range(1000):
+            d.call("bdev_null_create", name=f"n{i}", num_blocks=8, block_size=512)
+        c = d.client()
+        calls = [("bdev_get_iostat", {}), ("bdev_null_delete", {"name": "n999"})]
+        c.send(json.dumps([{"jsonrpc": "2.0", "id": i, "method": m, "params": p} for i, (m, p) in enumerate(calls)]).encode())
+        first, second = sorted(c.receive(), key=lambda a: a["id"])
+        check(len(first["result"]["bdevs"]) == 1000 and second["result"] is True, "the bdev was there when it was asked for")
+
+
+def test_a_bdev_that_is_used_is_kept_if_the_client_asks():
+    with Daemon() as d:
+        d.call("bdev_null_create", name="base", num_blocks=8, block_size=512)
+        d.call("bdev_delay_create", name="top", base_bdev_name="base", avg_read_latency=0, p99_read_latency=0, avg_write_latency=0,
+               p99_write_latency=0)
+        check(fails(d, ["name 'base'", "top uses it", "force is false"], "bdev_null_delete", name="base", force=False) == -16, "its code")
+        check(names(d) == ["base", "top"], "both are there")
+        check(d.call("bdev_delay_delete", name="top", force=False) is True, "nobody uses that one")
+        d.call("bdev_delay_create", name="top", base_bdev_name="base", avg_read_latency=0, p99_read_latency=0, avg_write_latency=0,
+               p99_write_latency=0)
+        check(d.call("bdev_null_delete", name="base") is True and names(d) == [], "as SPDK's targets do")
+        check(fails(d, ["no such bdev"], "bdev_null_delete", name="base", force=False) == -19, "none")
 
 
 def test_histogram_can_be_decoded():

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 
-from appliance_lib import check, main, wait_for
+from appliance_lib import RpcError, check, main, wait_for
 from nvmf_lib import ADDRESS, NQN, PORT, Host, Target, wait_io
 
 HOST, FROZEN, STRANGER = (NQN + x for x in (":welcome", ":frozen", ":stranger"))
@@ -90,6 +90,31 @@ def test_a_namespace_that_changes_its_size():
         t.remove_ns(2)
         t.call("bdev_null_resize", name="N0", new_size=32)
         check(len(events(t, "nvmf_ns_resize")) == 2, "a namespace that is gone has changed its size")
+
+
+def test_a_bdev_that_is_deleted_while_it_is_served():
+    with Target() as t:
+        t.add_ns(t.add_malloc("M0"), nsid=1)
+        t.add_ns(t.add_malloc("M1"), nsid=2)
+        check(t.call("bdev_malloc_delete", name="M1") is True, "an answer as SPDK's targets have")
+        expect(t, "nvmf_ns_lost", f"{NQN} 2", "bdev M1 is going; 0 connected controllers have the namespace")
+        check("*WARNING*" not in t.log(), "no host has lost it")
+        try:
+            t.call("bdev_malloc_delete", name="M0", force=False)
+            check(False, "it was deleted")
+        except RpcError as e:
+            check(e.code == -16 and "nvmf" in e.message, e.message)
+        with Host(t, "-w", "randread", "-t", "3600", nsid=1) as h:
+            wait_io(t, [h])
+            check(t.call("bdev_malloc_delete", name="M0") is True, "an answer")
+            expect(t, "nvmf_ns_lost", f"{NQN} 1", "bdev M0 is going; 1 connected controllers have the namespace", number=2)
+            expect(t, "nvmf_ns_remove", f"{NQN} 1", number=2)
+            wait_for(lambda: "bdev M0 is going, and namespace 1 with it" in t.log(), "the log")
+            check([x for x in t.log().splitlines() if "*WARNING*" in x and "bdev M0 is going" in x], "a warning")
+            h.kill()
+        t.add_ns(t.add_malloc("M2"), nsid=1)
+        t.remove_ns(1)
+        check(len(events(t, "nvmf_ns_lost")) == 2, "a namespace that is removed is not lost")
 
 
 def test_io_that_takes_too_long():

@@ -70,13 +70,18 @@ static void rpc_bdev_nvme_get_io_paths(struct rpc_request *req, void *params)
 		}
 	}
 	json_object_set_new(result, "poll_groups", groups);
+	if (json_array_size(groups) == 0) {
+		json_object_set_new(result, "hint",
+				    rpc_string("there are no paths: a thread has paths of a bdev while it uses it, as "
+					       "a namespace or as the base of another bdev"));
+	}
 	rpc_reply(req, result);
 }
 RPC_METHOD("bdev_nvme_get_io_paths", rpc_bdev_nvme_get_io_paths, struct by_name, get_io_paths_params, RPC_RUNTIME,
 	   "List the paths of NVMe bdevs, by thread",
 	   .result = "{poll_groups: [{thread: string, io_paths: [{bdev_name: string, cntlid: int, current: "
 		     "bool, connected: bool, accessible: bool, preferred: bool, ana_state?: string, "
-		     "transport: " RPC_BDEV_NVME_TRID_SHAPE ", ...}]}]}")
+		     "transport: " RPC_BDEV_NVME_TRID_SHAPE ", ...}]}], hint?: string}")
 
 /* --- bdev_nvme_get_path_iostat --- */
 
