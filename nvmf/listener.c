@@ -59,6 +59,13 @@ int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_
 	return nvmf_subsystem_add_listener_secure(s, address, state, false);
 }
 
+static void listener_tell_mdns(const struct nvmf_subsystem *s)
+{
+	if (s == s->tgt->discovery) {
+		nvmf_mdns_listeners_changed(s->tgt);
+	}
+}
+
 int nvmf_subsystem_add_listener_secure(struct nvmf_subsystem *s, const struct nvmf_address *address,
 				       enum nvme_ana_state state, bool secure)
 {
@@ -95,6 +102,7 @@ int nvmf_subsystem_add_listener_secure(struct nvmf_subsystem *s, const struct nv
 	nvmf_notice(NVMF_NOTICE_LISTENER_ADD, NULL, "%s %s %s %s", s->nqn, address->trtype, address->traddr,
 		    address->trsvcid);
 	USDT(nvmf_subsystem_add_listener, s->nqn, address->trtype, address->traddr, address->trsvcid);
+	listener_tell_mdns(s);
 	nvmf_tgt_discovery_changed(s->tgt);
 	return 0;
 }
@@ -117,6 +125,7 @@ void nvmf_listener_free(struct nvmf_subsystem *s, struct nvmf_listener *l)
 	USDT(nvmf_subsystem_remove_listener, s->nqn, l->listen->address.trtype, l->listen->address.traddr,
 	     l->listen->address.trsvcid);
 	TAILQ_REMOVE(&s->listeners, l, link);
+	listener_tell_mdns(s);
 	nvmf_transport_unlisten(l->transport, l->listen);
 	listener_dealloc(l);
 }

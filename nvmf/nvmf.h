@@ -167,6 +167,19 @@ const uint16_t *nvmf_tgt_crdt(const struct nvmf_tgt *tgt);
 /* The generation counter of the discovery log. */
 uint64_t nvmf_tgt_generation(const struct nvmf_tgt *tgt);
 
+/* ---- Multicast DNS (TP8009) ---- */
+
+/* done(arg, rc, why): 0; or a negative errno, and why is a text for people. */
+typedef void (*nvmf_mdns_done_fn)(void *arg, int rc, const char *why);
+/* Has avahi-daemon tell the machines of the networks about the listeners of the target's discovery subsystem, now and
+ * as they come and go, until nvmf_mdns_stop() or the end of the target. Only listeners of TCP that other machines reach
+ * can be told of. done is called when they are known on the network, perhaps at once. -EEXIST: this is done already;
+ * -EINVAL: for another target, or there is no such listener; -ENOTCONN: there is no avahi-daemon, or no D-Bus; -ENOTSUP
+ * and -ELIBACC: there is no libavahi-client; -ECANCELED: nvmf_mdns_stop(). */
+void nvmf_mdns_publish(struct nvmf_tgt *tgt, nvmf_mdns_done_fn done, void *arg);
+/* Ends that; nothing if it is not done. */
+void nvmf_mdns_stop(struct nvmf_tgt *tgt);
+
 /* ---- Transports ---- */
 
 /* Parameters of nvmf_create_transport: those that every transport has, and behind them those of one transport.

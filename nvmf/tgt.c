@@ -278,6 +278,7 @@ void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg)
 	}
 	tgt->stop_done = done;
 	tgt->stop_arg = arg;
+	nvmf_mdns_stop(tgt);
 	tgt_end_ctrlrs(tgt);
 	tgt_stop_subsystems(tgt);
 	TAILQ_FOREACH (group, &tgt->groups, link) {
@@ -289,6 +290,7 @@ void nvmf_tgt_stop(struct nvmf_tgt *tgt, nvmf_done_fn done, void *arg)
 /* A target that was never started has no poll groups and no hosts: its subsystems stop at once. */
 static void tgt_stop_unstarted(struct nvmf_tgt *tgt)
 {
+	nvmf_mdns_stop(tgt);
 	tgt_stop_subsystems(tgt);
 	assert(tgt->stopping_subsystems == 1 && tgt->destroying_subsystems == 0 && tgt->num_qpairs == 0);
 	tgt_set_state(tgt, NVMF_TGT_DESTROY_SUBSYSTEMS);

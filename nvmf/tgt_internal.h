@@ -59,6 +59,8 @@ struct nvmf_tgt {
 	TAILQ_ENTRY(nvmf_tgt) link;
 };
 
+/* A listener of the discovery subsystem has come or gone: the records of multicast DNS follow. mdns.c */
+void nvmf_mdns_listeners_changed(struct nvmf_tgt *tgt);
 /* The discovery log has changed: counts its generation and raises an event in discovery controllers. */
 void nvmf_tgt_discovery_changed(struct nvmf_tgt *tgt);
 /* A queue pair is gone from the control thread's lists; the target may have waited for it to stop. */

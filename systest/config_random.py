@@ -26,7 +26,7 @@ ROUNDS = 20         # by then nothing may be missing
 # Methods that change nothing that is saved, beside those that only tell something: what they set belongs to the moment.
 PASSING = {
     *(method for passing in of_modules("PASSING") for method in passing), "bdev_examine", "bdev_wait_for_examine", "bdev_reset_iostat",
-    "bdev_nvme_add_error_injection", "bdev_nvme_remove_error_injection", "bdev_nvme_reset_controller", "bdev_nvme_send_cmd",
+    "bdev_nvme_add_error_injection", "bdev_nvme_remove_error_injection", "bdev_nvme_reset_controller", "bdev_nvme_send_cmd", "nvmf_publish_mdns_prr", "nvmf_stop_mdns_prr",
     "bdev_nvme_disable_controller", "bdev_nvme_enable_controller", "bdev_own", "bdev_disown",
     "nvmf_subsystem_reset_controller",
     "bdev_nvme_set_preferred_path",     # names a controller id, which is another after the next connect
