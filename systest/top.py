@@ -31,6 +31,7 @@ class Screen:
         self.lines, self.columns = lines, columns
         self.cells = [[" "] * columns for _ in range(lines)]
         self.y = self.x = 0
+        self.region = 0, lines - 1      # the lines that scroll
         self.rest = ""
         pid, self.fd = pty.fork()
         if pid == 0:
@@ -41,6 +42,15 @@ class Screen:
         self.pid, self.status = pid, None
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
+    def scroll(self, down):
+        """One line on, or back; at the edge of the region its lines move."""
+        top, bottom = self.region
+        if self.y == (bottom if down else top):
+            self.cells.pop(top if down else bottom)
+            self.cells.insert(bottom if down else top, [" "] * self.columns)
+        else:
+            self.y += 1 if down else -1
+
     def control(self, parameters, final):
         numbers = [int(n) if n else 0 for n in parameters.lstrip("?").split(";")]
         n = max(numbers[0], 1)
@@ -49,6 +59,9 @@ class Screen:
         elif final in "ABCD":
             self.y += {"A": -n, "B": n}.get(final, 0)
             self.x += {"C": n, "D": -n}.get(final, 0)
+        elif final == "r":
+            self.region = n - 1, (numbers[1] if len(numbers) > 1 else self.lines) - 1
+            self.y = self.x = 0
         elif final == "J":
             for y in range(self.y if numbers[0] == 0 else 0, self.lines):
                 start = self.x if y == self.y and numbers[0] == 0 else 0
@@ -57,13 +70,13 @@ class Screen:
             start, end = (0, self.x + 1) if numbers[0] == 1 else (self.x, self.columns)
             self.cells[self.y][start:end] = [" "] * (end - start)
         else:
-            check(final in "mhlr", f"a control sequence that is not known here: {parameters}{final}")
+            check(final in "mhl", f"a control sequence that is not known here: {parameters}{final}")
 
     def plain(self, c):
         if c == "\r":
             self.x = 0
         elif c == "\n":
-            self.y += 1
+            self.scroll(True)
         elif c == "\b":
             self.x -= 1
         elif c == "\t":
@@ -85,8 +98,9 @@ class Screen:
                 m = re.match(r"\x1b(?:[()][A-Z0-9]|[=>78MDE])", text)
                 if not m:
                     break           # the rest has yet to come
-                if text[1] == "M":
-                    self.y = max(self.y - 1, 0)
+                if text[1] in "DEM":
+                    self.x = 0 if text[1] == "E" else self.x
+                    self.scroll(text[1] != "M")
                 text = text[m.end():]
             else:
                 self.plain(text[0])
@@ -242,6 +256,69 @@ def test_the_screen_shows_sorts_filters_and_pauses():
             s.wait("SUBSYSTEM", "nqn.2014-08.org.nvmexpress.discovery")
             s.key("+")
             s.wait("every 0.4 s")
+            s.key("q")
+            check(s.wait_end() == 0, s.status)
+
+
+def test_enter_shows_one_row_with_its_history():
+    with busy_target() as t:
+        with Screen("-s", t.path, "-d", "0.1", "-v", "bdevs", lines=24, columns=80) as s:
+            s.wait("BDEV", "D0", "M0", "2 of 2 rows")
+            s.key("n/D0\r")
+            s.wait('Only rows with "D0"', "1 of 1 rows")
+            s.key("\r")
+            s.wait("Enter back", "IOPS", "READ/s", "RD LAT", "WAIT QOS/s", "ERRORS", "max ", without=["1 of 1 rows"])
+
+            def spark():
+                [line] = [x for x in s.text().splitlines() if x.startswith("IOPS ")]
+                found = re.fullmatch(r"IOPS +\S+ +([ _.=+*#-]*?) +max (\S+)", line)
+                return found and len(found[1]) >= 10 and "#" in found[1] and found[2] != "0"
+            wait_for(spark, "ten looks at I/O", 2 * DEADLINE)
+            check(all(len(x) <= 80 for x in s.text().splitlines()), s.text())
+            t.call("nvmf_subsystem_remove_ns", nqn=NQN, nsid=1)
+            t.call("bdev_delay_delete", name="D0")
+            s.wait("It is not there any more.", "D0", "ERRORS")
+            s.key("\r")
+            s.wait('Only rows with "D0"', "0 of 0 rows")
+            s.key("\r/\r")
+            s.wait("1 of 1 rows", "M0")
+            s.key("\r")
+            s.wait("Enter back", "M0")
+            s.key("5")
+            s.wait("SUBSYSTEM", "of 2 rows", without=["Enter back"])
+            s.key("q")
+            check(s.wait_end() == 0, s.status)
+
+
+def test_the_selected_row_is_always_on_the_screen():
+    with Daemon() as d:
+        for i in range(40):
+            d.call("bdev_null_create", name=f"Null{i:02}", num_blocks=1024, block_size=512)
+        with Screen("-s", d.path, "-d", "0.2", "-v", "bdevs", "-o", "name", lines=24, columns=80) as s:
+            s.wait("Null00", "Null18", "19 of 40 rows", without=["Null19"])
+            s.key("\x1bOB" * 19)
+            s.wait("Null01", "Null19", without=["Null00"])
+            s.key("\r")
+            s.wait("Enter back", "Null19")
+            s.key("\x1b")
+            s.wait("19 of 40 rows")
+            s.key("\x1bOA" * 25)
+            s.wait("Null00", without=["Null19"])
+            s.key("\r")
+            s.wait("Enter back", "Null00", without=["Null19"])
+            s.key("q")
+            check(s.wait_end() == 0, s.status)
+
+
+def test_columns_that_do_not_fit_are_reached():
+    with Daemon() as d:
+        d.call("bdev_null_create", name="Null0", num_blocks=1024, block_size=512)
+        with Screen("-s", d.path, "-d", "0.2", "-v", "bdevs", lines=24, columns=80) as s:
+            s.wait("BDEV", "IOPS", "Null0", without=["ERRORS"])
+            s.key(">" * 20)
+            s.wait("BDEV", "Null0", "ERRORS", without=["IOPS"])
+            s.key("<" * 20)
+            s.wait("BDEV", "IOPS", "Null0", without=["ERRORS"])
             s.key("q")
             check(s.wait_end() == 0, s.status)
 

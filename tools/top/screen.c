@@ -24,7 +24,8 @@
 struct view_state {
 	unsigned sort; /* UINT_MAX: none */
 	bool reverse;
-	size_t first;  /* row at the top */
+	size_t first; /* row at the top */
+	size_t selected;
 	unsigned left; /* columns behind the first that are scrolled away */
 };
 
@@ -36,8 +37,10 @@ static struct screen {
 	char why[TOP_WHY_MAX];           /* empty: the last sample could be taken */
 	unsigned view;
 	struct view_state states[16];
+	struct top_history histories[16];
+	char detail[TOP_KEY_MAX]; /* the key of the row that is shown alone */
 	char filter[FILTER_MAX];
-	bool paused, typing, help, quit;
+	bool paused, typing, help, is_detail, open_detail, quit;
 } scr;
 
 static double top_seconds_now(void)
@@ -49,6 +52,25 @@ static double top_seconds_now(void)
 }
 
 /* ---- Looking ---- */
+
+static void top_forget(void)
+{
+	for (unsigned v = 0; v < top_n_views; v++) {
+		top_history_clear(&scr.histories[v]);
+	}
+}
+
+static void top_remember(void)
+{
+	struct top_table t;
+
+	for (unsigned v = 0; v < top_n_views; v++) {
+		top_table_init(&t, top_views[v]->columns, top_views[v]->n_columns);
+		top_views[v]->build(&t, scr.now, scr.before);
+		top_history_add(&scr.histories[v], top_views[v], &t);
+		top_table_free(&t);
+	}
+}
 
 static void top_look(void)
 {
@@ -72,8 +94,10 @@ static void top_look(void)
 	} else {
 		top_sample_free(scr.now);
 		scr.before = NULL;
+		top_forget();
 	}
 	scr.now = s;
+	top_remember();
 }
 
 /* ---- Drawing ---- */
@@ -172,25 +196,39 @@ static void top_draw_columns(const struct top_table *t, const struct view_state 
 	attrset(A_NORMAL);
 }
 
+/* The selected row is there, and on the screen, which has room for so many. */
+static void top_show_selected(const struct top_table *t, struct view_state *s, size_t room)
+{
+	if (s->selected >= t->n_rows) {
+		s->selected = t->n_rows > 0 ? t->n_rows - 1 : 0;
+	}
+	if (s->first > s->selected) {
+		s->first = s->selected;
+	} else if (s->selected - s->first >= room) {
+		s->first = room > 0 ? s->selected - room + 1 : s->selected;
+	}
+}
+
 static void top_draw_rows(const struct top_table *t, struct view_state *s)
 {
 	int lines = LINES - HEAD_LINES - 2;
 	size_t room = lines > 0 ? (size_t)lines : 0;
 	char text[1024];
 
-	if (s->first >= t->n_rows) {
-		s->first = t->n_rows > 0 ? t->n_rows - 1 : 0;
-	}
+	top_show_selected(t, s, room);
 	for (size_t i = 0; i < room && s->first + i < t->n_rows; i++) {
 		int x = 0;
+		attrset(s->first + i == s->selected ? A_REVERSE : A_NORMAL);
 		for (unsigned c = 0; c < t->n_columns; c = top_column_behind(s, c)) {
 			top_cell_format(&t->rows[s->first + i].cells[c], t->columns[c].kind, text, sizeof(text));
 			top_draw_cell(text, &t->columns[c], &x, HEAD_LINES + 1 + (int)i);
 		}
 	}
+	attrset(A_NORMAL);
 	/* what matters most comes first: the rest is cut off if there is no room */
 	snprintf(text, sizeof(text),
-		 "%zu of %zu rows  h help  q quit  1-%u view  < > columns  s S sort  / filter  p pause  r reverse  + - "
+		 "%zu of %zu rows  h help  q quit  1-%u view  Enter details  < > columns  s S sort  / filter  p pause  "
+		 "r reverse  + - "
 		 "interval",
 		 s->first + room < t->n_rows ? room : t->n_rows - s->first, t->n_rows, top_n_views);
 	mvaddnstr(LINES - 1, 0, text, COLS > 1 ? COLS - 1 : 0);
@@ -207,12 +245,21 @@ static void top_draw_table(void)
 	}
 	top_table_init(&t, view->columns, view->n_columns);
 	view->build(&t, scr.now, scr.before);
-	top_table_filter(&t, scr.filter);
+	top_table_filter(&t, scr.is_detail ? "" : scr.filter);
 	if (s->sort != UINT_MAX) {
 		top_table_sort(&t, s->sort, s->reverse);
 	}
-	top_draw_columns(&t, s);
-	top_draw_rows(&t, s);
+	if (scr.open_detail && s->selected < t.n_rows) {
+		top_row_key(view, &t.rows[s->selected], scr.detail, sizeof(scr.detail));
+		scr.is_detail = true;
+	}
+	scr.open_detail = false;
+	if (scr.is_detail) {
+		top_detail_draw(view, &t, scr.detail, &scr.histories[scr.view], HEAD_LINES);
+	} else {
+		top_draw_columns(&t, s);
+		top_draw_rows(&t, s);
+	}
 	top_table_free(&t);
 }
 
@@ -226,7 +273,8 @@ static void top_draw_help(void)
 		"/                          show only rows with a text; Enter ends it, Escape shows all",
 		"p, space                   pause: look at what is there; again to go on",
 		"+, -                       look more seldom, more often",
-		"up, down, page up, page down, home, end",
+		"up, down, page up, page down, home, end: another row",
+		"Enter                      the row by itself, with its numbers at the last looks",
 		"<, >                       the columns behind the first, to the left and right",
 		"h                          this; any key ends it",
 		"q                          quit",
@@ -263,9 +311,9 @@ static void top_sort_by(int step)
 
 static void top_scroll_by(long rows)
 {
-	size_t *first = &scr.states[scr.view].first;
+	size_t *selected = &scr.states[scr.view].selected;
 
-	*first = rows < 0 && (size_t)-rows > *first ? 0 : *first + (size_t)rows;
+	*selected = rows < 0 && (size_t)-rows > *selected ? 0 : *selected + (size_t)rows;
 }
 
 static void top_scroll_columns(int step)
@@ -285,11 +333,16 @@ static void top_change_interval(double factor)
 	scr.interval_s = s < MIN_INTERVAL ? MIN_INTERVAL : s > MAX_INTERVAL ? MAX_INTERVAL : s;
 }
 
+static bool top_is_enter(int key)
+{
+	return key == '\n' || key == '\r' || key == KEY_ENTER;
+}
+
 static void top_handle_typing_key(int key)
 {
 	size_t n = strlen(scr.filter);
 
-	if (key == '\n' || key == '\r' || key == KEY_ENTER) {
+	if (top_is_enter(key)) {
 		scr.typing = false;
 	} else if (key == 27) {
 		scr.filter[0] = '\0';
@@ -324,10 +377,10 @@ static void top_handle_scroll_key(int key)
 		top_scroll_by(page);
 		break;
 	case KEY_HOME:
-		scr.states[scr.view].first = 0;
+		scr.states[scr.view].selected = 0;
 		break;
 	case KEY_END:
-		scr.states[scr.view].first = SIZE_MAX;
+		scr.states[scr.view].selected = SIZE_MAX;
 		break;
 	default:
 		break;
@@ -394,10 +447,26 @@ static void top_handle_command_key(int key)
 	}
 }
 
+/* Keys that only a row by itself has; all others lead back to the table first. False: the table has the key. */
+static bool top_handle_detail_key(int key)
+{
+	bool is_own = top_is_enter(key) || key == 27;
+
+	if (!is_own && key < 128 && strchr("qp +-", key) != NULL) {
+		return false;
+	}
+	scr.is_detail = false;
+	return is_own;
+}
+
 static void top_handle_key(int key)
 {
 	if (scr.help) {
 		scr.help = false;
+	} else if (scr.is_detail && top_handle_detail_key(key)) {
+		return;
+	} else if (top_is_enter(key) && !scr.typing) {
+		scr.open_detail = true;
 	} else if (scr.typing) {
 		top_handle_typing_key(key);
 	} else {
@@ -487,6 +556,7 @@ int top_screen_run(const struct top_options *opt)
 		top_wait_keys(top_seconds_now() + (n == 0 && scr.interval_s > 0.5 ? 0.5 : scr.interval_s));
 	}
 	endwin();
+	top_forget();
 	top_sample_free(scr.now);
 	top_sample_free(scr.before);
 	top_client_close(scr.client);

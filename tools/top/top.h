@@ -6,7 +6,9 @@
  *     views_cpu.c, views_io.c		tables made of two samples
  *     table.c		tables: sorting, filtering, texts of cells
  *     batch.c		tables to stdout, as text or JSON
- *     screen.c	tables on a terminal */
+ *     history.c	the numbers of rows at the last looks
+ *     screen.c	tables on a terminal
+ *     detail.c	one row on a terminal */
 #ifndef TOOLS_TOP_TOP_H
 #define TOOLS_TOP_TOP_H
 
@@ -119,6 +121,7 @@ struct top_view {
 	unsigned n_columns;
 	/* The column of the initial order; UINT_MAX: the order of the daemon's answer. */
 	unsigned sort;
+	unsigned keys; /* a bit for each column that tells rows apart */
 	/* before: the sample before, of the same daemon, or NULL: then rates are unknown. */
 	void (*build)(struct top_table *t, const struct top_sample *now, const struct top_sample *before);
 };
@@ -128,6 +131,35 @@ extern const unsigned top_n_views;
 int top_view_find(const char *name);
 extern const struct top_view top_view_reactors, top_view_threads, top_view_pollers, top_view_bdevs, top_view_subsystems,
 	top_view_hosts, top_view_requests, top_view_buffers, top_view_trace;
+
+/* ---- history.c ---- */
+
+#define TOP_HISTORY 60  /* looks */
+#define TOP_KEY_MAX 512 /* bytes of what tells a row from others */
+
+/* Of the rows of one view. Zeroed: nothing is known. */
+struct top_history {
+	json_t *index; /* by key: where in rows */
+	struct top_history_row **rows;
+	size_t n_rows;
+	uint64_t looks;
+};
+/* Writes what tells the row from others of the view, for people, into key. */
+void top_row_key(const struct top_view *view, const struct top_row *r, char *key, size_t size);
+/* Adds the numbers of a look. Rows that were not seen for TOP_HISTORY looks are forgotten. */
+void top_history_add(struct top_history *h, const struct top_view *view, const struct top_table *t);
+/* The numbers of a column of the row of that key, the oldest first; NAN where it was not known. Returns how many. */
+unsigned top_history_get(const struct top_history *h, const char *key, unsigned column, float values[TOP_HISTORY]);
+void top_history_clear(struct top_history *h);
+/* Draws n numbers as characters, from "_" for zero to "#" for the largest, into line (n + 1 bytes). Returns the
+ * largest. */
+float top_spark(const float *values, unsigned n, char *line);
+
+/* ---- detail.c ---- */
+
+/* Draws the row of a view's table that has that key, with its history, from line y on. */
+void top_detail_draw(const struct top_view *view, const struct top_table *t, const char *key,
+		     const struct top_history *h, int y);
 
 /* For views. Members that are missing or of another type give 0 or NULL. */
 double top_number(const json_t *o, const char *key);

@@ -86,8 +86,8 @@ static void top_build_reactors(struct top_table *t, const struct top_sample *now
 	}
 }
 
-const struct top_view top_view_reactors = {"reactors",         "Reactors", reactor_columns,
-					   N(reactor_columns), UINT_MAX,   top_build_reactors};
+const struct top_view top_view_reactors = {"reactors", "Reactors", reactor_columns,   N(reactor_columns),
+					   UINT_MAX,   1,          top_build_reactors};
 
 /* ---- Threads ---- */
 
@@ -122,8 +122,8 @@ static void top_build_threads(struct top_table *t, const struct top_sample *now,
 	}
 }
 
-const struct top_view top_view_threads = {"threads",         "Threads", thread_columns,
-					  N(thread_columns), 3,         top_build_threads};
+const struct top_view top_view_threads = {"threads", "Threads", thread_columns,   N(thread_columns),
+					  3,         3,         top_build_threads};
 
 /* ---- Pollers ---- */
 
@@ -181,5 +181,5 @@ static void top_build_pollers(struct top_table *t, const struct top_sample *now,
 	}
 }
 
-const struct top_view top_view_pollers = {"pollers",         "Pollers", poller_columns,
-					  N(poller_columns), 3,         top_build_pollers};
+const struct top_view top_view_pollers = {"pollers", "Pollers", poller_columns,   N(poller_columns),
+					  3,         7,         top_build_pollers};

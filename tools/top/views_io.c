@@ -84,7 +84,7 @@ static void top_build_bdevs(struct top_table *t, const struct top_sample *now, c
 	}
 }
 
-const struct top_view top_view_bdevs = {"bdevs", "Bdevs", bdev_columns, N(bdev_columns), 1, top_build_bdevs};
+const struct top_view top_view_bdevs = {"bdevs", "Bdevs", bdev_columns, N(bdev_columns), 1, 1, top_build_bdevs};
 
 /* ---- Subsystems ---- */
 
@@ -144,8 +144,8 @@ static void top_build_subsystems(struct top_table *t, const struct top_sample *n
 	}
 }
 
-const struct top_view top_view_subsystems = {"subsystems",         "Subsystems", subsystem_columns,
-					     N(subsystem_columns), UINT_MAX,     top_build_subsystems};
+const struct top_view top_view_subsystems = {
+	"subsystems", "Subsystems", subsystem_columns, N(subsystem_columns), UINT_MAX, 1, top_build_subsystems};
 
 /* ---- Hosts and queue pairs ---- */
 
@@ -192,7 +192,7 @@ static void top_build_hosts(struct top_table *t, const struct top_sample *now, c
 	}
 }
 
-const struct top_view top_view_hosts = {"hosts", "Hosts", host_columns, N(host_columns), UINT_MAX, top_build_hosts};
+const struct top_view top_view_hosts = {"hosts", "Hosts", host_columns, N(host_columns), UINT_MAX, 15, top_build_hosts};
 
 /* ---- Outstanding commands by state ---- */
 
@@ -248,8 +248,8 @@ static void top_build_requests(struct top_table *t, const struct top_sample *now
 	}
 }
 
-const struct top_view top_view_requests = {"requests",         "Requests", request_columns,
-					   N(request_columns), 2,          top_build_requests};
+const struct top_view top_view_requests = {"requests", "Requests", request_columns,   N(request_columns),
+					   2,          3,          top_build_requests};
 
 /* ---- Buffers, and what else commands wait for ---- */
 
@@ -338,8 +338,8 @@ static void top_build_buffers(struct top_table *t, const struct top_sample *now,
 	}
 }
 
-const struct top_view top_view_buffers = {"buffers",         "Buffers", buffer_columns,
-					  N(buffer_columns), 4,         top_build_buffers};
+const struct top_view top_view_buffers = {"buffers", "Buffers", buffer_columns,   N(buffer_columns),
+					  4,         3,         top_build_buffers};
 
 /* ---- The trace ---- */
 
@@ -395,7 +395,8 @@ static void top_build_trace(struct top_table *t, const struct top_sample *now, c
 	}
 }
 
-const struct top_view top_view_trace = {"trace", "Trace", trace_columns, N(trace_columns), UINT_MAX, top_build_trace};
+const struct top_view top_view_trace = {"trace",  "Trace", trace_columns,  N(trace_columns),
+					UINT_MAX, 1,       top_build_trace};
 
 /* ---- All of them ---- */
 
