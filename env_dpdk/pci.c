@@ -225,6 +225,24 @@ int env_pci_claim(const char *bdf, int *holder)
 	return rc;
 }
 
+int env_pci_read_config(const char *bdf, uint8_t config[ENV_PCI_CONFIG_BYTES])
+{
+	char path[PATH_MAX], full[16];
+
+	if (env_pci_parse(bdf, full) != 0) {
+		return -ENODEV;
+	}
+	snprintf(path, sizeof(path), "%s/%s/config", folder, full);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		return -errno;
+	}
+	ssize_t n = read(fd, config, ENV_PCI_CONFIG_BYTES);
+	int rc = n >= 0 ? (int)n : -errno;
+	close(fd);
+	return rc;
+}
+
 void env_pci_release(int claim)
 {
 	close(claim);

@@ -26,6 +26,11 @@ int env_pci_list(struct env_pci_device **devices);
 /* Writes the full form of an address, which may lack the domain ("5e:00.0"), into bdf (16 bytes). 0 or -EINVAL. */
 int env_pci_parse(const char *text, char *bdf);
 
+#define ENV_PCI_CONFIG_BYTES 256 /* of the configuration space that each device has */
+/* Reads the beginning of a device's configuration space. Returns how many bytes could be read: without CAP_SYS_ADMIN,
+ * 64; or a negative errno. */
+int env_pci_read_config(const char *bdf, uint8_t config[ENV_PCI_CONFIG_BYTES]);
+
 /* Claims a device for this process, until env_pci_release() or the process's end (also by SIGKILL). Returns a handle >=
  * 0; -EBUSY: another process has claimed it, and *holder is its pid (0: unknown); -ENODEV: no such device; -EPERM: the
  * process's options exclude it. */

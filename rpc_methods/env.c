@@ -66,11 +66,26 @@ RPC_METHOD("env_dpdk_get_mem_stats", rpc_env_dpdk_get_mem_stats, struct rpc_no_p
 		     "int, heap_free_bytes: int, heap_largest_free_bytes: int, heap_blocks: int, "
 		     "mapped_bytes: int, mapped_blocks: int, regions: int, ...}")
 
+/* As a text of hexadecimal digits. */
+static json_t *rpc_env_pci_config_json(const char *bdf)
+{
+	uint8_t config[ENV_PCI_CONFIG_BYTES];
+	char text[2 * ENV_PCI_CONFIG_BYTES + 1] = "";
+	int n = env_pci_read_config(bdf, config);
+
+	for (int i = 0; i < n; i++) {
+		snprintf(&text[2 * i], 3, "%02x", config[i]);
+	}
+	return json_string(text);
+}
+
 static json_t *rpc_env_pci_json(const struct env_pci_device *d)
 {
 	json_t *o = json_object();
 
 	json_object_set_new(o, "address", json_string(d->bdf));
+	json_object_set_new(o, "type", json_string("pci"));
+	json_object_set_new(o, "config_space", rpc_env_pci_config_json(d->bdf));
 	json_object_set_new(o, "vendor_id", rpc_hex(d->vendor));
 	json_object_set_new(o, "device_id", rpc_hex(d->device));
 	json_object_set_new(o, "subvendor_id", rpc_hex(d->subvendor));
@@ -100,6 +115,7 @@ static void rpc_framework_get_pci_devices(struct rpc_request *req, void *params)
 }
 RPC_METHOD("framework_get_pci_devices", rpc_framework_get_pci_devices, struct rpc_no_params, NULL, ALWAYS,
 	   "List the PCI devices that may be used",
-	   .result = "[{address: string, vendor_id: string, device_id: string, subvendor_id: string, "
+	   .result = "[{address: string, type: string, config_space: string, vendor_id: string, device_id: string, "
+		     "subvendor_id: string, "
 		     "subdevice_id: string, class: string, driver: string|null, numa_node: int, iommu_group: "
 		     "int, ...}]")

@@ -459,6 +459,8 @@ static void subsystem_add_nvme_fields(json_t *o, const struct nvmf_subsystem *s)
 	json_object_set_new(o, "passthrough", json_false()); /* of all commands: there is no such thing */
 	json_object_set_new(o, "min_cntlid", json_integer(nvmf_subsystem_min_cntlid(s)));
 	json_object_set_new(o, "max_cntlid", json_integer(nvmf_subsystem_max_cntlid(s)));
+	json_object_set_new(o, "dmrsl", json_integer(nvmf_subsystem_dmrsl(s)));
+	json_object_set_new(o, "wzsl", json_integer(nvmf_subsystem_wzsl(s)));
 	json_object_set_new(o, "ana_reporting", json_boolean(nvmf_subsystem_ana_reporting(s)));
 	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
 		json_array_append_new(namespaces, subsystem_ns_json(ns));
@@ -547,7 +549,8 @@ RPC_METHOD("nvmf_get_subsystems", rpc_get_subsystems, struct get_subsystems, get
 		     "], allow_any_host: bool, hosts: [{nqn: string, ...}], state: string, state_us: int, "
 		     "serial_number?: string, model_number?: string, max_namespaces?: int, passthrough?: bool, "
 		     "min_cntlid?: int, "
-		     "max_cntlid?: int, ana_reporting?: bool, namespaces?: [{nsid: int, bdev_name: string, "
+		     "max_cntlid?: int, dmrsl?: int, wzsl?: int, ana_reporting?: bool, namespaces?: [{nsid: int, "
+		     "bdev_name: string, "
 		     "name: string, nguid: string, eui64?: string, uuid: string, anagrpid: int, ...}], "
 		     "changes?: [{change: string, begun: bool, age_us: int, waits_for: string}], "
 		     "peers?: [{path: string, timeout_ms: int, ended: int, unknown: int, failed: int}], ...}]")

@@ -236,7 +236,7 @@ static void error_channel_destroy(struct bdev *b, void *channel)
 static void error_dump_info(const struct bdev *b, struct json_t *driver_specific)
 {
 	json_object_set_new(
-		driver_specific, "error",
+		driver_specific, "error_disk",
 		json_pack("{s:s, s:s}", "name", b->name, "base_bdev", vbdev_base_name((const struct vbdev *)b)));
 }
 

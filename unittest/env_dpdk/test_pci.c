@@ -127,6 +127,25 @@ static void test_devices_are_listed_with_what_they_are(void)
 	free(d);
 }
 
+static void test_the_configuration_space_is_read_as_far_as_it_goes(void)
+{
+	uint8_t config[ENV_PCI_CONFIG_BYTES];
+	char text[400];
+
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	CU_ASSERT_EQUAL(env_pci_read_config("3b:00.0", config), 0);
+	write_file("0000:3b:00.0", "config", "M\x14\x08\xa8");
+	CU_ASSERT_EQUAL(env_pci_read_config("3b:00.0", config), 4);
+	CU_ASSERT(config[0] == 0x4d && config[1] == 0x14 && config[3] == 0xa8);
+	write_file("0000:3b:00.0", "config", text);
+	CU_ASSERT_EQUAL(env_pci_read_config("0000:3b:00.0", config), ENV_PCI_CONFIG_BYTES);
+	CU_ASSERT_EQUAL(config[ENV_PCI_CONFIG_BYTES - 1], 'x');
+	CU_ASSERT_EQUAL(env_pci_read_config("99:00.0", config), -ENOENT);
+	CU_ASSERT_EQUAL(env_pci_read_config("nonsense", config), -ENODEV);
+	write_file("0000:3b:00.0", "config", "");
+}
+
 static void test_allow_and_block_lists_hold(void)
 {
 	const char *const list[] = {"5e:00.0", NULL};
@@ -191,6 +210,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_addresses_are_understood),
 	UNIT(test_wrong_addresses_are_refused),
 	UNIT(test_devices_are_listed_with_what_they_are),
+	UNIT(test_the_configuration_space_is_read_as_far_as_it_goes),
 	UNIT(test_allow_and_block_lists_hold),
 	UNIT(test_claimed_device_is_refused_to_others_until_its_holder_dies),
 	UNIT_END,
