@@ -338,7 +338,8 @@ static void complete_properties(struct bdev *b)
 	b->limited = b->max_rw_blocks != 0 || b->split_on_boundary || b->max_segments != 0 ||
 		     b->max_segment_bytes != 0 || b->buf_align > 1 || b->max_unmap_blocks != 0 ||
 		     b->max_copy_blocks != 0 || b->max_verify_blocks != 0 || b->max_uncorrectable_blocks != 0;
-	if (memcmp(b->uuid, none, sizeof(none)) == 0) {
+	b->has_random_uuid = memcmp(b->uuid, none, sizeof(none)) == 0;
+	if (b->has_random_uuid) {
 		if (getrandom(b->uuid, sizeof(b->uuid), 0) != sizeof(b->uuid)) {
 			abort(); /* 16 bytes never block and never fail once the system is up: getrandom(2) */
 		}

@@ -141,6 +141,7 @@ struct bdev {
 	const struct bdev_module *module;
 	void *ctx;
 	uint8_t uuid[16];             /* all zero: bdev_register() makes a random one */
+	bool has_random_uuid;         /* set by bdev_register(): it has another one when it is made again */
 	uint32_t physical_block_size; /* bytes; 0: block_size */
 	uint64_t max_unmap_blocks;    /* per UNMAP, WRITE_ZEROES; 0: no limit */
 	/* Per I/O of those types that the module does itself; 0: no limit. */

@@ -208,10 +208,15 @@ uint32_t live_inherited(const struct lvol_live_volume *parent, uint64_t n)
 	return parent == NULL || n >= parent->num_clusters ? 0 : lvol_live_cluster(lvol_live_entry(parent, n));
 }
 
-void live_volume_inherit(struct lvol_live_volume *v)
+uint64_t live_external_clusters(const struct lvol_live_volume *v)
 {
 	const struct lvol_live_volume *p = v->parent;
 	uint64_t n = v->external != NULL ? v->num_clusters : p == NULL ? 0 : p->external_clusters;
 
-	v->external_clusters = n < v->num_clusters ? n : v->num_clusters;
+	return n < v->num_clusters ? n : v->num_clusters;
+}
+
+void live_volume_inherit(struct lvol_live_volume *v)
+{
+	v->external_clusters = live_external_clusters(v);
 }

@@ -10,7 +10,8 @@
  * itself:
  *
  *   read:   lvol_live_cluster(entry) != 0: there, whoever's it is. 0 and n < v->external_clusters: in the external
- *           snapshot (that of v or of the nearest ancestor with one; zeroes behind its end). Else: zeroes.
+ *           snapshot (that of v or of the nearest ancestor with one; zeroes behind its end). Else: zeroes. Reads go on
+ *           while the parent changes: so a 0 counts only if the entry, read again after external_clusters, still is 0.
  *
  *   write:  refused by the user if v->read_only. The entry is LVOL_LIVE_OWN without LVOL_LIVE_BUSY: there. Else it is
  *           a first write:
@@ -107,7 +108,9 @@ struct lvol_live_volume {
 	void *user;                          /* the user's. Set while I/O may come */
 	_Atomic(struct lvol_live_map *) map; /* replaced by a resize; the old one lives through a grace period */
 	uint32_t cluster_bytes;
-	uint64_t external_clusters; /* the first ones; where these have no cluster, an external snapshot has the data */
+	/* The first ones; where these have no cluster, an external snapshot has the data. Read after the entry: a
+	 * parent that goes leaves entries before this, and one that comes is here before it is in entries. */
+	_Atomic uint64_t external_clusters;
 	uint64_t id;
 	char name[LVOL_NAME_MAX + 1], uuid[LVOL_UUID_TEXT];
 	bool thin;

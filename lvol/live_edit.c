@@ -325,6 +325,11 @@ static void set_parent_publish(struct live_change *c)
 	free(v->external);
 	v->external = c->text;
 	c->text = NULL;
+	/* Reads go on: an entry becomes 0 when what is external is there, and that goes when entries have what is not.
+	 */
+	if (live_external_clusters(v) > v->external_clusters) {
+		live_volume_inherit(v);
+	}
 	for (uint64_t n = 0; n < v->num_clusters; n++) {
 		if ((lvol_live_entry(v, n) & LVOL_LIVE_OWN) == 0) {
 			atomic_store_explicit(&live_map(v)->entries[n], live_inherited(v->parent, n),

@@ -395,6 +395,8 @@ void live_volume_free(struct lvol_live_volume *v);
 void live_volume_link(struct lvol_live_volume *v);
 void live_volume_unlink(struct lvol_live_volume *v);
 struct lvol_live_map *live_map_alloc(uint64_t num_clusters);
+/* How many of its clusters may be external, by its parent. */
+uint64_t live_external_clusters(const struct lvol_live_volume *v);
 /* What it inherits of external data: from its parent, or its own external snapshot. */
 void live_volume_inherit(struct lvol_live_volume *v);
 /* Any thread, as lvol_live_entry(). */

@@ -222,6 +222,55 @@ def test_a_full_store_goes_on_with_what_it_has():
         stop_and_check(d, path)
 
 
+# ---- Clones of other bdevs ----
+
+def degraded(d):
+    return {v["name"]: v["is_degraded"] for v in d.call("bdev_lvol_get_lvols", lvs_name="lvs")}
+
+
+def test_a_clone_of_a_bdev_is_there_when_that_is():
+    with image() as path, image(mb=4) as other:
+        text = bytes(range(1, 256)) * 16448 + b"end"
+        other.write_bytes(text + bytes(4 * MIB - len(text)))
+        want = text + bytes(4 * MIB - len(text))
+        with TcpTarget() as d:
+            new_store(d, path)
+            refused(d, -19, ["Image"], "bdev_lvol_clone_bdev", bdev="Image", lvs_name="lvs", clone_name="c")
+            d.call("bdev_uring_create", name="Image", filename=str(other), block_size=512)
+            uuid = d.call("bdev_lvol_clone_bdev", bdev="Image", lvs_name="lvs", clone_name="c")
+            check(read_volume(d, "lvs/c", 4 * MIB) == want, "what the image has")
+            [info] = d.call("bdev_get_bdevs", name="lvs/c")
+            lvol = info["driver_specific"]["lvol"]
+            check(info["name"] == uuid and lvol["esnap_clone"] and not lvol["clone"] and lvol["external_snapshot_name"] == "Image", lvol)
+            d.call("bdev_uring_delete", name="Image")
+            check(degraded(d) == {"c": True}, "it waits for its bdev")
+            refused(d, -19, ["lvs/c"], "bdev_get_bdevs", name="lvs/c")
+            d.call("bdev_uring_create", name="Image", filename=str(other), block_size=512)
+            d.call("bdev_wait_for_examine")
+            check(degraded(d) == {"c": False}, "it is back")
+            stop_and_check(d, path)
+        with TcpTarget() as d:
+            attach(d, path)
+            check(degraded(d) == {"c": True}, "its bdev is not there yet")
+            d.call("bdev_uring_create", name="Image", filename=str(other), block_size=512)
+            d.call("bdev_wait_for_examine")
+            nsid = d.add_ns("lvs/c")
+            with Host(d, "-w", "randrw", "--verify", "--region", "4M", "-t", "600", "-q", "8", nsid=nsid) as host:
+                wait_io(d, [host], more=1500)     # beyond the first 1024, which write the region
+                d.call("bdev_lvol_snapshot", lvol_name="lvs/c", snapshot_name="s")
+                wait_io(d, [host])
+                d.call("bdev_lvol_inflate", name="lvs/c")
+                wait_io(d, [host])
+                host.check_perfect(host.stop())
+            check(degraded(d) == {"c": False, "s": False}, "both have what they need")
+            d.call("bdev_uring_delete", name="Image")
+            check(degraded(d) == {"c": False, "s": True}, "the inflated one needs no other")
+            d.call("bdev_lvol_delete", name="lvs/s")
+            check(list(degraded(d)) == ["c"], "one whose bdev is not there can be deleted")
+            stop_and_check(d, path)
+        check(other.read_bytes() == want, "the image is as it was")
+
+
 # ---- The daemon ----
 
 def test_a_saved_configuration_finds_the_volumes_again():

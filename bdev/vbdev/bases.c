@@ -48,7 +48,9 @@ static void base_event_came(struct bdev_desc *desc, enum bdev_event event, void 
 static int base_open_at(struct vbdev_base *base, const char *name, const char *claimer, char *error)
 {
 	struct bdev_desc *desc;
-	int rc = vbdev_base_open(name, claimer, base_event_came, base, &desc, error);
+	int rc = base->bases->ops->reads_only
+			 ? vbdev_base_open_to_read(name, claimer, base_event_came, base, &desc, error)
+			 : vbdev_base_open(name, claimer, base_event_came, base, &desc, error);
 
 	if (rc == 0) {
 		base_publish(base, desc);
@@ -167,7 +169,13 @@ static void visit_base_detach(struct bdev *b, void *channel, void *arg)
 
 	atomic_fetch_add_explicit(&base->channels_left, 1,
 				  memory_order_relaxed); /* the control thread's own is there */
-	bdev_child_pool_detach(base->bases->ops->pool(channel), base_index(base), base_channel_left, base);
+	struct bdev_child_pool *pool = base->bases->ops->pool(channel);
+
+	if (pool != NULL) {
+		bdev_child_pool_detach(pool, base_index(base), base_channel_left, base);
+	} else {
+		base_channel_left(base);
+	}
 }
 
 void vbdev_bases_detach(struct vbdev_bases *bases, uint32_t index)
@@ -198,7 +206,8 @@ static void visit_base_attach(struct bdev *b, void *channel, void *arg)
 {
 	struct base_attach *a = arg;
 	struct vbdev_bases *bases = a->base->bases;
-	int rc = bdev_child_pool_attach(bases->ops->pool(channel), base_index(a->base), a->base->desc);
+	struct bdev_child_pool *pool = bases->ops->pool(channel);
+	int rc = pool != NULL ? bdev_child_pool_attach(pool, base_index(a->base), a->base->desc) : -ENOMEM;
 
 	if (rc != 0) {
 		a->rc = rc;

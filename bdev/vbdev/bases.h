@@ -22,8 +22,11 @@ struct vbdev_bases_ops {
 	void (*resized)(struct vbdev_bases *bases, uint32_t base);
 	/* vbdev_bases_detach() has ended: the base is closed, and its place is free. NULL: the module does not care. */
 	void (*detached)(struct vbdev_bases *bases, uint32_t base);
-	/* The pool in a channel of the module's bdev. Called on the channel's thread. */
+	/* The pool in a channel of the module's bdev. Called on the channel's thread. NULL: the channel has none, and
+	 * gets no base: to attach one fails. */
 	struct bdev_child_pool *(*pool)(void *channel);
+	/* The module only reads its bases: others may, too, and nobody writes to them (READ_MANY_WRITE_NONE). */
+	bool reads_only;
 };
 
 /* Private to bases.c, but for what its functions return. */

@@ -28,8 +28,8 @@ const struct bdev *vbdev_desc_user(const struct bdev_desc *desc)
 	return desc->event_cb == base_event ? &((const struct vbdev *)desc->event_arg)->bdev : NULL;
 }
 
-int vbdev_base_open(const char *base_name, const char *claimer, bdev_event_cb event_cb, void *arg,
-		    struct bdev_desc **desc, char *error)
+static int base_open_as(const char *base_name, bool reads, const char *claimer, bdev_event_cb event_cb, void *arg,
+			struct bdev_desc **desc, char *error)
 {
 	int rc = bdev_open(base_name, false, event_cb, arg, desc);
 
@@ -43,13 +43,26 @@ int vbdev_base_open(const char *base_name, const char *claimer, bdev_event_cb ev
 	const char *owner;
 	bool claimed = bdev_get_claim(base, &owner) != BDEV_CLAIM_NONE;
 	bdev_keep_io(*desc); /* what stands above may have to write before it closes it */
-	rc = bdev_claim(*desc, base->read_only ? BDEV_CLAIM_READ_MANY_WRITE_NONE : BDEV_CLAIM_EXCL_WRITE, 0, claimer);
+	rc = bdev_claim(*desc, reads || base->read_only ? BDEV_CLAIM_READ_MANY_WRITE_NONE : BDEV_CLAIM_EXCL_WRITE, 0,
+			claimer);
 	if (rc != 0) {
 		bdev_close(*desc);
 		return bdev_error(error, rc, "bdev '%.150s' cannot be claimed: %s%.60s", base_name,
 				  claimed ? "it is claimed by " : "it is open for writing", claimed ? owner : "");
 	}
 	return 0;
+}
+
+int vbdev_base_open(const char *base_name, const char *claimer, bdev_event_cb event_cb, void *arg,
+		    struct bdev_desc **desc, char *error)
+{
+	return base_open_as(base_name, false, claimer, event_cb, arg, desc, error);
+}
+
+int vbdev_base_open_to_read(const char *base_name, const char *claimer, bdev_event_cb event_cb, void *arg,
+			    struct bdev_desc **desc, char *error)
+{
+	return base_open_as(base_name, true, claimer, event_cb, arg, desc, error);
 }
 
 int vbdev_open(struct vbdev *v, const char *name, const char *base_name, const char *claimer, char *error)

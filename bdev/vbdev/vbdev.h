@@ -35,6 +35,9 @@ struct vbdev {
  */
 int vbdev_base_open(const char *base_name, const char *claimer, bdev_event_cb event_cb, void *arg,
 		    struct bdev_desc **desc, char *error);
+/* The same for a base that is only read, by many, and that nobody writes to while it is open here. */
+int vbdev_base_open_to_read(const char *base_name, const char *claimer, bdev_event_cb event_cb, void *arg,
+			    struct bdev_desc **desc, char *error);
 /* Opens and claims base_name, and fills in v->bdev: the name, and what bdev_inherit() takes from the base. v is zeroed.
  * claimer: for messages. 0; or a negative errno and the reason in error (BDEV_ERROR_MAX bytes), and nothing is held. */
 int vbdev_open(struct vbdev *v, const char *name, const char *base_name, const char *claimer, char *error);

@@ -56,6 +56,12 @@ struct bdev_lvol_opts {
 /* Makes a volume. */
 void bdev_lvol_create(const struct bdev_lvol_opts *opts, bdev_lvol_cb cb, void *arg);
 
+/* Makes a volume that has the data of a bdev outside of the store, which nobody may write to as long as that is so. It
+ * is stored by its UUID, or by its name if it has a random UUID. -EINVAL: it is a volume of the store, or its blocks
+ * do not fit. */
+void bdev_lvol_clone_bdev(struct bdev_lvol_store *s, const char *bdev_name, const char *name, bdev_lvol_cb cb,
+			  void *arg);
+
 /* What can be done to a volume, by its bdev's name: the UUID, or STORE/NAME. */
 enum bdev_lvol_change {
 	BDEV_LVOL_DELETE, /* when all its users have closed it. -EBUSY: lvol_live_volume_delete() */
@@ -67,11 +73,13 @@ enum bdev_lvol_change {
 	BDEV_LVOL_INFLATE,
 	BDEV_LVOL_DECOUPLE,
 	BDEV_LVOL_SET_PARENT,
+	BDEV_LVOL_SET_PARENT_BDEV,
 };
 struct bdev_lvol_change_opts {
 	enum bdev_lvol_change change;
 	const char *name;     /* of the volume */
-	const char *new_name; /* SNAPSHOT, CLONE, RENAME: without the store's name. SET_PARENT: the snapshot's */
+	const char *new_name; /* SNAPSHOT, CLONE, RENAME: without the store's name. SET_PARENT: the snapshot's.
+			       * SET_PARENT_BDEV: the bdev's */
 	uint64_t size_bytes;  /* RESIZE: rounded up to clusters */
 };
 /* Changes a volume. -ENODEV: there is no such volume, or it is being removed; otherwise the errors of lvol/live.h. */

@@ -323,5 +323,6 @@ void lvol_device_fill_in(struct bdev_lvol_store *s, struct lvol_live_user *u)
 		.synchronize = device_synchronize,
 		.pause = device_pause,
 		.resume = device_resume,
+		.external_read = lvol_external_read,
 	};
 }

@@ -76,6 +76,22 @@ struct store_channel {
 	bool grace_reports; /* the grace period waits for the other counter */
 };
 
+enum { EXTERNAL_PLACES = 2, LVOL_EXTERNAL_BYTES = 256 };
+
+/* What a volume reads of a bdev outside of the store. There are two of these while one takes the place of another. */
+struct lvol_external {
+	struct vbdev_bases bases;
+	struct lvol_external_place {
+		struct bdev_lvol *lvol;
+		char name[LVOL_EXTERNAL_BYTES]; /* as it is stored */
+		struct vbdev_meta *meta;        /* for inflating */
+		bool is_taken;
+	} place[EXTERNAL_PLACES];
+	atomic_int active;                   /* the place that is read; -1: none */
+	unsigned metas;                      /* that are open, or being closed */
+	void (*closed)(struct bdev_lvol *l); /* it is being closed */
+};
+
 /* The bdev of a volume. */
 struct bdev_lvol {
 	struct bdev bdev;
@@ -88,6 +104,7 @@ struct bdev_lvol {
 	struct thread_msg pause_msg;
 	lvol_live_done pause_done;
 	void *pause_arg;
+	struct lvol_external external;
 	atomic_uint refs; /* what keeps it beyond its bdev: a pause that waits, I/Os that wait for a cluster; and 1 */
 	char name[LVOL_UUID_TEXT + 32], alias[2 * LVOL_NAME_MAX + 2];
 	TAILQ_ENTRY(bdev_lvol) link;
@@ -97,7 +114,8 @@ struct lvol_channel {
 	struct bdev_lvol *lvol;
 	struct io_channel *io_channel;
 	struct store_channel *sc;
-	uint64_t writes; /* what a pause waits for */
+	struct bdev_child_pool *external; /* NULL: nothing of the volume is external */
+	uint64_t writes;                  /* what a pause waits for */
 	bool paused, pause_reports;
 	TAILQ_HEAD(, lvol_io) held; /* wait for the end of a pause, or for a cluster */
 };
@@ -155,6 +173,45 @@ void lvol_volume_new_uuid(char text[BDEV_UUID_STRLEN]);
 /* Whether a store or volume can have that name: 0; or -EINVAL, and the reason in error. */
 int lvol_name_check(const char *name, char *error);
 struct bdev_lvol *lvol_volume_of(const struct bdev *b);
+
+/* Whether a volume has no bdev because something that it is a clone of is not there. */
+bool lvol_volume_is_degraded(const struct lvol_live_volume *v);
+/* A volume without a bdev, because something that it is a clone of is not there: by its UUID, or STORE/NAME. */
+struct lvol_live_volume *lvol_volume_find_degraded(const char *name, struct bdev_lvol_store **store);
+
+/* --- external.c --- */
+
+/* Whether a bdev may be an external snapshot: 0; or a negative errno and the reason in error. */
+int lvol_external_check(const struct bdev_lvol_store *s, const char *bdev_name, char *error);
+/* The name by which it is stored. */
+void lvol_external_name(const struct bdev *base, char name[LVOL_EXTERNAL_BYTES]);
+/* The name of the bdev in which a volume reads what neither it nor its snapshots have, or NULL. */
+const char *lvol_external_of(const struct lvol_live_volume *v);
+/* Opens what a volume needs whose bdev is about to be made. 0; or a negative errno and the reason in error. */
+int lvol_external_open(struct bdev_lvol *l, char *error);
+/* Closes all, then calls closed. l has no channels any more. */
+void lvol_external_close(struct bdev_lvol *l, void (*closed)(struct bdev_lvol *l));
+/* Before the volume gets that one (NULL: none) by a change: gives it to all channels. 0; or as lvol_external_open().
+ * lvol_external_settle() follows, however the change ends. */
+int lvol_external_prepare(struct bdev_lvol *l, const char *name, char *error);
+/* After a change: the volume reads what it has now; what it has no more is closed. */
+void lvol_external_settle(struct bdev_lvol *l);
+/* Any thread, when a channel is made: whether it needs a pool. */
+bool lvol_external_is_used(const struct bdev_lvol *l);
+/* A channel's pool, which is made if there is none. NULL: no memory. Channel's thread. */
+struct bdev_child_pool *lvol_external_pool(void *channel);
+/* The active one, any thread: its blocks in one of the volume (as a shift), and its size in blocks of its own. False:
+ * there is none. */
+struct lvol_external_view {
+	uint32_t place, block_shift;
+	uint64_t num_blocks;
+};
+bool lvol_external_view(const struct bdev_lvol *l, struct lvol_external_view *view);
+/* See struct lvol_live_user. */
+void lvol_external_read(void *ctx, struct lvol_live_volume *v, uint64_t offset, void *to, size_t bytes,
+			lvol_live_done done, void *arg);
+/* A bdev has come: volumes may have waited for it. */
+void lvol_external_examine(const struct bdev *b);
 
 /* --- io.c --- */
 

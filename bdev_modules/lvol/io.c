@@ -15,70 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bdev_modules/lvol/internal.h"
+#include "bdev_modules/lvol/io.h"
 #include "nvme/spec.h"
-#include "util/compiler.h"
-
-#define STEPS 3u
-
-enum lvol_io_stage {
-	STAGE_BASE,    /* at the base */
-	STAGE_HELD,    /* the volume is paused */
-	STAGE_WAIT,    /* for a cluster that another I/O fills or gives up */
-	STAGE_FILL,    /* its cluster is being made whole */
-	STAGE_COMMIT,  /* its cluster is being published */
-	STAGE_RELEASE, /* its clusters are being given up */
-};
-
-/* One I/O on the base; blocks are the base's. */
-struct lvol_step {
-	enum bdev_io_type type;
-	uint64_t offset, source, blocks; /* source: of a COPY */
-};
-
-/* Whose an I/O's slow part is while it waits for a cluster: whoever leaves second, the I/O or the waiter, frees it. */
-enum lvol_wait {
-	WAIT_BOTH,
-	WAIT_WOKEN,     /* the message to the I/O's thread has been posted */
-	WAIT_ABANDONED, /* the I/O has ended, and its thread may be gone */
-};
-
-/* What an I/O needs that is not just one I/O on the base. */
-struct lvol_slow {
-	struct bdev_io *io; /* NULL: it has ended, while its cluster was waited for */
-	struct bdev_lvol *lvol;
-	struct thread *thread;
-	struct thread_msg msg;
-	struct lvol_live_fill fill;
-	struct lvol_live_waiter waiter;
-	_Atomic(enum lvol_wait) wait;
-	uint64_t cluster, count; /* of the volume: that is waited for; that are given up */
-	uint64_t at;             /* WRITE_ZEROES, UNMAP: how far it has come, in blocks */
-	uint64_t piece;          /* WRITE_ZEROES: blocks that the first write is for */
-	uint16_t status;         /* of a first write or a release; WRITE_ZEROES, UNMAP: of what has ended so far */
-	bool running, ended;     /* WRITE_ZEROES, UNMAP: in range_go_on(); a piece has ended meanwhile */
-	struct lvol_step steps[STEPS];
-	unsigned num_steps, step;
-};
 
 const size_t lvol_io_ctx_size = sizeof(struct lvol_io);
 
-static void io_run(struct bdev_io *io);
 static void range_go_on(struct bdev_io *io, uint16_t status);
 
-static struct lvol_channel *io_channel_of(const struct bdev_io *io)
-{
-	return bdev_channel_ctx(io->ch);
-}
-
 /* --- Counting --- */
-
-static ALWAYS_INLINE void grace_enter(struct store_channel *sc, struct lvol_io *ctx)
-{
-	ctx->in_grace = true;
-	ctx->parity = sc->parity;
-	sc->inflight[ctx->parity]++;
-}
 
 static ALWAYS_INLINE void grace_leave(struct store_channel *sc, struct lvol_io *ctx)
 {
@@ -123,25 +67,34 @@ static ALWAYS_INLINE void io_uncount(struct bdev_io *io, struct lvol_io *ctx)
 	writes_leave(ch, ctx);
 }
 
+/* NULL: there is none. */
+static void slow_free(struct lvol_slow *slow)
+{
+	if (slow != NULL) {
+		lvol_bounce_free(slow);
+		free(slow);
+	}
+}
+
 /* What every end of an I/O that is in no list does before its completion. */
 static void io_forget(struct bdev_io *io)
 {
 	struct lvol_io *ctx = bdev_io_ctx(io);
 
 	io_uncount(io, ctx);
-	free(ctx->slow);
+	slow_free(ctx->slow);
 	ctx->slow = NULL;
 }
 
-static void io_end(struct bdev_io *io, uint16_t status)
+void lvol_io_end(struct bdev_io *io, uint16_t status)
 {
 	io_forget(io);
 	bdev_io_complete(io, status);
 }
 
-static void io_end_errno(struct bdev_io *io, int rc)
+void lvol_io_end_errno(struct bdev_io *io, int rc)
 {
-	io_end(io, bdev_status_from_errno(rc));
+	lvol_io_end(io, bdev_status_from_errno(rc));
 }
 
 void lvol_io_child_done(struct bdev_io *child, void *parent)
@@ -151,41 +104,23 @@ void lvol_io_child_done(struct bdev_io *child, void *parent)
 
 	io_uncount(io, ctx);
 	if (unlikely(ctx->slow != NULL)) { /* it had waited for its cluster */
-		free(ctx->slow);
+		slow_free(ctx->slow);
 		ctx->slow = NULL;
 	}
 	bdev_io_complete_as(io, child);
 }
 
-/* --- Places --- */
-
-static ALWAYS_INLINE uint64_t cluster_of(const struct bdev_lvol *l, uint64_t block)
-{
-	return likely(l->cluster_shift >= 0) ? block >> l->cluster_shift : block / l->cluster_blocks;
-}
-
-static ALWAYS_INLINE uint64_t within_cluster(const struct bdev_lvol *l, uint64_t block)
-{
-	return likely(l->cluster_shift >= 0) ? block & (l->cluster_blocks - 1) : block % l->cluster_blocks;
-}
-
-/* The base's block of a volume's block that lies in a cluster of the store. */
-static ALWAYS_INLINE uint64_t base_block(const struct bdev_lvol *l, uint32_t cluster, uint64_t within)
-{
-	return ((uint64_t)cluster * l->cluster_blocks + within) << l->store->block_shift;
-}
-
 /* --- Several I/Os on the base --- */
 
 /* Its slow part; NULL: no memory, and io has ended. */
-static struct lvol_slow *io_get_slow(struct bdev_io *io)
+struct lvol_slow *lvol_io_get_slow(struct bdev_io *io)
 {
 	struct lvol_io *ctx = bdev_io_ctx(io);
 
 	if (ctx->slow == NULL) {
 		struct lvol_slow *slow = calloc(1, sizeof(*slow));
 		if (slow == NULL) {
-			io_end_errno(io, -ENOMEM);
+			lvol_io_end_errno(io, -ENOMEM);
 			return NULL;
 		}
 		slow->io = io;
@@ -196,8 +131,7 @@ static struct lvol_slow *io_get_slow(struct bdev_io *io)
 	return ctx->slow;
 }
 
-static void slow_add_step(struct lvol_slow *slow, enum bdev_io_type type, uint64_t offset, uint64_t source,
-			  uint64_t blocks)
+void lvol_io_add_step(struct lvol_slow *slow, enum bdev_io_type type, uint64_t offset, uint64_t source, uint64_t blocks)
 {
 	if (blocks != 0) {
 		slow->steps[slow->num_steps++] =
@@ -205,16 +139,45 @@ static void slow_add_step(struct lvol_slow *slow, enum bdev_io_type type, uint64
 	}
 }
 
+/* The children of an I/O: those of one pool at a time. */
+static struct bdev_child_pool *io_pool(struct bdev_io *io)
+{
+	const struct lvol_channel *ch = io_channel_of(io);
+	const struct lvol_io *ctx = bdev_io_ctx(io);
+
+	return ctx->stage == STAGE_EXTERNAL ? ch->external : ch->sc->pool;
+}
+
+static void step_fill_in(const struct lvol_step *step, const struct lvol_slow *slow, const struct bdev_io *io,
+			 struct bdev_io *child)
+{
+	bool data = step->type == BDEV_IO_WRITE || step->type == BDEV_IO_READ, bounces = data && slow->bounce != NULL;
+
+	if (step->type == BDEV_IO_COPY) {
+		bdev_io_set_copy(child, step->source, step->offset, step->blocks);
+	} else {
+		bdev_io_set_rw(child, step->type,
+			       bounces ? &slow->bounce->iov
+			       : data  ? io->iovs
+				       : NULL,
+			       bounces ? 1
+			       : data  ? io->iovcnt
+				       : 0,
+			       step->offset, step->blocks);
+	}
+}
+
 static void steps_go_on(struct bdev_io *io)
 {
 	const struct lvol_io *ctx = bdev_io_ctx(io);
 	struct lvol_slow *slow = ctx->slow;
-	struct bdev_child_pool *pool = io_channel_of(io)->sc->pool;
+	struct bdev_child_pool *pool = io_pool(io);
+	uint32_t base = ctx->stage == STAGE_EXTERNAL ? slow->place : 0;
 
 	while (slow->step < slow->num_steps) {
 		const struct lvol_step *step = &slow->steps[slow->step];
 		struct bdev_io *child;
-		int rc = bdev_child_get(pool, 0, io, &child);
+		int rc = bdev_child_get(pool, base, io, &child);
 		if (rc == -EAGAIN) {
 			return;
 		}
@@ -222,13 +185,7 @@ static void steps_go_on(struct bdev_io *io)
 			bdev_children_fail(io, bdev_status_from_errno(rc));
 			break;
 		}
-		if (step->type == BDEV_IO_COPY) {
-			bdev_io_set_copy(child, step->source, step->offset, step->blocks);
-		} else {
-			bool data = step->type == BDEV_IO_WRITE || step->type == BDEV_IO_READ;
-			bdev_io_set_rw(child, step->type, data ? io->iovs : NULL, data ? io->iovcnt : 0, step->offset,
-				       step->blocks);
-		}
+		step_fill_in(step, slow, io, child);
 		slow->step++;
 		bdev_child_send(child);
 	}
@@ -236,7 +193,7 @@ static void steps_go_on(struct bdev_io *io)
 }
 
 /* Carries out the steps, all at once; steps_ended() follows. */
-static void steps_begin(struct bdev_io *io)
+void lvol_io_steps_begin(struct bdev_io *io)
 {
 	struct lvol_io *ctx = bdev_io_ctx(io);
 
@@ -249,13 +206,13 @@ static void steps_begin(struct bdev_io *io)
 static void step_run(struct bdev_io *io, enum bdev_io_type type, uint64_t offset, uint64_t blocks)
 {
 	struct lvol_io *ctx = bdev_io_ctx(io);
-	struct lvol_slow *slow = io_get_slow(io);
+	struct lvol_slow *slow = lvol_io_get_slow(io);
 
 	if (slow != NULL) {
 		ctx->stage = STAGE_BASE;
 		slow->num_steps = 0;
-		slow_add_step(slow, type, offset, 0, blocks);
-		steps_begin(io);
+		lvol_io_add_step(slow, type, offset, 0, blocks);
+		lvol_io_steps_begin(io);
 	}
 }
 
@@ -299,7 +256,7 @@ void lvol_io_resume(struct lvol_channel *ch)
 	while ((ctx = held_first(ch)) != NULL) {
 		TAILQ_REMOVE(&ch->held, ctx, link);
 		ctx->stage = STAGE_BASE;
-		io_run(bdev_io_from_ctx(ctx));
+		lvol_io_run(bdev_io_from_ctx(ctx));
 	}
 }
 
@@ -323,7 +280,7 @@ static bool io_end_held(struct lvol_channel *ch, struct bdev_io *io, bool untouc
 	if (ctx->stage == STAGE_WAIT && ctx->slow != NULL) {
 		wait_abandon(ctx->slow);
 	} else {
-		free(ctx->slow);
+		slow_free(ctx->slow);
 	}
 	ctx->slow = NULL;
 	ctx->stage = STAGE_BASE;
@@ -343,13 +300,13 @@ static void wait_has_ended(struct thread_msg *msg)
 	struct bdev_io *io = slow->io;
 
 	if (io == NULL) {
-		free(slow);
+		slow_free(slow);
 		return;
 	}
 	struct lvol_io *ctx = bdev_io_ctx(io);
 	TAILQ_REMOVE(&io_channel_of(io)->held, ctx, link);
 	ctx->stage = STAGE_BASE;
-	io_run(io);
+	lvol_io_run(io);
 }
 
 static void waiter_wake(struct lvol_live_waiter *w)
@@ -358,7 +315,7 @@ static void waiter_wake(struct lvol_live_waiter *w)
 
 	lvol_volume_put(slow->lvol);
 	if (atomic_exchange(&slow->wait, WAIT_WOKEN) == WAIT_ABANDONED) {
-		free(slow);
+		slow_free(slow);
 	} else {
 		thread_post(slow->thread, &slow->msg, wait_has_ended);
 	}
@@ -375,7 +332,7 @@ static void wait_on_control(struct thread_msg *msg)
 static void io_wait_for_cluster(struct lvol_channel *ch, struct bdev_io *io, uint64_t n)
 {
 	struct lvol_io *ctx = bdev_io_ctx(io);
-	struct lvol_slow *slow = io_get_slow(io);
+	struct lvol_slow *slow = lvol_io_get_slow(io);
 
 	if (slow == NULL) {
 		return;
@@ -403,7 +360,7 @@ static void fill_has_ended(struct thread_msg *msg)
 
 	ctx->stage = STAGE_BASE;
 	if (slow->status != 0 || io->type == BDEV_IO_WRITE) {
-		io_end(io, slow->status);
+		lvol_io_end(io, slow->status);
 	} else {
 		slow->at += slow->piece;
 		range_go_on(io, 0);
@@ -434,7 +391,7 @@ static void fill_failed(struct thread_msg *msg)
 }
 
 /* The cluster has been made whole, or not. */
-static void fill_steps_ended(struct bdev_io *io, uint16_t status)
+void lvol_io_filled(struct bdev_io *io, uint16_t status)
 {
 	struct lvol_io *ctx = bdev_io_ctx(io);
 	struct lvol_slow *slow = ctx->slow;
@@ -460,19 +417,23 @@ static void fill_begin(struct lvol_channel *ch, struct bdev_io *io, uint64_t wit
 	if (!ctx->in_writes) {
 		writes_enter(ch, ctx);
 	}
+	if (f->external && blocks < l->cluster_blocks) {
+		lvol_bounce_begin(io, within, blocks);
+		return;
+	}
 	ctx->stage = STAGE_FILL;
 	slow->num_steps = 0;
-	slow_add_step(slow, around, base_block(l, f->cluster, 0), base_block(l, f->source, 0), within << shift);
-	slow_add_step(slow, io->type, base_block(l, f->cluster, within), 0, blocks << shift);
-	slow_add_step(slow, around, base_block(l, f->cluster, behind), base_block(l, f->source, behind),
-		      (l->cluster_blocks - behind) << shift);
-	steps_begin(io);
+	lvol_io_add_step(slow, around, base_block(l, f->cluster, 0), base_block(l, f->source, 0), within << shift);
+	lvol_io_add_step(slow, io->type, base_block(l, f->cluster, within), 0, blocks << shift);
+	lvol_io_add_step(slow, around, base_block(l, f->cluster, behind), base_block(l, f->source, behind),
+			 (l->cluster_blocks - behind) << shift);
+	lvol_io_steps_begin(io);
 }
 
 /* 0: it has begun, or waits; -EALREADY: look at the cluster's entry again; or another negative errno. */
 static int first_write(struct lvol_channel *ch, struct bdev_io *io, uint64_t n, uint64_t within, uint64_t blocks)
 {
-	struct lvol_slow *slow = io_get_slow(io);
+	struct lvol_slow *slow = lvol_io_get_slow(io);
 
 	if (slow == NULL) {
 		return 0;
@@ -499,10 +460,7 @@ static ALWAYS_INLINE void read_run(struct lvol_channel *ch, struct bdev_io *io)
 		io_to_base(ch, io, base_block(l, cluster, within_cluster(l, io->offset_blocks)));
 		return;
 	}
-	for (uint32_t i = 0; i < io->iovcnt; i++) {
-		memset(io->iovs[i].iov_base, 0, io->iovs[i].iov_len);
-	}
-	bdev_io_complete(io, 0);
+	lvol_io_read_external(io);
 }
 
 static ALWAYS_INLINE void write_run(struct lvol_channel *ch, struct bdev_io *io)
@@ -518,7 +476,7 @@ static ALWAYS_INLINE void write_run(struct lvol_channel *ch, struct bdev_io *io)
 	/* The layer's check is older where the I/O has waited in the layer: for a limit, a lock, the rest of a split.
 	 */
 	if (unlikely(l->bdev.read_only)) {
-		io_end(io, NVME_SC_NS_WRITE_PROTECTED | NVME_SC_DNR);
+		lvol_io_end(io, NVME_SC_NS_WRITE_PROTECTED | NVME_SC_DNR);
 		return;
 	}
 	int rc;
@@ -533,7 +491,7 @@ static ALWAYS_INLINE void write_run(struct lvol_channel *ch, struct bdev_io *io)
 		rc = first_write(ch, io, n, within, io->num_blocks);
 	} while (rc == -EALREADY);
 	if (rc != 0) {
-		io_end_errno(io, rc);
+		lvol_io_end_errno(io, rc);
 	}
 }
 
@@ -561,7 +519,7 @@ static bool zeroes_piece(struct lvol_channel *ch, struct bdev_io *io, struct lvo
 			 blocks << l->store->block_shift);
 		return false;
 	}
-	if (entry == 0) {
+	if (entry == 0 && n >= l->v->external_clusters) {
 		slow->at += blocks;
 		return true;
 	}
@@ -620,7 +578,7 @@ static void range_go_on(struct bdev_io *io, uint16_t status)
 	}
 	slow->running = false;
 	if (slow->ended) {
-		io_end(io, slow->status);
+		lvol_io_end(io, slow->status);
 	}
 }
 
@@ -679,10 +637,10 @@ static void range_run(struct lvol_channel *ch, struct bdev_io *io)
 		return;
 	}
 	if (ch->lvol->bdev.read_only && !ctx->in_writes) {
-		io_end(io, NVME_SC_NS_WRITE_PROTECTED | NVME_SC_DNR);
+		lvol_io_end(io, NVME_SC_NS_WRITE_PROTECTED | NVME_SC_DNR);
 		return;
 	}
-	struct lvol_slow *slow = io_get_slow(io);
+	struct lvol_slow *slow = lvol_io_get_slow(io);
 	if (slow == NULL) {
 		return;
 	}
@@ -701,11 +659,11 @@ static void io_abort(struct lvol_channel *ch, struct bdev_io *io)
 	if (io_end_held(ch, io->abort.target, false)) {
 		bdev_io_complete_cdw0(io, 0, 0);
 	} else {
-		bdev_child_abort(ch->sc->pool, io);
+		bdev_child_abort(io_pool(io->abort.target), io);
 	}
 }
 
-static void io_run(struct bdev_io *io)
+void lvol_io_run(struct bdev_io *io)
 {
 	struct lvol_channel *ch = io_channel_of(io);
 
@@ -735,19 +693,23 @@ void lvol_io_submit(void *channel, struct bdev_io *io)
 	ctx->slow = NULL;
 	ctx->stage = STAGE_BASE;
 	ctx->in_grace = ctx->in_writes = false;
-	io_run(io);
+	lvol_io_run(io);
 }
 
 static void io_steps_ended(struct bdev_io *io, uint16_t status)
 {
 	const struct lvol_io *ctx = bdev_io_ctx(io);
 
-	if (ctx->stage == STAGE_FILL) {
-		fill_steps_ended(io, status);
+	if (ctx->stage == STAGE_EXTERNAL) {
+		lvol_io_external_ended(io, status);
+	} else if (ctx->stage == STAGE_FILL && ctx->slow->bounce != NULL) {
+		lvol_bounce_written(io, status);
+	} else if (ctx->stage == STAGE_FILL) {
+		lvol_io_filled(io, status);
 	} else if (io->type == BDEV_IO_WRITE_ZEROES || io->type == BDEV_IO_UNMAP) {
 		range_go_on(io, status);
 	} else {
-		io_end(io, status);
+		lvol_io_end(io, status);
 	}
 }
 
@@ -763,6 +725,9 @@ void lvol_io_reset_channel(struct bdev *b, void *channel)
 	struct lvol_io *ctx;
 
 	bdev_child_end_waiting_of(ch->sc->pool, b, NVME_SC_ABORT_REQ);
+	if (ch->external != NULL) {
+		bdev_child_end_waiting_of(ch->external, b, NVME_SC_ABORT_REQ);
+	}
 	while ((ctx = TAILQ_FIRST(&ch->held)) != NULL) {
 		io_end_held(ch, bdev_io_from_ctx(ctx), false);
 	}
@@ -773,7 +738,7 @@ void lvol_io_take_back(void *channel, struct bdev_io *io)
 	struct lvol_channel *ch = channel;
 
 	if (!io_end_held(ch, io, true)) {
-		bdev_child_take_back(ch->sc->pool, io);
+		bdev_child_take_back(io_pool(io), io);
 	}
 }
 
@@ -782,6 +747,7 @@ void lvol_io_describe(struct bdev_io *io, char *text, size_t size)
 	static const char *const reasons[] = {
 		[STAGE_HELD] = "its volume to be changed: I/O that writes is held back meanwhile",
 		[STAGE_WAIT] = "another first write to its cluster, or for its cluster to be given up",
+		[STAGE_EXTERNAL] = "the bdev that its volume is a clone of",
 		[STAGE_FILL] = "its cluster to be filled, as the first write to it",
 		[STAGE_COMMIT] = "its cluster to be recorded in the metadata, as the first write to it",
 		[STAGE_RELEASE] = "its clusters to be given up in the metadata",

@@ -235,7 +235,7 @@ static json_t *describe_volume(const struct bdev_lvol_store *s, const struct lvo
 	json_object_set_new(o, "is_snapshot", json_boolean(v->num_clones > 0));
 	json_object_set_new(o, "is_clone", json_boolean(v->parent != NULL));
 	json_object_set_new(o, "is_esnap_clone", json_boolean(v->external != NULL));
-	json_object_set_new(o, "is_degraded", json_boolean(v->external != NULL || v->external_clusters != 0));
+	json_object_set_new(o, "is_degraded", json_boolean(v->external_clusters != 0 && v->user == NULL));
 	json_object_set_new(o, "num_allocated_clusters", rpc_uint(v->num_own));
 	json_object_set_new(lvs, "name", rpc_string(info.name));
 	json_object_set_new(lvs, "uuid", rpc_string(info.uuid));
@@ -491,6 +491,54 @@ static void set_parent(void *params)
 LVOL_CALL(set_parent)
 RPC_METHOD("bdev_lvol_set_parent", rpc_set_parent, struct lvol_set_parent, set_parent_params, RPC_RUNTIME,
 	   "Make a snapshot the parent of a volume", .result = "true")
+
+static const struct rpc_param set_parent_bdev_params[] = {
+	RPC_PARAM(struct lvol_set_parent, lvol_name, RPC_STRING, RPC_REQUIRED,
+		  "of a thin volume: its UUID, or STORE/NAME"),
+	RPC_PARAM(struct lvol_set_parent, parent_name, RPC_STRING, RPC_REQUIRED,
+		  "of a bdev with the same data, outside of the store"),
+	RPC_PARAM_END};
+
+static void set_parent_bdev(void *params)
+{
+	struct lvol_set_parent *p = params;
+
+	bdev_lvol_change(&(struct bdev_lvol_change_opts){.change = BDEV_LVOL_SET_PARENT_BDEV,
+							 .name = p->lvol_name,
+							 .new_name = p->parent_name},
+			 call_answer_true, p);
+}
+LVOL_CALL(set_parent_bdev)
+RPC_METHOD("bdev_lvol_set_parent_bdev", rpc_set_parent_bdev, struct lvol_set_parent, set_parent_bdev_params,
+	   RPC_RUNTIME, "Make a bdev outside of the store the parent of a volume; nobody may write to it from then on",
+	   .result = "true")
+
+struct lvol_clone_bdev {
+	struct lvol_call call;
+	char *bdev, *lvs_name, *clone_name;
+};
+
+static const struct rpc_param clone_bdev_params[] = {
+	RPC_PARAM(struct lvol_clone_bdev, bdev, RPC_STRING, RPC_REQUIRED,
+		  "the bdev, outside of the store; nobody may write to it as long as the volume depends on it"),
+	RPC_PARAM(struct lvol_clone_bdev, lvs_name, RPC_STRING, RPC_REQUIRED, "of the store"),
+	RPC_PARAM(struct lvol_clone_bdev, clone_name, RPC_STRING, RPC_REQUIRED,
+		  "of the new volume, without the store's name"),
+	RPC_PARAM_END};
+
+static void clone_bdev(void *params)
+{
+	struct lvol_clone_bdev *p = params;
+	struct bdev_lvol_store *s = call_find_store(&p->call, NULL, p->lvs_name);
+
+	if (s != NULL) {
+		bdev_lvol_clone_bdev(s, p->bdev, p->clone_name, call_answer_uuid, p);
+	}
+}
+LVOL_CALL(clone_bdev)
+RPC_METHOD("bdev_lvol_clone_bdev", rpc_clone_bdev, struct lvol_clone_bdev, clone_bdev_params, RPC_RUNTIME,
+	   "Make a volume that has the data of a bdev outside of the store. Answers its UUID", .result = "string",
+	   .in_turn = true)
 
 static void store_grown(void *arg, int status)
 {

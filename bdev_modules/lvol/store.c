@@ -157,7 +157,9 @@ static void store_close(struct bdev_lvol_store *s)
 
 	store_set_state(s, STORE_CLOSING);
 	TAILQ_FOREACH (l, &s->volumes, link) {
-		bdev_unregister(&l->bdev, NULL, NULL);
+		if (l->v->user == l || l->bdev.core != NULL) { /* it has a bdev */
+			bdev_unregister(&l->bdev, NULL, NULL);
+		}
 	}
 	lvol_store_check_closing(s);
 }
@@ -289,7 +291,11 @@ static void store_register_volumes(struct bdev_lvol_store *s)
 	char error[BDEV_ERROR_MAX];
 
 	for (v = lvol_live_next(s->live, NULL); v != NULL; v = lvol_live_next(s->live, v)) {
-		if (lvol_volume_register(s, v, error) != 0) {
+		/* What another one had waited for may have come with one before. */
+		int rc = v->user != NULL ? 0 : lvol_volume_register(s, v, error);
+		if (rc == -ENODEV) {
+			log_warning("%s", error); /* the bdev that it is a clone of may come */
+		} else if (rc != 0) {
 			log_error("%s", error);
 		}
 	}
@@ -409,6 +415,9 @@ static bool may_have_store(const struct bdev *b)
 
 static void lvol_examine(struct bdev *b)
 {
+	if (!stopping) {
+		lvol_external_examine(b); /* first: what is in it is no store for us, then */
+	}
 	struct bdev_lvol_store *s = may_have_store(b) ? store_new(b->name) : NULL;
 	char error[BDEV_ERROR_MAX];
 

@@ -4,7 +4,7 @@
 # Stores and volumes are on their base, not in a saved configuration: systest/bdev_lvol.py restarts daemons with them.
 PASSING = {"bdev_lvol_create_lvstore", "bdev_lvol_delete_lvstore", "bdev_lvol_rename_lvstore", "bdev_lvol_grow_lvstore", "bdev_lvol_create", "bdev_lvol_delete",
            "bdev_lvol_snapshot", "bdev_lvol_clone", "bdev_lvol_rename", "bdev_lvol_resize", "bdev_lvol_set_read_only", "bdev_lvol_inflate",
-           "bdev_lvol_decouple_parent", "bdev_lvol_set_parent"}
+           "bdev_lvol_decouple_parent", "bdev_lvol_set_parent", "bdev_lvol_clone_bdev", "bdev_lvol_set_parent_bdev"}
 
 
 def answers(call, folder):
@@ -22,8 +22,15 @@ def answers(call, folder):
     call("bdev_lvol_decouple_parent", name="lvs1/c1")
     call("bdev_lvol_inflate", name="lvs1/v0")
     call("bdev_lvol_set_read_only", name="lvs1/v0")
-    for name in ("c1", "v0", "s0"):
+    call("bdev_malloc_create", name="image0", num_blocks=1024, block_size=4096, uuid="11111111-2222-4333-8444-555555555555")
+    call("bdev_lvol_clone_bdev", bdev="image0", lvs_name="lvs1", clone_name="e0")
+    call("bdev_lvol_get_lvols", lvs_name="lvs1")
+    call("bdev_get_bdevs", name="lvs1/e0")
+    call("bdev_lvol_decouple_parent", name="lvs1/e0")
+    call("bdev_lvol_set_parent_bdev", lvol_name="lvs1/e0", parent_name="image0")
+    for name in ("e0", "c1", "v0", "s0"):
         call("bdev_lvol_delete", name=f"lvs1/{name}")
+    call("bdev_malloc_delete", name="image0")
     call("bdev_lvol_delete_lvstore", lvs_name="lvs1")
     call("bdev_malloc_delete", name="base0")
 
@@ -36,7 +43,12 @@ def stock(folder):
         ("bdev_lvol_create", {"lvol_name": "v0", "size_in_mib": 4, "lvs_name": "lvs0", "thin_provision": True, "clear_method": "default"},
          lambda a: len(a) == 36),
         ("bdev_get_bdevs", {"name": "lvs0/v0"}, lambda a: a[0]["product_name"] == "Logical Volume" and a[0]["aliases"] == ["lvs0/v0"]),
+        ("bdev_malloc_create", {"num_blocks": 1024, "block_size": 4096, "name": "Image0", "uuid": "11111111-2222-4333-8444-555555555555"}, "Image0"),
+        ("bdev_lvol_clone_bdev", {"bdev": "Image0", "lvs_name": "lvs0", "clone_name": "e0"}, lambda a: len(a) == 36),
+        ("bdev_lvol_set_parent_bdev", {"lvol_name": "lvs0/v0", "parent_name": "Image0"}, True),
+        ("bdev_lvol_delete", {"name": "lvs0/e0"}, True),
         ("bdev_lvol_delete", {"name": "lvs0/v0"}, True),
+        ("bdev_malloc_delete", {"name": "Image0"}, True),
         ("bdev_lvol_delete_lvstore", {"lvs_name": "lvs0"}, True),
         ("bdev_malloc_delete", {"name": "Base0"}, True),
     ]

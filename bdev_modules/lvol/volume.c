@@ -54,6 +54,10 @@ static int lvol_channel_create(struct bdev *b, void *channel)
 	}
 	ch->sc = io_channel_ctx(ch->io_channel);
 	ch->paused = atomic_load(&l->paused);
+	if (lvol_external_is_used(l) && lvol_external_pool(ch) == NULL) {
+		io_channel_put(ch->io_channel);
+		return -ENOMEM;
+	}
 	return 0;
 }
 
@@ -61,6 +65,7 @@ static void lvol_channel_destroy(struct bdev *b, void *channel)
 {
 	struct lvol_channel *ch = channel;
 
+	bdev_child_pool_destroy(ch->external);
 	io_channel_put(ch->io_channel);
 }
 
@@ -81,7 +86,7 @@ static void lvol_destruct(struct bdev *b)
 	struct bdev_lvol *l = (struct bdev_lvol *)b;
 
 	l->v->user = NULL;
-	lvol_volume_put(l);
+	lvol_external_close(l, lvol_volume_put);
 }
 
 static json_t *clone_names(const struct bdev_lvol *l)
@@ -107,6 +112,9 @@ static void lvol_dump_info(const struct bdev *b, struct json_t *driver_specific)
 			      (json_int_t)v->num_own, "snapshot", v->num_clones > 0, "clone", v->parent != NULL,
 			      "esnap_clone", v->external != NULL);
 
+	if (v->external != NULL) {
+		json_object_set_new(o, "external_snapshot_name", json_string(v->external));
+	}
 	if (v->parent != NULL) {
 		json_object_set_new(o, "base_snapshot", json_string(v->parent->name));
 	}
@@ -165,7 +173,7 @@ static void lvol_set_name(struct bdev_lvol *l)
 	memset(l->bdev.uuid, 0, sizeof(l->bdev.uuid));
 	snprintf(l->name, sizeof(l->name), "%s_%" PRIu64, l->store->uuid, l->v->id);
 	if (has_uuid) {
-		log_warning("volume %s/%s: another bdev has its UUID %s, so it has the name %s, and no UUID",
+		log_warning("volume %s/%s: another bdev has its UUID %s, so it has the name %s, and a random UUID",
 			    l->store->name, l->v->name, l->v->uuid, l->name);
 	}
 }
@@ -221,24 +229,34 @@ void lvol_volume_renew_alias(struct bdev_lvol *l)
 	}
 }
 
+/* It has never had a bdev. */
+static void volume_unmade(struct bdev_lvol *l)
+{
+	struct bdev_lvol_store *s = l->store;
+
+	TAILQ_REMOVE(&s->volumes, l, link);
+	free(l);
+	lvol_store_check_closing(s);
+}
+
 int lvol_volume_register(struct bdev_lvol_store *s, struct lvol_live_volume *v, char *error)
 {
-	if (v->external != NULL || v->external_clusters != 0 || v->num_clusters == 0) {
-		return bdev_error(error, -ENOTSUP, "volume %s/%s: %s", s->name, v->name,
-				  v->num_clusters == 0 ? "it has no blocks"
-						       : "clones of bdevs outside of the store are not supported");
+	if (v->num_clusters == 0) {
+		return bdev_error(error, -ENOTSUP, "volume %s/%s: it has no blocks", s->name, v->name);
 	}
 	struct bdev_lvol *l = lvol_new(s, v);
 	if (l == NULL) {
 		return bdev_error(error, -ENOMEM, "out of memory");
 	}
-	v->user = l;
 	TAILQ_INSERT_TAIL(&s->volumes, l, link);
-	int rc = bdev_register_or_say(&l->bdev, error);
+	int rc = lvol_external_open(l, error);
+	if (rc == 0) {
+		v->user = l;
+		rc = bdev_register_or_say(&l->bdev, error);
+	}
 	if (rc != 0) {
 		v->user = NULL;
-		TAILQ_REMOVE(&s->volumes, l, link);
-		free(l);
+		lvol_external_close(l, volume_unmade);
 		return rc;
 	}
 	lvol_volume_renew_alias(l);
@@ -254,7 +272,13 @@ struct change {
 	struct lvol_live_volume *v;
 	enum bdev_lvol_change change;
 	char name[2 * LVOL_NAME_MAX + 2]; /* of the volume: STORE/NAME */
+	LIST_ENTRY(change) link;          /* while the store deletes it */
+	int rc;                           /* why a new volume is deleted again */
+	char error[BDEV_ERROR_MAX];
 };
+
+/* Volumes that have no bdev because they are being deleted. */
+static LIST_HEAD(, change) deletions = LIST_HEAD_INITIALIZER(deletions);
 
 static const char *change_error(int rc)
 {
@@ -314,6 +338,13 @@ static void change_end(struct change *c, int rc, const char *uuid)
 	free(c);
 }
 
+/* The error has its own words. */
+static void change_refuse(struct change *c, int rc, const char *error)
+{
+	c->cb(c->arg, rc, error, "");
+	free(c);
+}
+
 static struct change *change_new(struct bdev_lvol_store *s, const char *name, bdev_lvol_cb cb, void *arg)
 {
 	struct change *c = calloc(1, sizeof(*c));
@@ -329,18 +360,28 @@ static struct change *change_new(struct bdev_lvol_store *s, const char *name, bd
 	return c;
 }
 
+static void delete_begin(struct change *c, lvol_live_done done)
+{
+	LIST_INSERT_HEAD(&deletions, c, link);
+	lvol_live_volume_delete(c->v, done, c);
+}
+
 static void change_undone(void *arg, int status)
 {
+	struct change *c = arg;
+
+	LIST_REMOVE(c, link);
 	if (status != 0) {
-		log_error("a new volume whose bdev could not be made was not deleted: %s", strerror(-status));
+		log_error("volume %s: its bdev could not be made, and it was not deleted: %s", c->name,
+			  strerror(-status));
 	}
+	change_refuse(c, c->rc, c->error);
 }
 
 /* A new volume is there. */
 static void change_made(void *arg, int status, struct lvol_live_volume *v)
 {
 	struct change *c = arg;
-	char error[BDEV_ERROR_MAX];
 
 	if (status != 0) {
 		change_end(c, status, "");
@@ -350,19 +391,24 @@ static void change_made(void *arg, int status, struct lvol_live_volume *v)
 		change_end(c, 0, v->uuid); /* its bdev comes when the store is opened again */
 		return;
 	}
-	int rc = lvol_volume_register(c->store, v, error);
-	if (rc == 0) {
+	c->rc = lvol_volume_register(c->store, v, c->error);
+	if (c->rc == 0) {
 		change_end(c, 0, ((struct bdev_lvol *)v->user)->name);
 		return;
 	}
-	lvol_live_volume_delete(v, change_undone, NULL);
-	c->cb(c->arg, rc, error, "");
-	free(c);
+	c->v = v;
+	delete_begin(c, change_undone);
 }
 
+/* Its parent may be another one. */
 static void change_done(void *arg, int status)
 {
-	change_end(arg, status, "");
+	struct change *c = arg;
+
+	if (c->v->user != NULL) {
+		lvol_external_settle(c->v->user);
+	}
+	change_end(c, status, "");
 }
 
 static void resize_done(void *arg, int status)
@@ -404,6 +450,7 @@ static void delete_done(void *arg, int status)
 	struct change *c = arg;
 	char error[BDEV_ERROR_MAX];
 
+	LIST_REMOVE(c, link);
 	/* It is still there, and so is its bdev again. */
 	if (status != 0 && lvol_store_is_usable(c->store) && lvol_volume_register(c->store, c->v, error) != 0) {
 		log_error("%s", error);
@@ -419,7 +466,7 @@ static void delete_unregistered(void *arg, int rc)
 		change_end(c, rc, "");
 		return;
 	}
-	lvol_live_volume_delete(c->v, delete_done, c);
+	delete_begin(c, delete_done);
 }
 
 /* Its users are told to go only if it can be deleted, as far as that can be seen now. */
@@ -508,11 +555,37 @@ static void change_decouple(struct bdev_lvol *l, struct change *c, const struct 
 static void change_set_parent(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
 {
 	const struct bdev_lvol *parent = lvol_volume_of(bdev_find(o->new_name));
+	char error[BDEV_ERROR_MAX];
 
 	if (parent == NULL || parent->store != l->store || bdev_get_state(&parent->bdev) != BDEV_READY) {
 		change_end(c, -ENODEV, "");
+		return;
+	}
+	int rc = lvol_external_prepare(l, lvol_external_of(parent->v), error);
+	if (rc != 0) {
+		change_refuse(c, rc, error);
 	} else {
 		lvol_live_volume_set_parent(l->v, parent->v, change_done, c);
+	}
+}
+
+static void change_set_parent_bdev(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
+{
+	const struct bdev *base = bdev_find(o->new_name);
+	char error[BDEV_ERROR_MAX], name[LVOL_EXTERNAL_BYTES];
+	int rc = lvol_external_check(l->store, o->new_name, error);
+
+	if (rc == 0 && clusters_of(l->store, bdev_num_blocks(base) * bdev_block_size(base)) != l->v->num_clusters) {
+		rc = bdev_error(error, -EINVAL, "bdev '%.100s' has another size than volume %s", o->new_name, c->name);
+	}
+	if (rc == 0) {
+		lvol_external_name(base, name);
+		rc = lvol_external_prepare(l, name, error);
+	}
+	if (rc != 0) {
+		change_refuse(c, rc, error);
+	} else {
+		lvol_live_volume_set_parent_external(l->v, name, change_done, c);
 	}
 }
 
@@ -533,6 +606,37 @@ int lvol_name_check(const char *name, char *error)
 	return 0;
 }
 
+bool lvol_volume_is_degraded(const struct lvol_live_volume *v)
+{
+	const struct change *c;
+
+	LIST_FOREACH (c, &deletions, link) {
+		if (c->v == v) {
+			return false;
+		}
+	}
+	return v->user == NULL && v->external_clusters != 0;
+}
+
+struct lvol_live_volume *lvol_volume_find_degraded(const char *name, struct bdev_lvol_store **store)
+{
+	char alias[sizeof(((struct bdev_lvol *)NULL)->alias)];
+	struct bdev_lvol_store *s;
+	struct lvol_live_volume *v;
+
+	for (s = bdev_lvol_store_next(NULL); s != NULL; s = bdev_lvol_store_next(s)) {
+		for (v = lvol_live_next(s->live, NULL); v != NULL; v = lvol_live_next(s->live, v)) {
+			lvol_volume_alias(s->name, v->name, alias);
+			bool is_it = strcmp(alias, name) == 0 || strcasecmp(v->uuid, name) == 0;
+			if (is_it && lvol_volume_is_degraded(v)) {
+				*store = s;
+				return v;
+			}
+		}
+	}
+	return NULL;
+}
+
 /* Whether a volume of that name can be made. */
 static int new_name_check(const struct bdev_lvol_store *s, const char *name, char *error)
 {
@@ -546,6 +650,21 @@ static int new_name_check(const struct bdev_lvol_store *s, const char *name, cha
 	return rc;
 }
 
+/* One that has no bdev, because the bdev that it is a clone of is not there. False: there is none of that name. */
+static bool change_delete_degraded(const char *name, bdev_lvol_cb cb, void *arg)
+{
+	struct bdev_lvol_store *s;
+	struct lvol_live_volume *v = lvol_volume_find_degraded(name, &s);
+	struct change *c = v != NULL ? change_new(s, v->name, cb, arg) : NULL;
+
+	if (c != NULL) {
+		c->v = v;
+		c->change = BDEV_LVOL_DELETE;
+		delete_begin(c, delete_done);
+	}
+	return v != NULL;
+}
+
 void bdev_lvol_change(const struct bdev_lvol_change_opts *o, bdev_lvol_cb cb, void *arg)
 {
 	static void (*const changes[])(struct bdev_lvol *, struct change *, const struct bdev_lvol_change_opts *) = {
@@ -553,11 +672,14 @@ void bdev_lvol_change(const struct bdev_lvol_change_opts *o, bdev_lvol_cb cb, vo
 		[BDEV_LVOL_CLONE] = change_clone,           [BDEV_LVOL_RENAME] = change_rename,
 		[BDEV_LVOL_RESIZE] = change_resize,         [BDEV_LVOL_SET_READ_ONLY] = change_set_read_only,
 		[BDEV_LVOL_INFLATE] = change_inflate,       [BDEV_LVOL_DECOUPLE] = change_decouple,
-		[BDEV_LVOL_SET_PARENT] = change_set_parent,
+		[BDEV_LVOL_SET_PARENT] = change_set_parent, [BDEV_LVOL_SET_PARENT_BDEV] = change_set_parent_bdev,
 	};
 	struct bdev_lvol *l = lvol_volume_of(bdev_find(o->name));
 	char error[BDEV_ERROR_MAX];
 
+	if (l == NULL && o->change == BDEV_LVOL_DELETE && change_delete_degraded(o->name, cb, arg)) {
+		return;
+	}
 	if (l == NULL || bdev_get_state(&l->bdev) != BDEV_READY || !lvol_store_is_usable(l->store)) {
 		bdev_error(error, -ENODEV, "there is no volume '%.200s', or it is being removed", o->name);
 		cb(arg, -ENODEV, error, "");
@@ -575,6 +697,33 @@ void bdev_lvol_change(const struct bdev_lvol_change_opts *o, bdev_lvol_cb cb, vo
 		c->v = l->v;
 		c->change = o->change;
 		changes[o->change](l, c, o);
+	}
+}
+
+void bdev_lvol_clone_bdev(struct bdev_lvol_store *s, const char *bdev_name, const char *name, bdev_lvol_cb cb,
+			  void *arg)
+{
+	const struct bdev *base = bdev_find(bdev_name);
+	char error[BDEV_ERROR_MAX], uuid[BDEV_UUID_STRLEN], external[LVOL_EXTERNAL_BYTES];
+	int rc = new_name_check(s, name, error);
+
+	rc = rc != 0 ? rc : lvol_external_check(s, bdev_name, error);
+	if (rc != 0) {
+		cb(arg, rc, error, "");
+		return;
+	}
+	struct change *c = change_new(s, name, cb, arg);
+	if (c != NULL) {
+		lvol_volume_new_uuid(uuid);
+		lvol_external_name(base, external);
+		lvol_live_volume_create(
+			s->live,
+			&(struct lvol_live_volume_opts){
+				.name = name,
+				.uuid = uuid,
+				.num_clusters = clusters_of(s, bdev_num_blocks(base) * bdev_block_size(base)),
+				.external = external},
+			change_made, c);
 	}
 }
 
