@@ -85,4 +85,18 @@ struct bdev_lvol_change_opts {
 /* Changes a volume. -ENODEV: there is no such volume, or it is being removed; otherwise the errors of lvol/live.h. */
 void bdev_lvol_change(const struct bdev_lvol_change_opts *opts, bdev_lvol_cb cb, void *arg);
 
+/* Begins to copy the clusters that a read-only volume itself has to their places on another bdev, which is claimed
+ * meanwhile. 0 and *id; or a negative errno and the reason in error (BDEV_ERROR_MAX bytes): -ENODEV, -EPERM (the volume
+ * may be written, or the bdev is claimed), -EROFS, -EINVAL (the bdev is too small, or its blocks do not fit), -EBUSY
+ * (32 are under way). */
+int bdev_lvol_shallow_copy_start(const char *name, const char *to, uint32_t *id, char *error);
+
+struct bdev_lvol_shallow_copy {
+	bool has_ended;
+	int error; /* why it ended before it was complete; -ENODEV: the volume or the bdev was removed */
+	uint64_t copied_clusters, total_clusters;
+};
+/* How far it has come. The last ones that have ended are known, too. False: there is none of that number. */
+bool bdev_lvol_shallow_copy_get(uint32_t id, struct bdev_lvol_shallow_copy *copy);
+
 #endif

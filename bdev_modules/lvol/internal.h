@@ -213,6 +213,11 @@ void lvol_external_read(void *ctx, struct lvol_live_volume *v, uint64_t offset, 
 /* A bdev has come: volumes may have waited for it. */
 void lvol_external_examine(const struct bdev *b);
 
+/* --- shallow.c --- */
+
+/* Forgets all copies. All bdevs are gone. */
+void lvol_shallow_fini(void);
+
 /* --- io.c --- */
 
 extern const struct bdev_child_ops lvol_io_child_ops;

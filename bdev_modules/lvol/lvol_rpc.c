@@ -540,6 +540,72 @@ RPC_METHOD("bdev_lvol_clone_bdev", rpc_clone_bdev, struct lvol_clone_bdev, clone
 	   "Make a volume that has the data of a bdev outside of the store. Answers its UUID", .result = "string",
 	   .in_turn = true)
 
+struct lvol_start_shallow_copy {
+	struct lvol_call call;
+	char *src_lvol_name, *dst_bdev_name;
+};
+
+static const struct rpc_param start_shallow_copy_params[] = {
+	RPC_PARAM(struct lvol_start_shallow_copy, src_lvol_name, RPC_STRING, RPC_REQUIRED,
+		  "of a read-only volume: its UUID, or STORE/NAME"),
+	RPC_PARAM(struct lvol_start_shallow_copy, dst_bdev_name, RPC_STRING, RPC_REQUIRED,
+		  "that is written, and claimed meanwhile; at least as large as the volume"),
+	RPC_PARAM_END};
+
+static void start_shallow_copy(void *params)
+{
+	struct lvol_start_shallow_copy *p = params;
+	char error[BDEV_ERROR_MAX];
+	uint32_t id;
+	int rc = bdev_lvol_shallow_copy_start(p->src_lvol_name, p->dst_bdev_name, &id, error);
+
+	if (rc != 0) {
+		rpc_error(p->call.req, rc, "%s", error);
+		return;
+	}
+	json_t *o = json_object();
+	json_object_set_new(o, "operation_id", rpc_uint(id));
+	rpc_reply(p->call.req, o);
+}
+LVOL_CALL(start_shallow_copy)
+RPC_METHOD("bdev_lvol_start_shallow_copy", rpc_start_shallow_copy, struct lvol_start_shallow_copy,
+	   start_shallow_copy_params, RPC_RUNTIME,
+	   "Copy the clusters that a volume has itself, without its snapshots', to a bdev, in the background",
+	   .result = "{operation_id: int}")
+
+struct lvol_check_shallow_copy {
+	uint32_t operation_id;
+};
+
+static const struct rpc_param check_shallow_copy_params[] = {
+	RPC_PARAM(struct lvol_check_shallow_copy, operation_id, RPC_UINT32, RPC_REQUIRED,
+		  "that bdev_lvol_start_shallow_copy has answered"),
+	RPC_PARAM_END};
+
+static void rpc_check_shallow_copy(struct rpc_request *req, void *params)
+{
+	const struct lvol_check_shallow_copy *p = params;
+	struct bdev_lvol_shallow_copy c;
+
+	if (!bdev_lvol_shallow_copy_get(p->operation_id, &c)) {
+		rpc_error(req, -ENOENT, "there is no shallow copy %u: it has not begun, or ended long ago",
+			  p->operation_id);
+		return;
+	}
+	json_t *o = json_object();
+	const char *state = !c.has_ended ? "in progress" : c.error != 0 ? "error" : "complete";
+	json_object_set_new(o, "state", rpc_string(state));
+	json_object_set_new(o, "copied_clusters", rpc_uint(c.copied_clusters));
+	json_object_set_new(o, "total_clusters", rpc_uint(c.total_clusters));
+	if (c.has_ended && c.error != 0) {
+		json_object_set_new(o, "error", rpc_string(strerror(-c.error)));
+	}
+	rpc_reply(req, o);
+}
+RPC_METHOD("bdev_lvol_check_shallow_copy", rpc_check_shallow_copy, struct lvol_check_shallow_copy,
+	   check_shallow_copy_params, RPC_RUNTIME, "Tell how far a shallow copy has come",
+	   .result = "{state: string, copied_clusters: int, total_clusters: int, error?: string}")
+
 static void store_grown(void *arg, int status)
 {
 	const struct lvol_call *call = arg;

@@ -463,6 +463,7 @@ static void lvol_stop(void)
 static void lvol_fini(void)
 {
 	stopping = false;
+	lvol_shallow_fini();
 }
 
 static size_t lvol_io_room(void)

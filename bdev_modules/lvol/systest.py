@@ -4,7 +4,8 @@
 # Stores and volumes are on their base, not in a saved configuration: systest/bdev_lvol.py restarts daemons with them.
 PASSING = {"bdev_lvol_create_lvstore", "bdev_lvol_delete_lvstore", "bdev_lvol_rename_lvstore", "bdev_lvol_grow_lvstore", "bdev_lvol_create", "bdev_lvol_delete",
            "bdev_lvol_snapshot", "bdev_lvol_clone", "bdev_lvol_rename", "bdev_lvol_resize", "bdev_lvol_set_read_only", "bdev_lvol_inflate",
-           "bdev_lvol_decouple_parent", "bdev_lvol_set_parent", "bdev_lvol_clone_bdev", "bdev_lvol_set_parent_bdev"}
+           "bdev_lvol_decouple_parent", "bdev_lvol_set_parent", "bdev_lvol_clone_bdev", "bdev_lvol_set_parent_bdev", "bdev_lvol_start_shallow_copy",
+           "bdev_lvol_check_shallow_copy"}
 
 
 def answers(call, folder):
@@ -28,9 +29,13 @@ def answers(call, folder):
     call("bdev_get_bdevs", name="lvs1/e0")
     call("bdev_lvol_decouple_parent", name="lvs1/e0")
     call("bdev_lvol_set_parent_bdev", lvol_name="lvs1/e0", parent_name="image0")
+    call("bdev_malloc_create", name="copy0", num_blocks=1024, block_size=4096)
+    copy = call("bdev_lvol_start_shallow_copy", src_lvol_name="lvs1/s0", dst_bdev_name="copy0")
+    call("bdev_lvol_check_shallow_copy", operation_id=copy["operation_id"])
     for name in ("e0", "c1", "v0", "s0"):
         call("bdev_lvol_delete", name=f"lvs1/{name}")
     call("bdev_malloc_delete", name="image0")
+    call("bdev_malloc_delete", name="copy0")
     call("bdev_lvol_delete_lvstore", lvs_name="lvs1")
     call("bdev_malloc_delete", name="base0")
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The engine on a disk in memory: each operation does what it says, and is there or not after a crash at any point. */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "unittest/lvol/world.h"
 #include "unittest/unit.h"
@@ -656,6 +658,8 @@ static void crash_and_open(struct world *x, uint32_t seed)
 	CU_ASSERT_TRUE(lvol_live_info(x->store).recovered);
 }
 
+static unsigned long num_random, num_crashes;
+
 static void random_run(uint32_t seed, unsigned ops, bool late)
 {
 	unsigned good = 0;
@@ -668,8 +672,10 @@ static void random_run(uint32_t seed, unsigned ops, bool late)
 		int rc = world_random_op(&w);
 		CU_ASSERT_TRUE(rc == 0 || rc == -ENOSPC || rc == -EBUSY || rc == -EPERM || rc == -EINVAL);
 		good += rc == 0;
+		num_random++;
 		uint32_t what = disk_random(&w.random) % 40;
 		if (what == 0) {
+			num_crashes++;
 			crash_and_open(&w, seed + k);
 		} else if (what == 1) {
 			world_close(&w);
@@ -688,11 +694,23 @@ static void random_run(uint32_t seed, unsigned ops, bool late)
 	world_free(&w);
 }
 
+static unsigned long number_from(const char *variable, unsigned long usual)
+{
+	const char *text = getenv(variable);
+
+	return text == NULL ? usual : strtoul(text, NULL, 10);
+}
+
+/* VARVE_LVOL_RUNS times 250 operations, from VARVE_SEED on; the last line counts them. */
 static void test_random_operations(void)
 {
-	for (uint32_t seed = 0; seed < 12; seed++) {
-		random_run(seed, 250, seed % 3 == 0);
+	uint32_t first = (uint32_t)number_from("VARVE_SEED", 0);
+	unsigned long runs = number_from("VARVE_LVOL_RUNS", 12);
+
+	for (uint32_t i = 0; i < runs && CU_get_number_of_failures() == 0; i++) {
+		random_run(first + i, 250, (first + i) % 3 == 0);
 	}
+	printf("%lu operations, %lu crashes, %u failures\n", num_random, num_crashes, CU_get_number_of_failures());
 }
 
 static const struct unit_test tests[] = {

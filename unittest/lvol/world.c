@@ -220,12 +220,15 @@ static int put_part(struct world *w, struct lvol_live_volume *v, uint64_t sector
 	return rc != 0 ? rc : put_first(w, &f, at, count, data);
 }
 
-int world_put(struct world *w, struct lvol_live_volume *v, uint64_t sector, uint64_t count, uint64_t tag)
+/* *written: how many sectors it has written, also before an error. */
+static int put_counted(struct world *w, struct lvol_live_volume *v, uint64_t sector, uint64_t count, uint64_t tag,
+		       uint64_t *written)
 {
 	static uint64_t data[WORLD_CLUSTER / 8];
 	int rc = 0;
 
-	for (uint64_t done = 0; done < count && rc == 0;) {
+	*written = 0;
+	for (uint64_t done = 0; done < count && rc == 0; *written = rc == 0 ? done : *written) {
 		uint64_t left = WORLD_SECTORS - (sector + done) % WORLD_SECTORS;
 		uint64_t n = count - done < left ? count - done : left;
 		for (size_t i = 0; i < n * DISK_SECTOR / 8; i++) {
@@ -235,6 +238,13 @@ int world_put(struct world *w, struct lvol_live_volume *v, uint64_t sector, uint
 		done += n;
 	}
 	return rc != 0 ? rc : disk_sync(w);
+}
+
+int world_put(struct world *w, struct lvol_live_volume *v, uint64_t sector, uint64_t count, uint64_t tag)
+{
+	uint64_t written;
+
+	return put_counted(w, v, sector, count, tag, &written);
 }
 
 uint64_t world_get(const struct world *w, const struct lvol_live_volume *v, uint64_t sector)
@@ -400,10 +410,11 @@ int world_inflate(struct world *w, int i, bool all)
 int world_write(struct world *w, int i, uint64_t sector, uint64_t count)
 {
 	struct model_volume *m = &w->model.volumes[i];
-	uint64_t tag = ++w->model.tag;
-	int rc = world_put(w, world_volume(w, i), sector, count, tag);
+	uint64_t tag = ++w->model.tag, written;
+	int rc = put_counted(w, world_volume(w, i), sector, count, tag, &written);
 
-	for (uint64_t k = 0; k < count && rc == 0; k++) {
+	/* Of a write to several clusters those before the one for which there is no room. */
+	for (uint64_t k = 0; k < written; k++) {
 		m->sectors[sector + k] = tag;
 	}
 	return rc;
@@ -414,17 +425,25 @@ int world_unmap(struct world *w, int i, uint64_t cluster, uint64_t count)
 	struct lvol_live_volume *v = world_volume(w, i);
 	struct model_volume *m = &w->model.volumes[i];
 	struct outcome o = {.done = false};
-	uint64_t kept;
+	uint64_t kept, released = 0;
 
 	lvol_live_release(v, cluster, count, &kept, outcome_done, &o);
 	int rc = world_wait(w, &o);
+	bool released_ok = rc == 0;
 	for (uint64_t n = cluster; n < cluster + count && rc == 0; n++) {
 		bool data = lvol_live_cluster(lvol_live_entry(v, n)) != 0 || n < v->external_clusters;
 		kept -= data;
 		rc = data ? world_put(w, v, n * WORLD_SECTORS, WORLD_SECTORS, 0) : 0;
+		released += rc == 0;
 	}
-	for (uint64_t k = cluster * WORLD_SECTORS; k < (cluster + count) * WORLD_SECTORS && rc == 0; k++) {
-		m->sectors[k] = 0;
+	for (uint64_t k = 0; k < released * WORLD_SECTORS; k++) {
+		m->sectors[cluster * WORLD_SECTORS + k] = 0;
+	}
+	/* What had no snapshot behind it has been given up, although zeroes found no room elsewhere. */
+	for (uint64_t n = cluster + released; n < cluster + count && rc != 0 && released_ok; n++) {
+		if (lvol_live_cluster(lvol_live_entry(v, n)) == 0 && n >= v->external_clusters) {
+			memset(&m->sectors[n * WORLD_SECTORS], 0, WORLD_SECTORS * sizeof(m->sectors[0]));
+		}
 	}
 	CU_ASSERT_TRUE(rc != 0 || kept == 0);
 	return rc == 0 ? disk_sync(w) : rc;
