@@ -213,6 +213,11 @@ void lvol_external_read(void *ctx, struct lvol_live_volume *v, uint64_t offset, 
 /* A bdev has come: volumes may have waited for it. */
 void lvol_external_examine(const struct bdev *b);
 
+/* --- figures.c --- */
+
+/* Of struct bdev_module. */
+void lvol_figures(bdev_module_figure_fn fn, void *arg);
+
 /* --- shallow.c --- */
 
 /* Forgets all copies. All bdevs are gone. */

@@ -477,6 +477,7 @@ struct bdev_module bdev_lvol_module = {
 	.examine = lvol_examine,
 	.is_examining = lvol_is_examining,
 	.stop = lvol_stop,
+	.figures = lvol_figures,
 	.fini = lvol_fini,
 };
 BDEV_MODULE_REGISTER(bdev_lvol_module)

@@ -547,6 +547,76 @@ static void test_the_bdev_is_copied_by_a_change_and_by_writes(void)
 	end_on_testdev(t, &u);
 }
 
+/* --- Figures --- */
+
+struct figures {
+	uint64_t bytes, free, volumes, degraded, failed, metadata, own_v, own_c;
+	unsigned num;
+};
+
+static void figure_take(void *arg, const struct bdev_module_figure *f)
+{
+	struct figures *all = arg;
+	const struct {
+		const char *name, *what;
+		uint64_t *to;
+	} known[] = {
+		{"varve_lvol_store_bytes", "lvs", &all->bytes},
+		{"varve_lvol_store_free_bytes", "lvs", &all->free},
+		{"varve_lvol_store_volumes", "lvs", &all->volumes},
+		{"varve_lvol_store_degraded_volumes", "lvs", &all->degraded},
+		{"varve_lvol_store_failed", "lvs", &all->failed},
+		{"varve_lvol_store_metadata_bytes_total", "lvs", &all->metadata},
+		{"varve_lvol_own_bytes", "lvs/v", &all->own_v},
+		{"varve_lvol_own_bytes", "lvs/c", &all->own_c},
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (strcmp(f->name, known[i].name) == 0 && strcmp(f->what, known[i].what) == 0) {
+			*known[i].to = f->value;
+			CU_ASSERT_EQUAL(f->grows, i == 5);
+			all->num++;
+		}
+	}
+}
+
+static struct figures figures_get(void)
+{
+	struct figures all = {.num = 0};
+
+	bdev_lvol_module.figures(figure_take, &all);
+	return all;
+}
+
+static void test_figures_tell_what_stores_and_volumes_have(void)
+{
+	struct user u, v;
+
+	CU_ASSERT_EQUAL(figures_get().num, 0);
+	begin_on_passthru(&u, false);
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", VOLUME_BYTES, false), 0);
+	struct figures f = figures_get();
+	CU_ASSERT_EQUAL(f.num, 8);
+	CU_ASSERT_EQUAL(f.free, (uint64_t)free_clusters() * CLUSTER);
+	CU_ASSERT_EQUAL(f.bytes, f.free + VOLUME_BYTES + CLUSTER);
+	CU_ASSERT_TRUE(f.volumes == 2 && f.degraded == 0 && f.failed == 0);
+	CU_ASSERT_TRUE(f.own_v == VOLUME_BYTES && f.own_c == CLUSTER);
+	uint64_t before = f.metadata;
+	CU_ASSERT_EQUAL_FATAL(user_open(&v, "lvs/v", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(fill(&v, 1, 0, 1), 0);
+	CU_ASSERT_EQUAL(figures_get().metadata, before); /* it is allocated */
+	user_close(&v);
+	CU_ASSERT_EQUAL(fill(&u, 1, CLUSTER_BLOCKS, 1), 0);
+	CU_ASSERT_TRUE(figures_get().metadata > before);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	f = figures_get();
+	CU_ASSERT_TRUE(f.degraded == 1 && f.own_c == 2 * CLUSTER);
+	CU_ASSERT_EQUAL(store_delete(), 0);
+	CU_ASSERT_EQUAL(figures_get().num, 0);
+	image_delete("x");
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_clone_has_the_data_of_the_bdev),
 	UNIT(test_a_first_write_copies_what_is_around_it),
@@ -563,6 +633,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_an_error_of_the_bdev_leaves_nothing_behind),
 	UNIT(test_what_waits_for_the_bdev_can_be_aborted_and_reset),
 	UNIT(test_the_bdev_is_copied_by_a_change_and_by_writes),
+	UNIT(test_figures_tell_what_stores_and_volumes_have),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_lvol_external", tests, fixture_start, fixture_stop)
