@@ -187,7 +187,8 @@ static int copy_check(const struct bdev_lvol *l, const struct bdev *to, const ch
 	if (to->read_only) {
 		return bdev_error(error, -EROFS, "bdev '%.150s' is read-only", to_name);
 	}
-	if (to->md.size != 0 || l->store->cluster_bytes % to->block_size != 0) {
+	/* Pieces begin at multiples of PIECE_BYTES. */
+	if (to->md.size != 0 || l->store->cluster_bytes % to->block_size != 0 || PIECE_BYTES % to->block_size != 0) {
 		return bdev_error(error, -EINVAL,
 				  "bdev '%.100s' has blocks of %u bytes, %u of them metadata: clusters of %u bytes do "
 				  "not fit",
