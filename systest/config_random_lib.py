@@ -303,6 +303,12 @@ class Subsystems(Bdevs, Keys):
             if self.call("nvmf_subsystem_add_host", **h, **self.some_keys(), **self.some_psk()):
                 self.hosts.append(h)
 
+    def host_limits(self):
+        """Of a subsystem, and of one of its hosts."""
+        s = self.some_subsystem()
+        for host in ({}, {"host": f"{DOMAIN}:{self.name('h')}"}) if s is not None else ():
+            self.call("nvmf_subsystem_set_qos_limit", **s, **host, rw_ios_per_sec=self.rng.randint(1, 50) * 1000)
+
     def host_keys(self):
         h = self.spare(self.hosts, self.host)
         self.hosts.append(h)
@@ -375,7 +381,7 @@ class Subsystems(Bdevs, Keys):
             at = {**s, "listen_address": self.some_address(s["tgt_name"])}
             how = {"ana_state": self.rng.choice(STATES)} if self.chance(0.5) else {}
             secure = {}
-            if at["listen_address"]["trtype"] == "TCP" and self.chance(0.5):
+            if at["listen_address"]["trtype"] == "TCP" and self.chance(0.3):
                 at["listen_address"], secure = where(self.secure_port_of(s["tgt_name"]), "TCP"), {"secure_channel": True}
             if (self.call("nvmf_subsystem_add_listener", **at, **secure, **how)
                     or how and self.call("nvmf_subsystem_add_listener", **at, **secure)):
@@ -542,7 +548,7 @@ class Watching(Session):
 class Maker(*of_modules("Steps"), Subsystems, Remotes, Watching):
     """Everything; each step at least once, in a random order."""
 
-    STEPS = ("tune", "key", "remove_key", "target", "delete_target", "subsystem", "delete_subsystem", "any_host", "peer", "host", "host_keys",
+    STEPS = ("tune", "key", "remove_key", "target", "delete_target", "subsystem", "delete_subsystem", "any_host", "peer", "host", "host_limits", "host_keys",
              "remove_host", "new_namespace", "namespace", "hidden_namespace", "hide", "move_namespace", "remove_namespace", "listener", "ana", "remove_listener",
              "discovery_listener", "discovery_hosts", "referral", "remove_referral", "multipath", "failover", "policy", "authenticated", "remote_keys", "detach",
              "stop_discovery", "hotplug", "scheduler", "trigger", "remove_trigger", "blackbox", "stop_metrics", *(step for s in of_modules("Steps") for step in s.STEPS))
