@@ -121,6 +121,6 @@ static void rpc_get_qos_limits(struct rpc_request *req, void *params)
 RPC_METHOD("nvmf_subsystem_get_qos_limits", rpc_get_qos_limits, struct get_qos_limits, get_qos_limits_params,
 	   RPC_RUNTIME,
 	   "List the rate limits of a subsystem's hosts, and what has gone through and waited since they were set",
-	   .result = "[{host: string or null, " RPC_RATE_SHAPE
+	   .result = "[{host: string|null, " RPC_RATE_SHAPE
 		     ", burst_ms: integer, reads: integer, writes: integer, bytes_read: integer, "
 		     "bytes_written: integer, waits: integer, waited_us: integer}]")
