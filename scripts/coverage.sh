@@ -42,6 +42,7 @@ env_dpdk/pci_uevent.c pci_uevent pci_device 16
 util/parse.c cores util_parse 0
 lvol/decode.c,lvol/volume.c lvol_store lvol_store,lvol_live,lvol_live_faults,lvol_owner 0
 dhchap/message.c,dhchap/secret.c dhchap dhchap-messages 1
+bdev_modules/crypto/key_text.c crypto_key bdev_crypto_keys 0
 tls/psk.c tls_psk tls-psk 0
 tls/wire.c tls_psk tls-session 0
 nvme/ana.c:ana_state_is_valid:nvme_ana_decode nvme_logs bdev_nvme_verdict 0
