@@ -96,9 +96,14 @@ struct dhchap_challenge_in {
 	const uint8_t *challenge; /* as long as the hash */
 	const uint8_t *dh_secret; /* the shared secret of Diffie-Hellman */
 	size_t dh_secret_len;     /* 0: the null group */
+	uint8_t sc_c;             /* enum dhchap_sc_c that the host has asked for */
 };
 /* Calculates the response to a challenge, as long as the hash. 0 or -EIO. */
 int dhchap_respond(const struct dhchap_challenge_in *in, uint8_t response[DHCHAP_HASH_MAX]);
+/* Calculates the generated PSK (8.13.5.9), as long as the hash, from the shared secret of Diffie-Hellman and both
+ * challenges: the controller's, the host's. 0 or -EIO. */
+int dhchap_generate_psk(unsigned hash, const uint8_t *dh_secret, size_t dh_secret_len, const uint8_t *of_ctrlr,
+			const uint8_t *of_host, uint8_t psk[DHCHAP_HASH_MAX]);
 /* Fills a challenge with random bytes. 0 or -EIO. */
 int dhchap_random(void *to, size_t len);
 /* The next sequence number: never 0, and none twice until all have been used. Control thread. */
@@ -142,6 +147,13 @@ enum dhchap_why {
 	DHCHAP_GROUP_UNUSABLE = 5,
 	DHCHAP_INCORRECT_PAYLOAD = 6,
 	DHCHAP_INCORRECT_MESSAGE = 7,
+};
+/* Secure channel concatenation, which a host may ask for in Negotiate: both sides generate a PSK, by which the host's
+ * next connections are made over TLS. */
+enum dhchap_sc_c {
+	DHCHAP_SC_NONE = 0,
+	DHCHAP_SC_NEW_TLS_PSK = 2,     /* on a connection without TLS */
+	DHCHAP_SC_REPLACE_TLS_PSK = 3, /* on one over TLS with a generated PSK */
 };
 /* The explanation in words, for logs. */
 const char *dhchap_why_text(unsigned why);
@@ -196,6 +208,7 @@ _Static_assert(offsetof(struct dhchap_challenge_wire, seqnum) == 12, "Base 8.13.
 
 /* Decoded messages. Pointers point into the message. */
 struct dhchap_negotiate {
+	uint8_t sc_c;            /* enum dhchap_sc_c */
 	unsigned hashes, groups; /* sets, without ids that we do not know */
 };
 struct dhchap_challenge {
@@ -223,8 +236,10 @@ bool dhchap_decode_header(const void *data, size_t len, struct dhchap_header *he
 /* Decodes a Negotiate message, for the target. This and the following take a message whose header has been decoded, and
  * return DHCHAP_OK, or what is wrong with the message (enum dhchap_why). */
 uint8_t dhchap_decode_negotiate(const void *data, size_t len, struct dhchap_negotiate *out);
-/* Decodes a Reply message to a challenge with that hash function and group, for the target. */
-uint8_t dhchap_decode_reply(const void *data, size_t len, unsigned hash, unsigned group, struct dhchap_reply *out);
+/* Decodes a Reply message to a challenge with that hash function and group, for the target. With sc_c it has to have a
+ * challenge, whose sequence number 0 says that the controller need not answer; without, 0 is refused. */
+uint8_t dhchap_decode_reply(const void *data, size_t len, unsigned hash, unsigned group, uint8_t sc_c,
+			    struct dhchap_reply *out);
 /* Checks a Success2 message, for the target. */
 uint8_t dhchap_decode_success2(const void *data, size_t len);
 /* Decodes a Failure1 or Failure2 message, for both sides. */
@@ -234,9 +249,9 @@ uint8_t dhchap_decode_challenge(const void *data, size_t len, struct dhchap_chal
 /* Decodes a Success1 message with that hash function, for the host. data may be longer than the message. */
 uint8_t dhchap_decode_success1(const void *data, size_t len, unsigned hash, struct dhchap_success1 *out);
 
-/* Writes a Negotiate message of the transaction t_id, with sets of hash functions and groups. This and the following
- * write into DHCHAP_MESSAGE_MAX bytes at `to`, and return the length of the message. */
-size_t dhchap_encode_negotiate(void *to, uint16_t t_id, unsigned hashes, unsigned groups);
+/* Writes a Negotiate message of the transaction t_id, with sc_c and sets of hash functions and groups. This and the
+ * following write into DHCHAP_MESSAGE_MAX bytes at `to`, and return the length of the message. */
+size_t dhchap_encode_negotiate(void *to, uint16_t t_id, uint8_t sc_c, unsigned hashes, unsigned groups);
 /* Writes a Challenge message. Its hash function and group must exist. */
 size_t dhchap_encode_challenge(void *to, uint16_t t_id, const struct dhchap_challenge *m);
 /* Writes a Reply message; m->challenge NULL: the host does not challenge the controller. */

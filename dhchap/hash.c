@@ -65,24 +65,31 @@ int dhchap_transform(const struct dhchap_secret *secret, const char *nqn, uint8_
 	return hmac_compute(secret->hash, secret->bytes, secret->len, parts, 2, key);
 }
 
-/* With a DH group the response answers not the challenge but its HMAC, whose key is the hash of the shared secret. */
+/* The session key: the hash of the shared secret. */
+static int session_key_compute(unsigned hash, const uint8_t *secret, size_t secret_len, uint8_t key[DHCHAP_HASH_MAX])
+{
+	size_t len;
+
+	if (EVP_Q_digest(NULL, dhchap_hash_name(hash), NULL, secret, secret_len, key, &len)) {
+		return 0;
+	}
+	ERR_clear_error();
+	return -EIO;
+}
+
+/* With a DH group the response answers not the challenge but its HMAC, whose key is the session key. */
 static int challenge_augment(const struct dhchap_challenge_in *in, uint8_t challenge[DHCHAP_HASH_MAX])
 {
 	const struct hmac_part part = {in->challenge, dhchap_hash_bytes(in->hash)};
 	uint8_t key[DHCHAP_HASH_MAX];
-	size_t len;
 
 	if (in->dh_secret_len == 0) {
 		memcpy(challenge, in->challenge, part.len);
 		return 0;
 	}
-	int rc = EVP_Q_digest(NULL, dhchap_hash_name(in->hash), NULL, in->dh_secret, in->dh_secret_len, key, &len)
-			 ? 0
-			 : -EIO;
+	int rc = session_key_compute(in->hash, in->dh_secret, in->dh_secret_len, key);
 	if (rc == 0) {
-		rc = hmac_compute(in->hash, key, len, &part, 1, challenge);
-	} else {
-		ERR_clear_error();
+		rc = hmac_compute(in->hash, key, part.len, &part, 1, challenge);
 	}
 	dhchap_cleanse(key, sizeof(key));
 	return rc;
@@ -91,7 +98,7 @@ static int challenge_augment(const struct dhchap_challenge_in *in, uint8_t chall
 static int response_compute(const struct dhchap_challenge_in *in, const uint8_t *key, size_t key_len,
 			    const uint8_t *challenge, uint8_t *response)
 {
-	static const uint8_t zero; /* SC_C: no secure channel is asked for; and what ends the first name */
+	static const uint8_t zero; /* ends the first name */
 	const char *who = in->of_host ? "HostHost" : "Controller";
 	const char *first = in->of_host ? in->hostnqn : in->subnqn, *second = in->of_host ? in->subnqn : in->hostnqn;
 	__le32 seqnum = htole32(in->seqnum);
@@ -100,7 +107,7 @@ static int response_compute(const struct dhchap_challenge_in *in, const uint8_t 
 		{challenge, dhchap_hash_bytes(in->hash)},
 		{&seqnum, sizeof(seqnum)},
 		{&t_id, sizeof(t_id)},
-		{&zero, 1},
+		{&in->sc_c, 1},
 		{who, strlen(who)},
 		{first, strlen(first)},
 		{&zero, 1},
@@ -126,6 +133,24 @@ int dhchap_respond(const struct dhchap_challenge_in *in, uint8_t response[DHCHAP
 	}
 	dhchap_cleanse(key, sizeof(key));
 	dhchap_cleanse(challenge, sizeof(challenge));
+	return rc;
+}
+
+int dhchap_generate_psk(unsigned hash, const uint8_t *dh_secret, size_t dh_secret_len, const uint8_t *of_ctrlr,
+			const uint8_t *of_host, uint8_t psk[DHCHAP_HASH_MAX])
+{
+	const size_t len = dhchap_hash_bytes(hash);
+	const struct hmac_part parts[] = {{of_ctrlr, len}, {of_host, len}};
+	uint8_t key[DHCHAP_HASH_MAX];
+
+	if (len == 0) {
+		return -EIO;
+	}
+	int rc = session_key_compute(hash, dh_secret, dh_secret_len, key);
+	if (rc == 0) {
+		rc = hmac_compute(hash, key, len, parts, ARRAY_SIZE(parts), psk);
+	}
+	dhchap_cleanse(key, sizeof(key));
 	return rc;
 }
 

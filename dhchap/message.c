@@ -35,9 +35,10 @@ uint8_t dhchap_decode_negotiate(const void *data, size_t len, struct dhchap_nego
 	    len != sizeof(*m) + m->num_protocols * sizeof(struct dhchap_protocol_wire)) {
 		return DHCHAP_INCORRECT_PAYLOAD;
 	}
-	if (m->sc_c != 0) {
+	if (m->sc_c != DHCHAP_SC_NONE && m->sc_c != DHCHAP_SC_NEW_TLS_PSK && m->sc_c != DHCHAP_SC_REPLACE_TLS_PSK) {
 		return DHCHAP_SCC_MISMATCH;
 	}
+	out->sc_c = m->sc_c;
 	for (unsigned i = 0; i < m->num_protocols; i++) {
 		const struct dhchap_protocol_wire *p = &m->protocols[i];
 
@@ -60,14 +61,15 @@ static bool dh_len_is_good(unsigned group, size_t dh_len)
 	return group == DHCHAP_GROUP_NULL ? dh_len == 0 : dh_len != 0 && dh_len <= dhchap_group_bytes(group);
 }
 
-uint8_t dhchap_decode_reply(const void *data, size_t len, unsigned hash, unsigned group, struct dhchap_reply *out)
+uint8_t dhchap_decode_reply(const void *data, size_t len, unsigned hash, unsigned group, uint8_t sc_c,
+			    struct dhchap_reply *out)
 {
 	const struct dhchap_reply_wire *m = data;
 	size_t hash_len = dhchap_hash_bytes(hash);
 
 	if (len < sizeof(*m) || m->hash_len != hash_len || len != sizeof(*m) + 2 * hash_len + le16toh(m->dh_len) ||
 	    !dh_len_is_good(group, le16toh(m->dh_len)) || m->challenge_valid > 1 ||
-	    (m->challenge_valid && m->seqnum == 0)) {
+	    (sc_c != DHCHAP_SC_NONE ? !m->challenge_valid : m->challenge_valid && m->seqnum == 0)) {
 		return DHCHAP_INCORRECT_PAYLOAD;
 	}
 	*out = (struct dhchap_reply){
@@ -161,7 +163,7 @@ static uint8_t ids_fill(uint8_t *ids, unsigned set)
 	return n;
 }
 
-size_t dhchap_encode_negotiate(void *to, uint16_t t_id, unsigned hashes, unsigned groups)
+size_t dhchap_encode_negotiate(void *to, uint16_t t_id, uint8_t sc_c, unsigned hashes, unsigned groups)
 {
 	struct dhchap_negotiate_wire *m = to;
 	struct dhchap_protocol_wire *p = m->protocols;
@@ -169,6 +171,7 @@ size_t dhchap_encode_negotiate(void *to, uint16_t t_id, unsigned hashes, unsigne
 
 	memset(m, 0, len);
 	header_fill(&m->header, DHCHAP_TYPE_COMMON, DHCHAP_ID_NEGOTIATE, t_id);
+	m->sc_c = sc_c;
 	m->num_protocols = 1;
 	p->auth_id = DHCHAP_TYPE_DHCHAP;
 	p->num_hashes = ids_fill(p->hashes, hashes & DHCHAP_ALL_HASHES);

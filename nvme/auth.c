@@ -14,6 +14,7 @@
 #include "dhchap/dhchap.h"
 #include "env_dpdk/env.h"
 #include "keyring/keyring.h"
+#include "tls/vault.h"
 #include "util/log.h"
 
 LOG_FLAG(nvme)
@@ -33,7 +34,9 @@ struct nvme_auth {
 	/* NULL: cancelled; it ends when the command or the worker thread that it waits for has ended */
 	struct nvme_qpair *qpair;
 	enum auth_state state;
-	bool waits; /* a command or a job on a worker thread is under way */
+	uint8_t sc_c;            /* enum dhchap_sc_c */
+	unsigned hashes, groups; /* that were offered */
+	bool waits;              /* a command or a job on a worker thread is under way */
 	nvme_auth_fn done;
 	void *arg;
 	struct keyring_key *key, *ctrlr_key; /* this host's; the controller's, or NULL */
@@ -163,6 +166,7 @@ static int chap_response_compute(const struct nvme_auth *auth, bool of_host, uin
 			.challenge = of_host ? auth->challenge.challenge : auth->our_challenge,
 			.dh_secret = auth->secret,
 			.dh_secret_len = dhchap_group_bytes(auth->challenge.group),
+			.sc_c = auth->sc_c,
 		},
 		response);
 }
@@ -171,16 +175,16 @@ static void auth_send_reply(struct nvme_auth *auth)
 {
 	uint8_t response[DHCHAP_HASH_MAX];
 	struct dhchap_reply m = {
-		.challenge_valid = auth->ctrlr_key != NULL,
+		.challenge_valid = auth->ctrlr_key != NULL || auth->sc_c != DHCHAP_SC_NONE,
 		.response = response,
 		.challenge = auth->our_challenge,
 		.dh_value = auth->value,
 		.dh_len = (uint16_t)dhchap_group_bytes(auth->challenge.group),
 	};
 
-	/* It must not be 0, even if the controller is sent no challenge: 0 has another meaning, for secure channels
-	 * (Base 8.13.5.4). */
-	m.seqnum = auth->seqnum = dhchap_seqnum();
+	/* 0 says that the controller need not answer the challenge, which is for the generated PSK alone
+	 * (Base 8.13.5.4). Otherwise it must not be 0, even if there is no challenge. */
+	m.seqnum = auth->seqnum = auth->ctrlr_key == NULL && auth->sc_c != DHCHAP_SC_NONE ? 0 : dhchap_seqnum();
 	if (chap_response_compute(auth, true, response) != 0 ||
 	    dhchap_random(auth->our_challenge, sizeof(auth->our_challenge)) != 0) {
 		auth_refuse(auth, DHCHAP_FAILED, "the response could not be computed");
@@ -223,7 +227,6 @@ static void auth_dh_computed(struct worker_job *job)
 
 static void auth_challenge_received(struct nvme_auth *auth)
 {
-	const struct nvme_ctrlr_opts *opts = &auth->qpair->ctrlr->opts;
 	uint8_t why;
 
 	if (!auth_message_is_due(auth, DHCHAP_ID_CHALLENGE)) {
@@ -231,10 +234,10 @@ static void auth_challenge_received(struct nvme_auth *auth)
 	}
 	memcpy(auth->kept, auth->buf, sizeof(auth->kept));
 	why = dhchap_decode_challenge(auth->kept, sizeof(auth->kept), &auth->challenge);
-	if (why == DHCHAP_OK && (opts->dhchap_hashes >> auth->challenge.hash & 1) == 0) {
+	if (why == DHCHAP_OK && (auth->hashes >> auth->challenge.hash & 1) == 0) {
 		why = DHCHAP_HASH_UNUSABLE; /* this host has not offered it */
 	}
-	if (why == DHCHAP_OK && (opts->dhchap_groups >> auth->challenge.group & 1) == 0) {
+	if (why == DHCHAP_OK && (auth->groups >> auth->challenge.group & 1) == 0) {
 		why = DHCHAP_GROUP_UNUSABLE;
 	}
 	if (why != DHCHAP_OK) {
@@ -264,8 +267,36 @@ static bool auth_response_is_right(const struct nvme_auth *auth, const struct dh
 	return right;
 }
 
+/* With it the next queue pairs are connected over TLS. */
+static bool auth_keep_psk(struct nvme_auth *auth)
+{
+	struct nvme_ctrlr *ctrlr = auth->qpair->ctrlr;
+	struct tls_psk *psk = tls_vault_get();
+	uint8_t bytes[DHCHAP_HASH_MAX];
+
+	if (psk == NULL ||
+	    dhchap_generate_psk(auth->challenge.hash, auth->secret, dhchap_group_bytes(auth->challenge.group),
+				auth->challenge.challenge, auth->our_challenge, bytes) != 0) {
+		tls_vault_put(psk);
+		return false;
+	}
+	psk->hash = auth->challenge.hash;
+	psk->len = (uint8_t)dhchap_hash_bytes(psk->hash);
+	psk->generated = true;
+	memcpy(psk->bytes, bytes, psk->len);
+	dhchap_cleanse(bytes, sizeof(bytes));
+	tls_vault_put(ctrlr->generated);
+	ctrlr->generated = psk;
+	return true;
+}
+
 static void auth_succeed(struct nvme_auth *auth)
 {
+	if (auth->sc_c != DHCHAP_SC_NONE && !auth_keep_psk(auth)) {
+		snprintf(auth->why, sizeof(auth->why), "the key for TLS could not be generated");
+		auth_end(auth, -ENOMEM);
+		return;
+	}
 	log_info(nvme, "%s %s: authenticated on queue pair %u: %s, %s%s", auth->qpair->ctrlr->trid.traddr,
 		 auth->qpair->ctrlr->trid.subnqn, auth->qpair->id, dhchap_hash_name(auth->challenge.hash),
 		 dhchap_group_name(auth->challenge.group), auth->ctrlr_key != NULL ? ", both ways" : "");
@@ -330,8 +361,26 @@ bool nvme_auth_needed(const struct nvme_ctrlr *ctrlr, const struct nvme_cqe *con
 {
 	uint16_t authreq = (uint16_t)(le32toh(connect->dw0) >> 16);
 
-	/* a host that has a key for the controller must insist: else the other side could avoid its proof */
-	return (authreq & (NVMF_AUTHREQ_ATR | NVMF_AUTHREQ_ASCR)) != 0 || ctrlr->opts.dhchap_ctrlr_key != NULL;
+	if ((authreq & (NVMF_AUTHREQ_ATR | NVMF_AUTHREQ_ASCR)) != 0) {
+		return true;
+	}
+	/* A host that has a key for the controller must insist: else the other side could avoid its proof. It has given
+	 * it before a PSK was generated. */
+	return ctrlr->generated == NULL && (ctrlr->opts.dhchap_ctrlr_key != NULL || ctrlr->opts.tcp_concat);
+}
+
+/* On the admin queue alone: for a connection over TLS; or, of a controller that is in use over TLS, again. */
+static uint8_t auth_choose_sc_c(const struct nvme_qpair *qpair)
+{
+	const struct nvme_ctrlr *ctrlr = qpair->ctrlr;
+
+	if (!ctrlr->opts.tcp_concat || qpair->id != 0) {
+		return DHCHAP_SC_NONE;
+	}
+	if (ctrlr->generated == NULL) {
+		return DHCHAP_SC_NEW_TLS_PSK;
+	}
+	return ctrlr->state == NVME_CTRLR_READY ? DHCHAP_SC_REPLACE_TLS_PSK : DHCHAP_SC_NONE;
 }
 
 static int auth_alloc(struct nvme_qpair *qpair, struct nvme_auth **auth)
@@ -370,8 +419,11 @@ int nvme_auth_start(struct nvme_qpair *qpair, struct keyring_key *key, struct ke
 	auth->t_id = ++last_t_id;
 	qpair->auth = auth;
 	auth->state = SEND_NEGOTIATE;
+	auth->sc_c = auth_choose_sc_c(qpair);
+	auth->hashes = opts->dhchap_hashes & ~(auth->sc_c != DHCHAP_SC_NONE ? 1u << DHCHAP_HASH_SHA512 : 0);
+	auth->groups = opts->dhchap_groups & ~(auth->sc_c != DHCHAP_SC_NONE ? 1u << DHCHAP_GROUP_NULL : 0);
 	auth_submit(auth, SEND_NEGOTIATE,
-		    dhchap_encode_negotiate(auth->buf, auth->t_id, opts->dhchap_hashes, opts->dhchap_groups));
+		    dhchap_encode_negotiate(auth->buf, auth->t_id, auth->sc_c, auth->hashes, auth->groups));
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "env_dpdk/env.h"
 #include "keyring/keyring.h"
 #include "nvme/internal.h"
+#include "tls/vault.h"
 #include "trace/trace.h"
 #include "util/log.h"
 
@@ -102,6 +103,7 @@ static void ctrlr_free_memory(struct nvme_ctrlr *ctrlr)
 	keyring_put(ctrlr->opts.dhchap_key);
 	keyring_put(ctrlr->opts.dhchap_ctrlr_key);
 	keyring_put(ctrlr->opts.tcp_psk);
+	tls_vault_put(ctrlr->generated);
 	ctrlr->ops->ctrlr_free(ctrlr);
 	if (done != NULL) {
 		done(arg);
@@ -150,11 +152,24 @@ static void ctrlr_quiesce(struct nvme_ctrlr *ctrlr)
 	}
 }
 
-/* After a failure, a reset or nvme_ctrlr_destroy(), outside of every callback. */
+void nvme_ctrlr_secure(struct nvme_ctrlr *ctrlr)
+{
+	ctrlr->secures = true;
+	thread_timer_start(&ctrlr->defer_timer, 0);
+}
+
+/* After a failure, a reset or nvme_ctrlr_destroy(), or for nvme_ctrlr_secure(), outside of every callback. */
 static void ctrlr_release_connection(void *arg)
 {
 	struct nvme_ctrlr *ctrlr = arg;
+	bool secures = ctrlr->secures && !ctrlr->in_failure && !ctrlr->destroying;
 
+	ctrlr->secures = false;
+	if (secures) {
+		connection_drop(ctrlr);
+		nvme_ctrlr_set_state(ctrlr, NVME_CTRLR_CONNECT);
+		return;
+	}
 	ctrlr->in_failure = true;
 	if (ctrlr->quiescing) {
 		return; /* nvme_ctrlr_quiesced() calls this function again, or has done so */
@@ -218,6 +233,8 @@ void nvme_ctrlr_start_attempt(struct nvme_ctrlr *ctrlr)
 	}
 	ctrlr->attempts++;
 	ctrlr->attempt_due = false;
+	tls_vault_put(ctrlr->generated);
+	ctrlr->generated = NULL;
 	ctrlr->ana_reading = ctrlr->ana_read_again = ctrlr->ana_due = false;
 	nvme_ctrlr_set_state(ctrlr, NVME_CTRLR_DISCONNECTED);
 	ctrlr->in_failure = false;
@@ -305,6 +322,25 @@ static void ctrlr_opts_set_host(struct nvme_ctrlr_opts *opts)
 	}
 }
 
+/* What is asked to be encrypted must be. A PSK is generated with a hash function that TLS has, and from a group. */
+static bool ctrlr_concat_is_possible(const struct nvme_ctrlr_opts *opts, const struct nvme_transport_ops *ops,
+				     char error[NVME_ERROR_MAX])
+{
+	unsigned hashes = opts->dhchap_hashes != 0 ? opts->dhchap_hashes : DHCHAP_ALL_HASHES,
+		 groups = opts->dhchap_groups != 0 ? opts->dhchap_groups : DHCHAP_ALL_GROUPS;
+	const char *why = !ops->transport.tls                           ? "the transport has no TLS"
+			  : opts->tcp_psk != NULL                       ? "psk must not be given with it"
+			  : opts->dhchap_key == NULL                    ? "it needs dhchap_key"
+			  : (hashes & ~(1u << DHCHAP_HASH_SHA512)) == 0 ? "it needs sha256 or sha384"
+			  : (groups & ~(1u << DHCHAP_GROUP_NULL)) == 0  ? "it needs a Diffie-Hellman group"
+									: NULL;
+
+	if (why != NULL) {
+		snprintf(error, NVME_ERROR_MAX, "concat: %s", why);
+	}
+	return why == NULL;
+}
+
 struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct nvme_ctrlr_opts *opts,
 				     char error[NVME_ERROR_MAX])
 {
@@ -315,6 +351,10 @@ struct nvme_ctrlr *nvme_ctrlr_create(const struct nvme_trid *trid, const struct 
 
 		snprintf(error, NVME_ERROR_MAX, "trtype %d is none of this program's, which are %s", (int)trid->trtype,
 			 nvme_transport_names(false, names, sizeof(names)));
+		errno = EINVAL;
+		return NULL;
+	}
+	if (opts->tcp_concat && !ctrlr_concat_is_possible(opts, ops, error)) {
 		errno = EINVAL;
 		return NULL;
 	}

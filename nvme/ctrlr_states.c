@@ -81,7 +81,7 @@ static const struct state_def states[NVME_CTRLR_STATES] = {
 static const uint32_t next_states[NVME_CTRLR_STATES] = {
 	[NVME_CTRLR_DISCONNECTED] = TO(CONNECT) | LEAVE,
 	[NVME_CTRLR_CONNECT] = TO(READ_CAP) | TO(AUTHENTICATE) | LEAVE,
-	[NVME_CTRLR_AUTHENTICATE] = TO(READ_CAP) | LEAVE,
+	[NVME_CTRLR_AUTHENTICATE] = TO(READ_CAP) | TO(CONNECT) | LEAVE, /* CONNECT: over TLS now */
 	[NVME_CTRLR_READ_CAP] = TO(READ_VS) | LEAVE,
 	[NVME_CTRLR_READ_VS] = TO(CHECK_CC) | LEAVE,
 	[NVME_CTRLR_CHECK_CC] = TO(WAIT_READY_OLD) | TO(WAIT_DISABLED) | LEAVE,
@@ -308,6 +308,7 @@ static int admin_queue_poll(void *arg)
 
 static void enter_connect(struct nvme_ctrlr *ctrlr)
 {
+	ctrlr->over_tls = ctrlr->generated != NULL;
 	ctrlr->ops->connect(ctrlr);
 }
 
@@ -356,6 +357,10 @@ static void ctrlr_authenticated(void *arg, int error, const char *why)
 	}
 	if (error != 0) {
 		step_failed(ctrlr, why);
+		return;
+	}
+	if (ctrlr->generated != NULL && !ctrlr->over_tls) {
+		nvme_ctrlr_secure(ctrlr);
 		return;
 	}
 	nvme_ctrlr_set_state(ctrlr, NVME_CTRLR_READ_CAP);

@@ -59,6 +59,9 @@ void nvme_alternates_turn(struct nvme_ctrlr *ctrlr, bool was_ready);
 /* Frees the list of addresses. */
 void nvme_alternates_free(struct nvme_ctrlr *ctrlr);
 
+/* A PSK has been generated on the admin queue, which is connected anew, over TLS, outside of the caller. */
+void nvme_ctrlr_secure(struct nvme_ctrlr *ctrlr);
+
 /* Sends as many Asynchronous Event Requests as the controller takes. admin.c */
 void nvme_ctrlr_start_aers(struct nvme_ctrlr *ctrlr);
 /* While READY, with each look of watch.c: sends those requests again that could not be sent before, because there was

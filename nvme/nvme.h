@@ -177,6 +177,10 @@ struct nvme_ctrlr_opts {
 	 * encrypted. The controller holds a reference of its own. */
 	struct keyring_key *tcp_psk;
 	bool tcp_psk_compat; /* tls_psk.compat */
+	/* TCP: secure channel concatenation. The admin queue is connected without TLS and authenticated with
+	 * dhchap_key, which generates a pre-shared key; then it is connected anew over TLS with that, as are the I/O
+	 * queues. Each attempt to connect begins so. Without tcp_psk. */
+	bool tcp_concat;
 	/* DH-HMAC-CHAP, over fabrics: the key with which this host authenticates, and the key that the controller must
 	 * prove to have; NULL: no key. The controller holds references of its own. */
 	struct keyring_key *dhchap_key, *dhchap_ctrlr_key;

@@ -270,6 +270,11 @@ struct nvme_ctrlr {
 	uint64_t down_since;       /* ticks; 0: it is up */
 	uint32_t attempts;
 	struct nvme_rekey *rekey; /* the nvme_ctrlr_set_keys() under way, or NULL */
+	/* Secure channel concatenation (opts.tcp_concat): the PSK that was generated on this connection, in the vault;
+	 * from then on its queue pairs are connected over TLS with it. NULL: there is none yet. Transports read it. */
+	struct tls_psk *generated;
+	bool over_tls; /* the admin queue is connected with it */
+	bool secures;  /* the admin queue is to be connected anew, over TLS */
 	bool destroying;
 	void (*destroyed)(void *arg);
 	void *destroyed_arg;

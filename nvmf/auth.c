@@ -27,11 +27,13 @@ struct nvmf_auth {
 	enum nvmf_auth_state state;
 	bool chosen; /* hash and group have been agreed on */
 	uint8_t hash, group;
-	uint8_t why; /* FAILURE1: enum dhchap_why */
+	uint8_t sc_c; /* enum dhchap_sc_c that the host has asked for */
+	uint8_t why;  /* FAILURE1: enum dhchap_why */
 	uint16_t t_id;
 	uint32_t seqnum;
 	bool answers; /* the host has sent a challenge too: `response` goes into Success1 */
 	uint8_t challenge[DHCHAP_HASH_MAX], response[DHCHAP_HASH_MAX];
+	struct nvmf_psk *psk;                /* with sc_c, once the host has proved itself: the generated PSK */
 	struct keyring_key *key, *ctrlr_key; /* the host's keys when the transaction began */
 	struct thread_timer timer;           /* limits a step; after a failure, the time until the end */
 	/* Used by the worker thread while req waits for it. */
@@ -99,7 +101,9 @@ static void auth_forget_secrets(struct nvmf_auth *auth)
 	keyring_put(auth->key);
 	keyring_put(auth->ctrlr_key);
 	dhchap_dh_free(auth->dh);
+	nvmf_psk_discard(auth->psk);
 	auth->key = auth->ctrlr_key = NULL;
+	auth->psk = NULL;
 	auth->dh = NULL;
 	auth->answers = false;
 	dhchap_cleanse(auth->value, sizeof(auth->value));
@@ -255,11 +259,28 @@ static void auth_fail(struct nvmf_auth *auth, uint8_t why)
 	auth_forget_secrets(auth);
 }
 
+/* The host's next connections are made with the generated PSK. */
+static void auth_publish_psk(struct nvmf_auth *auth)
+{
+	const struct nvmf_qpair *qpair = auth->qpair;
+
+	const struct nvmf_host *host = auth_find_host(qpair->ctl_ctrlr->subsystem, qpair->ctl_ctrlr->hostnqn);
+	if (auth->psk == NULL || host == NULL || host->key != auth->key) {
+		return; /* the host was removed, or got another key, since it has proved that it has this one */
+	}
+	if (auth->sc_c == DHCHAP_SC_REPLACE_TLS_PSK) {
+		nvmf_psk_replaced(qpair->ctl_ctrlr->subsystem->tgt, qpair->secured_by);
+	}
+	nvmf_psk_publish(auth->psk, host);
+	auth->psk = NULL;
+}
+
 static void auth_complete(struct nvmf_auth *auth)
 {
 	struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
 
 	thread_timer_stop(&auth->timer);
+	auth_publish_psk(auth);
 	if (ctrlr->subsystem->subtype != NVMF_SUBTYPE_DISCOVERY) {
 		nvmf_anonymous_remove(auth->qpair);
 	}
@@ -267,9 +288,10 @@ static void auth_complete(struct nvmf_auth *auth)
 		nvmf_ctrlr_announce(ctrlr);
 	}
 	auth_set_state(auth, NVMF_AUTH_COMPLETED);
-	log_info(nvmf, "%s is authenticated with %s on queue pair %u of controller %u: %s, %s%s", ctrlr->hostnqn,
+	log_info(nvmf, "%s is authenticated with %s on queue pair %u of controller %u: %s, %s%s%s", ctrlr->hostnqn,
 		 ctrlr->subsystem->nqn, auth->qpair->ctl_qid, ctrlr->cntlid, dhchap_hash_name(auth->hash),
-		 dhchap_group_name(auth->group), auth->answers ? ", both ways" : "");
+		 dhchap_group_name(auth->group), auth->answers ? ", both ways" : "",
+		 auth->sc_c != DHCHAP_SC_NONE ? ", for TLS" : "");
 	auth_forget_secrets(auth);
 }
 
@@ -291,18 +313,38 @@ static uint8_t auth_take_keys(struct nvmf_auth *auth)
 	return DHCHAP_OK;
 }
 
-/* Chooses the strongest hash and group that both sides support. */
+/* Whether secure channel concatenation may be asked for on this queue pair: on an admin queue, where there is TLS. A
+ * new PSK is for a connection that has none yet, and only a generated one is replaced. */
+static uint8_t auth_check_sc_c(const struct nvmf_auth *auth, const struct dhchap_negotiate *offer)
+{
+	const struct nvmf_qpair *qpair = auth->qpair;
+	const struct tls_identity *by = qpair->secured_by;
+
+	if (offer->sc_c == DHCHAP_SC_NONE) {
+		return DHCHAP_OK;
+	}
+	if (qpair->ctl_qid != 0 || !nvmf_transport_has_tls(qpair->transport) ||
+	    (offer->sc_c == DHCHAP_SC_NEW_TLS_PSK ? by != NULL : by == NULL || !by->generated)) {
+		return DHCHAP_SCC_MISMATCH;
+	}
+	return (offer->groups & ~(1u << DHCHAP_GROUP_NULL)) != 0 ? DHCHAP_OK : DHCHAP_SCC_MISMATCH;
+}
+
+/* Chooses the strongest hash and group that both sides support. A PSK is generated with one of the hash functions that
+ * TLS has, from the shared secret of a group. */
 static uint8_t auth_choose_algorithms(struct nvmf_auth *auth, const struct dhchap_negotiate *offer)
 {
 	const struct nvmf_tgt *tgt = auth->qpair->ctl_ctrlr->subsystem->tgt;
-	int hash = dhchap_strongest(offer->hashes & tgt->dhchap_hashes);
-	int group = dhchap_strongest(offer->groups & tgt->dhchap_groups);
+	bool tls = offer->sc_c != DHCHAP_SC_NONE;
+	int hash = dhchap_strongest(offer->hashes & tgt->dhchap_hashes & ~(tls ? 1u << DHCHAP_HASH_SHA512 : 0));
+	int group = dhchap_strongest(offer->groups & tgt->dhchap_groups & ~(tls ? 1u << DHCHAP_GROUP_NULL : 0));
 
 	if (hash < 0 || group < 0) {
 		return hash < 0 ? DHCHAP_HASH_UNUSABLE : DHCHAP_GROUP_UNUSABLE;
 	}
 	auth->hash = (uint8_t)hash;
 	auth->group = (uint8_t)group;
+	auth->sc_c = offer->sc_c;
 	auth->chosen = true;
 	return DHCHAP_OK;
 }
@@ -314,6 +356,9 @@ static void auth_take_negotiate(struct nvmf_auth *auth, struct nvmf_request *req
 
 	auth->t_id = le16toh(((const struct dhchap_header *)auth->message)->t_id);
 	why = dhchap_decode_negotiate(auth->message, len, &offer);
+	if (why == DHCHAP_OK) {
+		why = auth_check_sc_c(auth, &offer);
+	}
 	if (why == DHCHAP_OK) {
 		why = auth_choose_algorithms(auth, &offer);
 	}
@@ -344,8 +389,24 @@ static int auth_make_response(const struct nvmf_auth *auth, bool of_host, uint8_
 			.challenge = of_host ? auth->challenge : auth->reply.challenge,
 			.dh_secret = auth->value,
 			.dh_secret_len = dhchap_group_bytes(auth->group),
+			.sc_c = auth->sc_c,
 		},
 		response);
+}
+
+/* Handshakes find it when the authentication is complete. False: no memory, or the host was removed meanwhile. */
+static bool auth_generate_psk(struct nvmf_auth *auth)
+{
+	struct nvmf_subsystem *s = auth->qpair->ctl_ctrlr->subsystem;
+	const struct nvmf_host *host = auth_find_host(s, auth->qpair->ctl_ctrlr->hostnqn);
+	uint8_t bytes[DHCHAP_HASH_MAX];
+
+	if (host != NULL && dhchap_generate_psk(auth->hash, auth->value, dhchap_group_bytes(auth->group),
+						auth->challenge, auth->reply.challenge, bytes) == 0) {
+		auth->psk = nvmf_psk_generate(s, host, auth->hash, bytes);
+	}
+	dhchap_cleanse(bytes, sizeof(bytes));
+	return auth->psk != NULL;
 }
 
 /* The shared secret of Diffie-Hellman, if there is a group, is in auth->value. */
@@ -359,7 +420,10 @@ static uint8_t auth_check_reply(struct nvmf_auth *auth)
 	if (!right) {
 		return DHCHAP_FAILED;
 	}
-	auth->answers = auth->reply.challenge_valid;
+	if (auth->sc_c != DHCHAP_SC_NONE && !auth_generate_psk(auth)) {
+		return DHCHAP_FAILED;
+	}
+	auth->answers = auth->reply.challenge_valid && auth->reply.seqnum != 0; /* 0: it is for the PSK alone */
 	if (auth->answers && (auth->ctrlr_key == NULL || auth_make_response(auth, false, auth->response) != 0)) {
 		return DHCHAP_FAILED;
 	}
@@ -420,7 +484,7 @@ static void auth_run_job(struct nvmf_auth *auth, struct nvmf_request *req, void 
 
 static void auth_take_reply(struct nvmf_auth *auth, struct nvmf_request *req, size_t len)
 {
-	uint8_t why = dhchap_decode_reply(auth->message, len, auth->hash, auth->group, &auth->reply);
+	uint8_t why = dhchap_decode_reply(auth->message, len, auth->hash, auth->group, auth->sc_c, &auth->reply);
 
 	if (why != DHCHAP_OK) {
 		auth_fail(auth, why);

@@ -263,6 +263,20 @@ static uint16_t connect_check_secure(const struct nvmf_subsystem *s, const struc
 	return NVME_ST_SUCCESS;
 }
 
+/* A generated PSK proves that the host has authenticated itself. It may have lost its key since the handshake. */
+static bool connect_has_authenticated(const struct nvmf_qpair *qpair)
+{
+	const struct tls_identity *by = qpair->secured_by;
+	struct tls_psk psk;
+
+	if (by == NULL || !by->generated) {
+		return false;
+	}
+	bool is_valid = nvmf_psk_find(qpair->transport->tgt, by, &psk);
+	dhchap_cleanse(&psk, sizeof(psk));
+	return is_valid;
+}
+
 /* To a host, a subsystem that does not listen on the host's address does not exist. */
 static uint16_t connect_admit(struct nvmf_qpair *qpair, const struct nvmf_connect *c, struct connect_refusal *r)
 {
@@ -287,7 +301,7 @@ static uint16_t connect_admit(struct nvmf_qpair *qpair, const struct nvmf_connec
 		return connect_refuse(r, NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY),
 				      "the subsystem is being started or stopped");
 	}
-	if (nvmf_auth_required(s, c->hostnqn) && nvmf_auth_create(qpair) != 0) {
+	if (nvmf_auth_required(s, c->hostnqn) && !connect_has_authenticated(qpair) && nvmf_auth_create(qpair) != 0) {
 		return connect_refuse(r, NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY), "no memory for its authentication");
 	}
 	return c->qid == 0 ? connect_admin(s, qpair, c, r) : connect_io(s, qpair, c, r);

@@ -44,6 +44,7 @@ static void host_free(struct nvmf_hosts *hosts, struct nvmf_host *host)
 	keyring_put(host->ctrlr_key);
 	keyring_put(host->psk_key);
 	nvmf_psk_remove(host->psk);
+	nvmf_psk_forget_generated(host);
 	free(host);
 }
 
@@ -182,6 +183,9 @@ static void host_set_keys(struct nvmf_host *host, const struct keys *keys)
 {
 	if (keys->host != NULL || keys->psk == NULL) {
 		host_put_keys(&(struct keys){.host = host->key, .ctrlr = host->ctrlr_key});
+		if (host->key != keys->host) {
+			nvmf_psk_forget_generated(host);
+		}
 		host->key = keys->host;
 		host->ctrlr_key = keys->ctrlr;
 	}

@@ -1,34 +1,81 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The pre-shared keys of hosts, by the names of host and subsystem. A handshake looks for them on a worker thread; so
- * they lie apart from what the control thread owns, and under a lock, which is held for as long as a copy takes. */
+/* The pre-shared keys of hosts, by the names of host and subsystem: the one that an administrator has configured, and
+ * those that were generated in authentications (secure channel concatenation). A handshake looks for them on a worker
+ * thread; so they lie apart from what the control thread owns, and under a lock, which is held for as long as a copy
+ * takes.
+ *
+ * A generated PSK lives for NVMF_PSK_UNUSED_S, and then for as long as a controller lives whose admin queue was
+ * connected with it. It ends before if the host replaces it, or loses its key, or is removed. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "nvmf/internal.h"
+#include "tls/vault.h"
+
+#define LOOK_US       (10 * UINT64_C(1000000))
+#define GENERATED_MAX 16 /* of a host for a subsystem; the oldest that no controller uses goes first */
 
 struct nvmf_psk {
 	const struct nvmf_tgt *tgt; /* told apart only */
 	char hostnqn[NVMF_NQN_MAX + 1], subnqn[NVMF_NQN_MAX + 1];
-	struct tls_psk psk; /* len 0: none */
+	struct tls_psk psk; /* len 0: none; of a generated one: unused */
+	/* of a generated one */
+	struct tls_psk *generated; /* in the vault */
+	const struct nvmf_host *host;
+	struct nvmf_subsystem *subsystem;
+	char digest[TLS_DIGEST_MAX + 1];
+	uint64_t deadline; /* ticks */
 	TAILQ_ENTRY(nvmf_psk) link;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static TAILQ_HEAD(, nvmf_psk) psks = TAILQ_HEAD_INITIALIZER(psks);
+static void look_at_generated(void *arg);
+static struct thread_timer look_timer = {.fn = look_at_generated};
+static unsigned num_generated; /* in the list. Control thread */
 
-struct nvmf_psk *nvmf_psk_add(const struct nvmf_tgt *tgt, const char *hostnqn, const char *subnqn)
+static struct nvmf_psk *psk_alloc(const struct nvmf_tgt *tgt, const char *hostnqn, const char *subnqn)
 {
 	struct nvmf_psk *p = calloc(1, sizeof(*p));
 
-	if (p == NULL) {
-		return NULL;
+	if (p != NULL) {
+		p->tgt = tgt;
+		snprintf(p->hostnqn, sizeof(p->hostnqn), "%s", hostnqn);
+		snprintf(p->subnqn, sizeof(p->subnqn), "%s", subnqn);
 	}
-	p->tgt = tgt;
-	snprintf(p->hostnqn, sizeof(p->hostnqn), "%s", hostnqn);
-	snprintf(p->subnqn, sizeof(p->subnqn), "%s", subnqn);
+	return p;
+}
+
+static void psk_insert(struct nvmf_psk *p)
+{
 	pthread_mutex_lock(&lock);
-	TAILQ_INSERT_TAIL(&psks, p, link);
+	TAILQ_INSERT_HEAD(&psks, p, link); /* of those that are generated, the newest comes first */
 	pthread_mutex_unlock(&lock);
+}
+
+static void psk_free(struct nvmf_psk *p)
+{
+	dhchap_cleanse(&p->psk, sizeof(p->psk));
+	tls_vault_put(p->generated);
+	free(p);
+}
+
+static void psk_take_out(struct nvmf_psk *p)
+{
+	pthread_mutex_lock(&lock);
+	TAILQ_REMOVE(&psks, p, link);
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- Configured ---- */
+
+struct nvmf_psk *nvmf_psk_add(const struct nvmf_tgt *tgt, const char *hostnqn, const char *subnqn)
+{
+	struct nvmf_psk *p = psk_alloc(tgt, hostnqn, subnqn);
+
+	if (p != NULL) {
+		psk_insert(p);
+	}
 	return p;
 }
 
@@ -41,26 +88,180 @@ void nvmf_psk_set(struct nvmf_psk *p, const struct tls_psk *psk)
 
 void nvmf_psk_remove(struct nvmf_psk *p)
 {
-	if (p == NULL) {
-		return;
+	if (p != NULL) {
+		psk_take_out(p);
+		psk_free(p);
 	}
-	pthread_mutex_lock(&lock);
-	TAILQ_REMOVE(&psks, p, link);
-	pthread_mutex_unlock(&lock);
-	dhchap_cleanse(&p->psk, sizeof(p->psk));
-	free(p);
 }
 
-bool nvmf_psk_find(const struct nvmf_tgt *tgt, const char *hostnqn, const char *subnqn, struct tls_psk *psk)
+/* ---- Generated ---- */
+
+static void generated_remove(struct nvmf_psk *p)
+{
+	psk_take_out(p);
+	psk_free(p);
+	if (--num_generated == 0) {
+		thread_timer_stop(&look_timer);
+	}
+}
+
+static bool generated_is_used(const struct nvmf_psk *p)
+{
+	const struct nvmf_ctrlr *ctrlr;
+
+	TAILQ_FOREACH (ctrlr, &p->subsystem->ctrlrs, link) {
+		const struct nvmf_qpair *admin = ctrlr->admin_qpair;
+		const struct tls_identity *by = admin != NULL ? admin->secured_by : NULL;
+
+		if (by != NULL && by->generated && strcmp(by->hostnqn, p->hostnqn) == 0 &&
+		    strcmp(by->digest, p->digest) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void nvmf_psk_expire(uint64_t now)
+{
+	struct nvmf_psk *p, *next;
+
+	for (p = TAILQ_FIRST(&psks); p != NULL; p = next) {
+		next = TAILQ_NEXT(p, link);
+		if (p->generated != NULL && now >= p->deadline && !generated_is_used(p)) {
+			generated_remove(p);
+		}
+	}
+}
+
+static void look_at_generated(void *arg)
+{
+	thread_timer_start(&look_timer, LOOK_US); /* first: the last one that is removed stops it */
+	nvmf_psk_expire(env_ticks());
+}
+
+/* Makes room for one more of the host. */
+static void generated_drop_oldest(const struct nvmf_host *host)
+{
+	struct nvmf_psk *p, *oldest = NULL;
+	unsigned n = 0;
+
+	TAILQ_FOREACH (p, &psks, link) {
+		if (p->generated != NULL && p->host == host) {
+			n++;
+			oldest = generated_is_used(p) ? oldest : p;
+		}
+	}
+	if (n >= GENERATED_MAX && oldest != NULL) {
+		generated_remove(oldest);
+	}
+}
+
+struct nvmf_psk *nvmf_psk_generate(struct nvmf_subsystem *s, const struct nvmf_host *host, unsigned hash,
+				   const uint8_t *bytes)
+{
+	struct nvmf_psk *p = psk_alloc(s->tgt, host->nqn, s->nqn);
+
+	if (p == NULL) {
+		return NULL;
+	}
+	generated_drop_oldest(host);
+	p->generated = tls_vault_get();
+	if (p->generated == NULL) {
+		psk_free(p);
+		return NULL;
+	}
+	p->host = host;
+	p->subsystem = s;
+	p->generated->hash = (uint8_t)hash;
+	p->generated->len = (uint8_t)dhchap_hash_bytes(hash);
+	p->generated->generated = true;
+	memcpy(p->generated->bytes, bytes, p->generated->len);
+	if (tls_psk_digest(p->generated, p->hostnqn, p->subnqn, p->digest) != 0) {
+		psk_free(p);
+		return NULL;
+	}
+	return p;
+}
+
+void nvmf_psk_discard(struct nvmf_psk *p)
+{
+	if (p != NULL) {
+		psk_free(p);
+	}
+}
+
+void nvmf_psk_publish(struct nvmf_psk *p, const struct nvmf_host *host)
+{
+	p->host = host; /* which may have been removed and added again */
+	p->deadline = env_ticks() + NVMF_PSK_UNUSED_S * env_ticks_hz();
+	psk_insert(p);
+	if (num_generated++ == 0) {
+		thread_timer_start(&look_timer, LOOK_US);
+	}
+}
+
+void nvmf_psk_replaced(const struct nvmf_tgt *tgt, const struct tls_identity *by)
+{
+	struct nvmf_psk *p, *next;
+
+	for (p = TAILQ_FIRST(&psks); p != NULL; p = next) {
+		next = TAILQ_NEXT(p, link);
+		if (p->generated != NULL && p->tgt == tgt && strcmp(p->hostnqn, by->hostnqn) == 0 &&
+		    strcmp(p->subnqn, by->subnqn) == 0 && strcmp(p->digest, by->digest) == 0) {
+			generated_remove(p);
+		}
+	}
+}
+
+void nvmf_psk_forget_generated(const struct nvmf_host *host)
+{
+	struct nvmf_psk *p, *next;
+
+	for (p = TAILQ_FIRST(&psks); p != NULL; p = next) {
+		next = TAILQ_NEXT(p, link);
+		if (p->generated != NULL && p->host == host) {
+			generated_remove(p);
+		}
+	}
+}
+
+bool nvmf_psk_any_generated(const struct nvmf_tgt *tgt)
+{
+	const struct nvmf_psk *p;
+
+	if (num_generated != 0) {
+		TAILQ_FOREACH (p, &psks, link) {
+			if (p->generated != NULL && p->tgt == tgt) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* ---- Handshakes ---- */
+
+static bool psk_matches(const struct nvmf_psk *p, const struct tls_identity *identity)
+{
+	if (strcmp(p->hostnqn, identity->hostnqn) != 0 || strcmp(p->subnqn, identity->subnqn) != 0) {
+		return false;
+	}
+	if (identity->generated) {
+		return p->generated != NULL && (identity->version == 0 || strcmp(p->digest, identity->digest) == 0);
+	}
+	return p->generated == NULL;
+}
+
+bool nvmf_psk_find(const struct nvmf_tgt *tgt, const struct tls_identity *identity, struct tls_psk *psk)
 {
 	const struct nvmf_psk *p;
 	bool found = false;
 
 	pthread_mutex_lock(&lock);
 	TAILQ_FOREACH (p, &psks, link) {
-		if (p->tgt == tgt && strcmp(p->hostnqn, hostnqn) == 0 && strcmp(p->subnqn, subnqn) == 0) {
-			*psk = p->psk;
-			found = p->psk.len != 0;
+		if (p->tgt == tgt && psk_matches(p, identity)) {
+			*psk = p->generated != NULL ? *p->generated : p->psk;
+			found = psk->len != 0;
 			break;
 		}
 	}

@@ -45,6 +45,23 @@ void nvmf_psk_set(struct nvmf_psk *p, const struct tls_psk *psk);
 /* Removes it, and overwrites its key. NULL is ignored. */
 void nvmf_psk_remove(struct nvmf_psk *p);
 
+/* Secure channel concatenation. Makes a PSK that was generated in the authentication of a host of s, of
+ * dhchap_hash_bytes(hash) bytes, which handshakes do not find yet. NULL: no memory, or there are too many. */
+struct nvmf_psk *nvmf_psk_generate(struct nvmf_subsystem *s, const struct nvmf_host *host, unsigned hash,
+				   const uint8_t *bytes);
+/* Frees one that handshakes were never to find. NULL is ignored. */
+void nvmf_psk_discard(struct nvmf_psk *p);
+/* Handshakes find it from now on, for NVMF_PSK_UNUSED_S seconds, and then for as long as a controller lives whose admin
+ * queue was connected with it. */
+void nvmf_psk_publish(struct nvmf_psk *p, const struct nvmf_host *host);
+#define NVMF_PSK_UNUSED_S 120
+/* Removes those whose time is over. now: ticks (env_ticks()). Called from time to time, from within. */
+void nvmf_psk_expire(uint64_t now);
+/* The host has replaced the one that a connection was made with: no handshake finds it any more. */
+void nvmf_psk_replaced(const struct nvmf_tgt *tgt, const struct tls_identity *by);
+/* The host has other keys, or is being removed: the same for all of its generated ones. */
+void nvmf_psk_forget_generated(const struct nvmf_host *host);
+
 /* ---- Namespaces ---- */
 
 struct nvmf_ns {

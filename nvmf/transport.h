@@ -314,9 +314,12 @@ struct nvmf_qpair {
  * group, because the target does not run; -ENOSPC, -EUSERS: there are max_anonymous connections whose hosts are not
  * known, or max_anonymous_per_host of this host's address; -ENOMEM; the transport keeps the queue pair then. */
 int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid);
-/* Finds the pre-shared key that a host has for a subsystem. False: it has none. The copy is to be overwritten after use
- * (dhchap_cleanse()). Any thread. */
-bool nvmf_psk_find(const struct nvmf_tgt *tgt, const char *hostnqn, const char *subnqn, struct tls_psk *psk);
+/* Finds the pre-shared key that a host has for a subsystem, configured or generated, as a tls_find_fn does. False: it
+ * has none. The copy is to be overwritten after use (dhchap_cleanse()). Any thread. */
+bool nvmf_psk_find(const struct nvmf_tgt *tgt, const struct tls_identity *identity, struct tls_psk *psk);
+/* Whether a host may come over TLS with a PSK that was generated on a connection without: secure channel concatenation.
+ * Control thread. */
+bool nvmf_psk_any_generated(const struct nvmf_tgt *tgt);
 /* Control thread: the transport refuses a connection before there is a queue pair. Tells operators, in the log and as a
  * notification, both limited in number. traddr: the host's address. why: the field, its value and what is allowed. */
 void nvmf_connection_refused(const char *traddr, const char *why);

@@ -275,7 +275,8 @@ void nvmf_tcp_op_stop_listen(struct nvmf_transport *t, const struct nvmf_address
 
 /* secure.c: connections over TLS, until their handshake is done. Control thread. */
 
-/* A connection has come in at a secure listener. The socket is no longer the caller's. */
+/* A connection has come in at a secure listener, or at another one while a host may come over TLS with a generated PSK:
+ * what it begins with tells. The socket is no longer the caller's. */
 void nvmf_tcp_secure_accept(struct nvmf_tcp_listener *l, int fd, const struct sockaddr *peer, size_t peer_bytes);
 /* The listener goes, and so do connections whose handshake is not done. */
 void nvmf_tcp_secure_stop(struct nvmf_tcp_listener *l);

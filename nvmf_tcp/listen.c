@@ -69,7 +69,7 @@ static void pause_listener(struct nvmf_tcp_listener *l, int error)
 
 static void take_connection(struct nvmf_tcp_listener *l, int fd, const struct sockaddr_storage *peer)
 {
-	if (l->secure) {
+	if (l->secure || nvmf_psk_any_generated(l->transport->base.tgt)) {
 		nvmf_tcp_secure_accept(l, fd, (const struct sockaddr *)peer, sizeof(*peer));
 	} else {
 		nvmf_tcp_qpair_accept(l, fd, (const struct sockaddr *)peer, NULL);

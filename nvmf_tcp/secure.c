@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections over TLS: until its handshake is done, a connection is no queue pair, and nobody knows who it is. So
  * there are only so many of them, each has only so much time, and they cost the poll groups nothing (tls/handshake.h).
- * Control thread, except find_host_psk(). */
+ * Control thread, except find_host_psk() and find_generated_psk(). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,9 +25,16 @@ struct nvmf_tcp_handshake {
 
 /* A worker thread. The target outlasts its listeners, and so a handshake, but for one that was cancelled: of that the
  * address of the target alone is used. */
-static bool find_host_psk(void *arg, const char *hostnqn, const char *subnqn, struct tls_psk *psk)
+static bool find_host_psk(void *arg, const struct tls_identity *identity, struct tls_psk *psk)
 {
-	return nvmf_psk_find(arg, hostnqn, subnqn, psk);
+	return nvmf_psk_find(arg, identity, psk);
+}
+
+/* The same on a listener that does not demand TLS: hosts come over TLS that have generated a key on a connection
+ * without. */
+static bool find_generated_psk(void *arg, const struct tls_identity *identity, struct tls_psk *psk)
+{
+	return identity->generated && nvmf_psk_find(arg, identity, psk);
 }
 
 static void forget_handshake(struct nvmf_tcp_handshake *h)
@@ -43,6 +50,9 @@ static void handle_handshake_end(void *arg, struct tls_session *session, int err
 
 	if (error == 0) {
 		nvmf_tcp_qpair_accept(h->listener, fd, (const struct sockaddr *)&h->peer, session);
+	} else if (error == -EPROTONOSUPPORT && !h->listener->secure) { /* nothing has been read */
+		tls_session_free(session);
+		nvmf_tcp_qpair_accept(h->listener, fd, (const struct sockaddr *)&h->peer, NULL);
 	} else {
 		nvmf_connection_refused(h->traddr, why);
 		tls_session_free(session);
@@ -67,7 +77,8 @@ static const char *find_no_room(const struct nvmf_tcp_transport *t, const char *
 
 static int start_handshake(struct nvmf_tcp_handshake *h, int fd)
 {
-	struct tls_session *session = tls_session_server(fd, find_host_psk, h->tgt);
+	struct tls_session *session =
+		tls_session_server(fd, h->listener->secure ? find_host_psk : find_generated_psk, h->tgt);
 
 	h->tls = session != NULL ? tls_handshake_start(session, HANDSHAKE_US, handle_handshake_end, h) : NULL;
 	if (h->tls == NULL) {
@@ -95,8 +106,12 @@ void nvmf_tcp_secure_accept(struct nvmf_tcp_listener *l, int fd, const struct so
 			return;
 		}
 	}
-	nvmf_connection_refused(from.traddr, why != NULL ? why : "no memory");
 	free(h);
+	if (!l->secure) { /* it may be one without TLS, which is not refused because of others */
+		nvmf_tcp_qpair_accept(l, fd, peer, NULL);
+		return;
+	}
+	nvmf_connection_refused(from.traddr, why != NULL ? why : "no memory");
 	close(fd);
 }
 

@@ -77,7 +77,7 @@ static int key_derive(unsigned hash, const uint8_t *key, size_t key_len, const c
 
 static int retained_derive(const struct tls_psk *psk, const char *hostnqn, uint8_t out[TLS_PSK_MAX])
 {
-	if (psk->hash == DHCHAP_HASH_NONE) {
+	if (psk->hash == DHCHAP_HASH_NONE || psk->generated) {
 		memcpy(out, psk->bytes, psk->len);
 		return 0;
 	}
@@ -101,21 +101,35 @@ static int digest_make(unsigned hash, const uint8_t *retained, const char *hostn
 }
 
 /* The identity, and the context that the TLS PSK is derived with. */
-static int identity_make(unsigned version, const uint8_t *retained, const char *hostnqn, const char *subnqn,
+static int identity_make(unsigned version, char kind, const uint8_t *retained, const char *hostnqn, const char *subnqn,
 			 struct tls_credential *c, char context[TLS_IDENTITY_MAX])
 {
 	char digest[TLS_DIGEST_MAX + 1];
 
 	if (version == 0) {
-		snprintf(c->identity, sizeof(c->identity), "NVMe0R%02u %s %s", c->hash, hostnqn, subnqn);
+		snprintf(c->identity, sizeof(c->identity), "NVMe0%c%02u %s %s", kind, c->hash, hostnqn, subnqn);
 		strcpy(context, c->identity);
 		return 0;
 	}
 	int rc = digest_make(c->hash, retained, hostnqn, subnqn, digest);
 	if (rc == 0) {
-		snprintf(c->identity, sizeof(c->identity), "NVMe1R%02u %s %s %s", c->hash, hostnqn, subnqn, digest);
+		snprintf(c->identity, sizeof(c->identity), "NVMe1%c%02u %s %s %s", kind, c->hash, hostnqn, subnqn,
+			 digest);
 		snprintf(context, TLS_IDENTITY_MAX, "%02u %s", c->hash, digest);
 	}
+	return rc;
+}
+
+int tls_psk_digest(const struct tls_psk *psk, const char *hostnqn, const char *subnqn, char digest[TLS_DIGEST_MAX + 1])
+{
+	uint8_t retained[TLS_PSK_MAX];
+
+	if (strlen(hostnqn) > TLS_NQN_MAX || strlen(subnqn) > TLS_NQN_MAX) {
+		return -ENAMETOOLONG;
+	}
+	int rc = retained_derive(psk, hostnqn, retained);
+	rc = rc == 0 ? digest_make(tls_psk_hash(psk), retained, hostnqn, subnqn, digest) : rc;
+	dhchap_cleanse(retained, sizeof(retained));
 	return rc;
 }
 
@@ -132,7 +146,7 @@ int tls_credential_make(const struct tls_psk *psk, const char *hostnqn, const ch
 	c->hash = (uint8_t)tls_psk_hash(psk);
 	c->len = (uint8_t)dhchap_hash_bytes(c->hash);
 	int rc = retained_derive(psk, hostnqn, retained);
-	rc = rc == 0 ? identity_make(version, retained, hostnqn, subnqn, c, context) : rc;
+	rc = rc == 0 ? identity_make(version, psk->generated ? 'G' : 'R', retained, hostnqn, subnqn, c, context) : rc;
 	if (rc == 0) {
 		rc = key_derive(c->hash, retained, c->len, "tls13 nvme-tls-psk", context, psk->compat, c->key);
 	}

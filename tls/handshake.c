@@ -152,7 +152,7 @@ static void look_at_record(struct tls_handshake *h, bool has_ended)
 	}
 	int bytes = tls_record_bytes(head, (size_t)n, !h->has_begun);
 	if (bytes < 0) {
-		finish_handshake(h, -EPROTO,
+		finish_handshake(h, h->has_begun || !h->is_server ? -EPROTO : -EPROTONOSUPPORT,
 				 h->has_begun ? "TLS: it sends something else than TLS records"
 					      : "it does not begin with TLS, which is demanded here (secure_channel)");
 	} else if (ioctl(h->fd, FIONREAD, &there) == 0 && there >= bytes) {

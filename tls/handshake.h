@@ -13,8 +13,9 @@
 
 struct tls_handshake;
 
-/* How it has ended: error 0, and the session is ready; or a negative errno, and why says what was wrong. Session and
- * socket are the callee's again. The handshake is gone. */
+/* How it has ended: error 0, and the session is ready; or a negative errno, and why says what was wrong:
+ * -EPROTONOSUPPORT: the other side, a host, does not begin with TLS, and nothing of what it sends has been read.
+ * Session and socket are the callee's again. The handshake is gone. */
 typedef void (*tls_handshake_fn)(void *arg, struct tls_session *session, int error, const char *why);
 
 /* Makes the handshake of a new session within timeout_us, then calls done(arg, ...), never before this returns.

@@ -102,18 +102,22 @@ bool tls_identity_parse(const char *text, size_t len, struct tls_identity *ident
 	char digest[TLS_NQN_MAX + 1];
 
 	memset(identity, 0, sizeof(*identity));
-	if (len <= head || memcmp(text, "NVMe", 4) != 0 || text[5] != 'R' || text[6] != '0' || text[4] < '0' ||
-	    text[4] >= '0' + TLS_IDENTITY_VERSIONS || (text[7] != '1' && text[7] != '2')) {
+	if (len <= head || memcmp(text, "NVMe", 4) != 0 || (text[5] != 'R' && text[5] != 'G') || text[6] != '0' ||
+	    text[4] < '0' || text[4] >= '0' + TLS_IDENTITY_VERSIONS || (text[7] != '1' && text[7] != '2')) {
 		return false;
 	}
 	identity->version = (uint8_t)(text[4] - '0');
 	identity->hash = (uint8_t)(text[7] - '0');
+	identity->generated = text[5] == 'G';
 	if (!take_space(&at, end) || !take_name(&at, end, identity->hostnqn) || !take_space(&at, end) ||
 	    !take_name(&at, end, identity->subnqn)) {
 		return false;
 	}
-	if (identity->version == 1 && (!take_space(&at, end) || !take_name(&at, end, digest))) {
-		return false;
+	if (identity->version == 1) {
+		if (!take_space(&at, end) || !take_name(&at, end, digest) || strlen(digest) > TLS_DIGEST_MAX) {
+			return false;
+		}
+		memcpy(identity->digest, digest, strlen(digest));
 	}
 	return at == end;
 }

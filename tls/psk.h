@@ -26,14 +26,17 @@
 /* The versions of identities. */
 #define TLS_IDENTITY_VERSIONS 2
 
-/* A configured PSK. */
+/* A configured PSK, or one that host and controller have generated (dhchap_generate_psk()). */
 struct tls_psk {
-	uint8_t hash; /* DHCHAP_HASH_NONE: the retained PSK is this one; _SHA256 or _SHA384: it is derived with that */
-	uint8_t len;  /* 32 or 48: with a hash function, the length of its hashes */
+	/* DHCHAP_HASH_NONE: the retained PSK is this one; _SHA256 or _SHA384: it is derived with that. Of one that is
+	 * generated: the hash function that it was generated with. */
+	uint8_t hash;
+	uint8_t len; /* 32 or 48: with a hash function, the length of its hashes */
 	/* Retained and TLS PSK are derived from it as libnvme did before its release 1.16 (and does on request:
 	 * compat): without the lengths of label and context that RFC 8446 7.1 has, and with the length of the output
 	 * little-endian. Not of one that is generated. */
 	bool compat;
+	bool generated;
 	uint8_t bytes[TLS_PSK_MAX];
 };
 /* Parses "NVMeTLSkey-1:XX:BASE64:", with or without white space around it. 0; or -EINVAL, and why says which part is
@@ -47,12 +50,18 @@ unsigned tls_psk_hash(const struct tls_psk *psk);
 struct tls_identity {
 	uint8_t version; /* below TLS_IDENTITY_VERSIONS */
 	uint8_t hash;    /* DHCHAP_HASH_SHA256 or _SHA384 */
+	bool generated;  /* of a generated PSK, not of a retained one */
 	char hostnqn[TLS_NQN_MAX + 1], subnqn[TLS_NQN_MAX + 1];
+	char digest[TLS_DIGEST_MAX + 1]; /* "": version 0 */
 };
-/* Takes an identity apart that a host has sent: len bytes, not ended by a NUL. False: it is none that a retained PSK
- * may have. The names have visible ASCII characters only. The digest is not looked at: tls_credential_make() computes
+/* Takes an identity apart that a host has sent: len bytes, not ended by a NUL. False: it is none that a PSK may
+ * have. The names have visible ASCII characters only, and so has the digest, of which tls_credential_make() computes
  * what it must be. */
 bool tls_identity_parse(const char *text, size_t len, struct tls_identity *identity);
+
+/* Writes the digest that identities of version 1 have of a PSK. 0; -ENAMETOOLONG: a name is longer than TLS_NQN_MAX; or
+ * -EIO. */
+int tls_psk_digest(const struct tls_psk *psk, const char *hostnqn, const char *subnqn, char digest[TLS_DIGEST_MAX + 1]);
 
 /* What a connection between a host and a subsystem is made with. */
 struct tls_credential {

@@ -163,10 +163,11 @@ static bool take_identity(struct tls_session *s, const char *text, size_t len)
 	char why[WHY_MAX];
 
 	if (!tls_identity_parse(text, len, &s->identity)) {
-		session_explain(s, "TLS: its identity is not one of NVMe/TCP (NVMe0R01, NVMe0R02, NVMe1R01, NVMe1R02)");
+		session_explain(s, "TLS: its identity is not one of NVMe/TCP (NVMe0R01, NVMe0R02, NVMe1R01, NVMe1R02, "
+				   "or G in place of R)");
 		return false;
 	}
-	bool found = s->find(s->find_arg, s->identity.hostnqn, s->identity.subnqn, &psk);
+	bool found = s->find(s->find_arg, &s->identity, &psk);
 	bool good = found &&
 		    tls_credential_make(&psk, s->identity.hostnqn, s->identity.subnqn, s->identity.version,
 					&s->credential) == 0 &&
@@ -175,7 +176,8 @@ static bool take_identity(struct tls_session *s, const char *text, size_t len)
 	if (!good) {
 		dhchap_cleanse(&s->credential, sizeof(s->credential));
 		snprintf(why, sizeof(why),
-			 !found                                     ? "TLS: host %.100s has no psk for %.100s"
+			 !found && s->identity.generated ? "TLS: host %.100s has no such generated psk for %.100s"
+			 : !found                        ? "TLS: host %.100s has no psk for %.100s"
 			 : is_derived_otherwise(s, &psk, text, len) ? OTHER_DERIVATION
 								    : OTHER_KEY,
 			 s->identity.hostnqn, s->identity.subnqn);

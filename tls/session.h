@@ -17,9 +17,9 @@
 
 struct tls_session;
 
-/* Finds the configured PSK of a host for a subsystem. False: there is none. Called by tls_session_step(), on its
- * thread. */
-typedef bool (*tls_find_fn)(void *arg, const char *hostnqn, const char *subnqn, struct tls_psk *psk);
+/* Finds the PSK of a host for a subsystem: the configured one; or, by its digest where the identity has one, the
+ * generated one. False: there is none. Called by tls_session_step(), on its thread. */
+typedef bool (*tls_find_fn)(void *arg, const struct tls_identity *identity, struct tls_psk *psk);
 
 /* The controller's side of a connection. NULL: no memory. */
 struct tls_session *tls_session_server(int fd, tls_find_fn find, void *arg);

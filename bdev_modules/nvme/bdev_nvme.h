@@ -115,6 +115,7 @@ struct bdev_nvme_attach {
 	/* TCP: the name of a key in the keyring by which connections are made over TLS. "": they are not encrypted. */
 	char psk[BDEV_NVME_KEY_MAX];
 	bool psk_compat; /* nvme_ctrlr_opts.tcp_psk_compat */
+	bool concat;     /* nvme_ctrlr_opts.tcp_concat */
 };
 #define BDEV_NVME_FENCE_MAX_MS  3600000
 #define BDEV_NVME_PRIORITY_MAX  15  /* Linux has as many */

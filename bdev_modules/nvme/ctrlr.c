@@ -868,6 +868,7 @@ static void attach_fill_driver_opts(struct nvme_ctrlr_opts *o, struct bdev_nvme 
 	o->tcp_data_digest = a->ddgst;
 	o->tcp_priority = a->priority;
 	o->tcp_psk_compat = a->psk_compat;
+	o->tcp_concat = a->concat;
 	o->disable_sq_flow_control = a->disable_sq_flow_control;
 	o->event = driver_event;
 	o->event_arg = c;

@@ -51,7 +51,7 @@ struct attach {
 	bool prchk_reftag, prchk_guard, hdgst, ddgst, disable_sq_flow_control;
 	char *priority;
 	char *dhchap_key, *dhchap_ctrlr_key, *psk;
-	bool psk_compat;
+	bool psk_compat, concat;
 };
 
 #define ATTACH(field_, type_, required_, help_, ...)                                                                   \
@@ -116,6 +116,11 @@ static const struct rpc_param attach_params[] = {
 	       "encrypted)"),
 	ATTACH(psk_compat, RPC_BOOL, RPC_OPTIONAL,
 	       "TCP: derive from psk as libnvme did before its release 1.16, for a target that does so (default false)",
+	       .own = true),
+	ATTACH(concat, RPC_BOOL, RPC_OPTIONAL,
+	       "TCP: secure channel concatenation: authenticate with dhchap_key, and make all further connections over "
+	       "TLS with "
+	       "the key that both sides have generated in that; without psk (default false)",
 	       .own = true),
 	ATTACH(disable_sq_flow_control, RPC_BOOL, RPC_OPTIONAL,
 	       "fabrics: ask the controller for queues without flow control; a TCP target may then leave out the "
@@ -327,6 +332,7 @@ static void rpc_bdev_nvme_attach_controller(struct rpc_request *req, void *param
 	a.prchk_guard = p->prchk_guard;
 	a.disable_sq_flow_control = p->disable_sq_flow_control;
 	a.psk_compat = p->psk_compat;
+	a.concat = p->concat;
 	if (bdev_nvme_rpc_check_psk(req, p->trtype, p->psk) && param_copy(req, "psk", a.psk, sizeof(a.psk), p->psk) &&
 	    trid_decode(req, p, &a) && priority_decode(req, p->priority, &a.priority) &&
 	    param_copy(req, "dhchap_key", a.dhchap_key, sizeof(a.dhchap_key), p->dhchap_key) &&
@@ -714,6 +720,9 @@ static void config_write_ctrlr(json_t *methods, const struct bdev_nvme *c, const
 	}
 	if (a->psk_compat) {
 		json_object_set_new(params, "psk_compat", json_true());
+	}
+	if (a->concat) {
+		json_object_set_new(params, "concat", json_true());
 	}
 	rpc_config_add(methods, "bdev_nvme_attach_controller", params);
 }

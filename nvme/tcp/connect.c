@@ -230,7 +230,7 @@ static void link_event(void *arg, uint32_t events)
 	}
 	if (error != 0) {
 		link_refuse(q, -error, link_step(q), link_error_text(q, error, text));
-	} else if (q->base.ctrlr->opts.tcp_psk != NULL) {
+	} else if (q->base.ctrlr->opts.tcp_psk != NULL || q->base.ctrlr->generated != NULL) {
 		link_secure(q);
 	} else {
 		icreq_send(q);
@@ -316,6 +316,8 @@ void nvme_tcp_qpair_connect(struct nvme_qpair *base)
 	struct nvme_tcp_qpair *q = nvme_tcp_qpair_of(base);
 
 	q->identity = nvme_tcp_ctrlr_of(q)->identity;
+	q->identity_changed = base->ctrlr->generated != NULL; /* of a generated one there is version 1 alone */
+	q->identity = q->identity_changed ? 1 : q->identity;
 	q->timer.fn = link_timed_out;
 	q->timer.arg = q;
 	thread_timer_start(&q->timer, link_limit_ms(q) * UINT64_C(1000));

@@ -39,8 +39,8 @@ static struct tls_session *secure_session_make(struct nvme_tcp_qpair *q, int *er
 	struct tls_credential credential;
 	struct tls_session *session = NULL;
 
-	struct tls_psk psk = *keyring_key_psk(c->opts.tcp_psk);
-	psk.compat = c->opts.tcp_psk_compat;
+	struct tls_psk psk = c->generated != NULL ? *c->generated : *keyring_key_psk(c->opts.tcp_psk);
+	psk.compat = c->generated == NULL && c->opts.tcp_psk_compat;
 	*error = tls_credential_make(&psk, c->opts.hostnqn, c->trid.subnqn, q->identity, &credential);
 	if (*error == 0) {
 		session = tls_session_client(q->fd, &credential);

@@ -43,6 +43,7 @@ bool perf_keys_get(struct nvme_ctrlr_opts *c, const struct perf_options *o)
 	if (o->psk != NULL) {
 		c->tcp_psk = perf_key_read("--psk", o->psk, KEYRING_PSK);
 	}
+	c->tcp_concat = o->concat;
 	return (o->psk == NULL || c->tcp_psk != NULL) && (o->dhchap_key == NULL || c->dhchap_key != NULL) &&
 	       (o->dhchap_ctrlr_key == NULL || c->dhchap_ctrlr_key != NULL);
 }

@@ -56,6 +56,7 @@ static const char help[] =
 	"      --hdgst            TCP: a CRC32C with every header\n"
 	"      --ddgst            TCP: a CRC32C with all data\n"
 	"      --psk FILE         TCP: a TLS key NVMeTLSkey-1:XX:BASE64: by which connections are encrypted\n"
+	"      --concat           TCP: connections are encrypted by a key that is generated in the authentication\n"
 	"      --hostnqn NQN      the name of this host\n"
 	"      --dhchap-key FILE  a secret DHHC-1:XX:BASE64: that proves to the targets who this host is\n"
 	"      --dhchap-ctrlr-key FILE\n"
@@ -97,6 +98,7 @@ enum {
 	OPT_OVERSUBSCRIBE,
 	OPT_DHCHAP_KEY,
 	OPT_PSK,
+	OPT_CONCAT,
 	OPT_DHCHAP_CTRLR_KEY,
 	OPT_HDGST,
 	OPT_DDGST,
@@ -125,6 +127,7 @@ static const struct option long_options[] = {
 	{"ddgst", no_argument, NULL, OPT_DDGST},
 	{"hostnqn", required_argument, NULL, OPT_HOSTNQN},
 	{"psk", required_argument, NULL, OPT_PSK},
+	{"concat", no_argument, NULL, OPT_CONCAT},
 	{"dhchap-key", required_argument, NULL, OPT_DHCHAP_KEY},
 	{"dhchap-ctrlr-key", required_argument, NULL, OPT_DHCHAP_CTRLR_KEY},
 	{"kato", required_argument, NULL, OPT_KATO},
@@ -345,6 +348,9 @@ static bool perf_option_set(struct perf_options *o, int c, const char *arg, stru
 		return true;
 	case OPT_PSK:
 		o->psk = arg;
+		return true;
+	case OPT_CONCAT:
+		o->concat = true;
 		return true;
 	case OPT_DHCHAP_CTRLR_KEY:
 		o->dhchap_ctrlr_key = arg;

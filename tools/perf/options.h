@@ -50,7 +50,8 @@ struct perf_options {
 	bool json, quiet, progress;
 	char hostnqn[NVME_NQN_MAX];
 	const char *dhchap_key, *dhchap_ctrlr_key; /* files; NULL: none */
-	const char *psk;                           /* the same */
+	bool concat;
+	const char *psk; /* the same */
 	const char *cores;
 	uint32_t mem_mb;
 	bool no_huge, busy, oversubscribe;

@@ -19,6 +19,13 @@ struct response_vector {
 	uint8_t challenge[64], shared[256];
 	size_t shared_len;
 	uint8_t response[64];
+	uint8_t sc_c;
+};
+struct psk_vector {
+	unsigned hash;
+	uint8_t shared[1024];
+	size_t shared_len;
+	uint8_t of_ctrlr[64], of_host[64], psk[64];
 };
 struct group_vector {
 	unsigned group;
@@ -120,6 +127,7 @@ static void test_keys_and_responses_are_those_of_python(void)
 			.challenge = v->challenge,
 			.dh_secret = v->shared,
 			.dh_secret_len = v->shared_len,
+			.sc_c = v->sc_c,
 		};
 		uint8_t key[DHCHAP_HASH_MAX], response[DHCHAP_HASH_MAX];
 		size_t len;
@@ -132,6 +140,19 @@ static void test_keys_and_responses_are_those_of_python(void)
 		CU_ASSERT(dhchap_equal(response, v->response, dhchap_hash_bytes(v->hash)));
 		response[0] ^= 1;
 		CU_ASSERT(!dhchap_equal(response, v->response, dhchap_hash_bytes(v->hash)));
+	}
+}
+
+static void test_generated_keys_are_those_of_python(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(psk_vectors); i++) {
+		const struct psk_vector *v = &psk_vectors[i];
+		uint8_t psk[DHCHAP_HASH_MAX];
+
+		CU_ASSERT_EQUAL(dhchap_generate_psk(v->hash, v->shared, v->shared_len, v->of_ctrlr, v->of_host, psk),
+				0);
+		CU_ASSERT_EQUAL(memcmp(psk, v->psk, dhchap_hash_bytes(v->hash)), 0);
+		CU_ASSERT_NOT_EQUAL(dhchap_generate_psk(7, v->shared, v->shared_len, v->of_ctrlr, v->of_host, psk), 0);
 	}
 }
 
@@ -248,6 +269,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_is_no_secret_is_refused_without_being_repeated),
 	UNIT(test_keys_are_transformed_as_nvme_cli_does),
 	UNIT(test_keys_and_responses_are_those_of_python),
+	UNIT(test_generated_keys_are_those_of_python),
 	UNIT(test_an_unknown_hash_is_an_error),
 	UNIT(test_groups_are_those_of_rfc_7919),
 	UNIT(test_there_are_no_other_groups),

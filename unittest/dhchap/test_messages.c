@@ -33,7 +33,7 @@ static void test_negotiate(void)
 {
 	struct dhchap_negotiate_wire *m = (void *)buf;
 	struct dhchap_negotiate n;
-	size_t len = dhchap_encode_negotiate(buf, 0x1234, DHCHAP_ALL_HASHES, DHCHAP_ALL_GROUPS);
+	size_t len = dhchap_encode_negotiate(buf, 0x1234, 0, DHCHAP_ALL_HASHES, DHCHAP_ALL_GROUPS);
 
 	CU_ASSERT_EQUAL(len, 72);
 	check_header(DHCHAP_TYPE_COMMON, DHCHAP_ID_NEGOTIATE);
@@ -60,12 +60,25 @@ static void test_negotiate(void)
 	CU_ASSERT_EQUAL(dhchap_decode_negotiate(buf, 8, &n), DHCHAP_INCORRECT_PAYLOAD);
 }
 
+static void test_negotiate_asks_for_a_secure_channel(void)
+{
+	for (unsigned sc_c = 0; sc_c < 256; sc_c++) {
+		struct dhchap_negotiate n;
+		size_t len = dhchap_encode_negotiate(buf, 1, (uint8_t)sc_c, DHCHAP_ALL_HASHES, DHCHAP_ALL_GROUPS);
+		bool good =
+			sc_c == DHCHAP_SC_NONE || sc_c == DHCHAP_SC_NEW_TLS_PSK || sc_c == DHCHAP_SC_REPLACE_TLS_PSK;
+
+		CU_ASSERT_EQUAL(dhchap_decode_negotiate(buf, len, &n), good ? DHCHAP_OK : DHCHAP_SCC_MISMATCH);
+		CU_ASSERT_EQUAL(n.sc_c, good ? sc_c : 0);
+	}
+}
+
 static void test_negotiate_takes_the_protocol_it_knows(void)
 {
 	struct dhchap_negotiate_wire *m = (void *)buf;
 	struct dhchap_negotiate n;
 
-	dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1);
+	dhchap_encode_negotiate(buf, 1, 0, DHCHAP_ALL_HASHES, 1);
 	m->num_protocols = 2;
 	m->protocols[1] = m->protocols[0];
 	m->protocols[0].auth_id = 9;
@@ -120,24 +133,27 @@ static void test_reply(void)
 	size_t len = dhchap_encode_reply(buf, 0x1234, hash, &in);
 	CU_ASSERT_EQUAL(len, 16 + 128 + 1024);
 	check_header(DHCHAP_TYPE_DHCHAP, DHCHAP_ID_REPLY);
-	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, group, &r), DHCHAP_OK);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, group, 0, &r), DHCHAP_OK);
 	CU_ASSERT(r.challenge_valid && r.seqnum == 5 && r.dh_len == 1024);
 	CU_ASSERT(memcmp(r.response, bytes, 64) == 0 && memcmp(r.challenge, bytes + 64, 64) == 0 &&
 		  memcmp(r.dh_value, bytes, 1024) == 0);
 	for (size_t n = 0; n < len + 2; n++) {
-		CU_ASSERT_EQUAL(dhchap_decode_reply(buf, n, hash, group, &r),
+		CU_ASSERT_EQUAL(dhchap_decode_reply(buf, n, hash, group, 0, &r),
 				n == len ? DHCHAP_OK : DHCHAP_INCORRECT_PAYLOAD);
 	}
-	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, DHCHAP_HASH_SHA384, group, &r), DHCHAP_INCORRECT_PAYLOAD);
-	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, DHCHAP_GROUP_6144, &r), DHCHAP_INCORRECT_PAYLOAD);
-	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, DHCHAP_GROUP_NULL, &r), DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, DHCHAP_HASH_SHA384, group, 0, &r), DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, DHCHAP_GROUP_6144, 0, &r), DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, DHCHAP_GROUP_NULL, 0, &r), DHCHAP_INCORRECT_PAYLOAD);
 	m->challenge_valid = 2;
-	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, group, &r), DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, group, 0, &r), DHCHAP_INCORRECT_PAYLOAD);
 	m->challenge_valid = 1;
 	m->seqnum = 0;
-	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, group, &r), DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, group, 0, &r), DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, group, DHCHAP_SC_NEW_TLS_PSK, &r), DHCHAP_OK);
 	m->challenge_valid = 0;
-	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, group, &r), DHCHAP_OK);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, group, DHCHAP_SC_NEW_TLS_PSK, &r),
+			DHCHAP_INCORRECT_PAYLOAD);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, hash, group, 0, &r), DHCHAP_OK);
 }
 
 /* The null group has no value, and who does not ask sends no challenge, but zeroes in its place. */
@@ -154,7 +170,7 @@ static void test_messages_without_what_is_optional(void)
 	CU_ASSERT(c.group == DHCHAP_GROUP_NULL && c.dh_len == 0 && memcmp(c.challenge, bytes, 32) == 0);
 	len = dhchap_encode_reply(buf, 0x1234, DHCHAP_HASH_SHA256, &reply);
 	CU_ASSERT_EQUAL(len, 16 + 64);
-	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, DHCHAP_HASH_SHA256, DHCHAP_GROUP_NULL, &r), DHCHAP_OK);
+	CU_ASSERT_EQUAL(dhchap_decode_reply(buf, len, DHCHAP_HASH_SHA256, DHCHAP_GROUP_NULL, 0, &r), DHCHAP_OK);
 	CU_ASSERT(!r.challenge_valid && r.dh_len == 0 && memcmp(r.response, bytes, 32) == 0);
 	CU_ASSERT_EQUAL(memcmp(r.challenge, zeroes, 32), 0);
 }
@@ -205,6 +221,7 @@ static void test_the_ends(void)
 static const struct unit_test tests[] = {
 	UNIT(test_short_messages_have_no_header),
 	UNIT(test_negotiate),
+	UNIT(test_negotiate_asks_for_a_secure_channel),
 	UNIT(test_negotiate_takes_the_protocol_it_knows),
 	UNIT(test_challenge),
 	UNIT(test_reply),

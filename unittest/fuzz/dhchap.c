@@ -37,7 +37,7 @@ static void fuzz_to_target(const uint8_t *data, size_t len, unsigned hash, unsig
 	    (n.hashes & ~DHCHAP_ALL_HASHES || n.groups & ~DHCHAP_ALL_GROUPS)) {
 		abort();
 	}
-	if (dhchap_decode_reply(data, len, hash, group, &r) == DHCHAP_OK) {
+	if (dhchap_decode_reply(data, len, hash, group, (uint8_t)(len & 3), &r) == DHCHAP_OK) {
 		touch(r.response, dhchap_hash_bytes(hash));
 		touch(r.challenge, dhchap_hash_bytes(hash));
 		touch(r.dh_value, r.dh_len);

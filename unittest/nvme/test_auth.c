@@ -136,7 +136,7 @@ static void check_reply(unsigned group, bool both_ways, uint8_t response[DHCHAP_
 	uint8_t expected[DHCHAP_HASH_MAX];
 	struct dhchap_reply reply;
 
-	CU_ASSERT_EQUAL_FATAL(dhchap_decode_reply(fx.message, fx.len, DHCHAP_HASH_SHA256, group, &reply), DHCHAP_OK);
+	CU_ASSERT_EQUAL_FATAL(dhchap_decode_reply(fx.message, fx.len, DHCHAP_HASH_SHA256, group, 0, &reply), DHCHAP_OK);
 	if (fx.dh != NULL) {
 		CU_ASSERT_EQUAL(dhchap_dh_secret(fx.dh, reply.dh_value, reply.dh_len, fx.dh_secret), 0);
 		fx.dh_len = dhchap_group_bytes(group);

@@ -138,7 +138,7 @@ static uint8_t failure_in_buf(struct host *h, uint8_t expected)
 
 static uint8_t negotiate(struct host *h)
 {
-	CU_ASSERT_EQUAL(send_message(h, dhchap_encode_negotiate(buf, h->t_id, h->hashes, h->groups)), 0);
+	CU_ASSERT_EQUAL(send_message(h, dhchap_encode_negotiate(buf, h->t_id, 0, h->hashes, h->groups)), 0);
 	CU_ASSERT_EQUAL(receive_message(h, sizeof(buf)), 0);
 	uint8_t why = failure_in_buf(h, DHCHAP_ID_CHALLENGE);
 	if (why == DHCHAP_OK) {
@@ -254,7 +254,7 @@ static void test_a_host_without_a_key_need_not_authenticate(void)
 	set_keys(NULL, NULL);
 	CU_ASSERT(!connect_admin(&h));
 	CU_ASSERT_EQUAL(get_cap(&h), 0);
-	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)), OUT_OF_PLACE);
+	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, 0, DHCHAP_ALL_HASHES, 1)), OUT_OF_PLACE);
 	CU_ASSERT_EQUAL(receive_message(&h, 100), OUT_OF_PLACE);
 	host_close(&h);
 }
@@ -349,7 +349,8 @@ static void test_a_wrong_key_is_told_and_ends_the_connection(void)
 		CU_ASSERT_EQUAL(authenticate(&h), DHCHAP_FAILED);
 		CU_ASSERT(told > before || told != 0); /* they are limited in number */
 		CU_ASSERT_EQUAL(get_cap(&h), AUTH_REQUIRED);
-		CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)), OUT_OF_PLACE);
+		CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, 0, DHCHAP_ALL_HASHES, 1)),
+				OUT_OF_PLACE);
 		expect_end(&h);
 		CU_ASSERT_PTR_NULL(nvmf_ctrlr_next(loop_subsystem(), NULL));
 		CU_ASSERT_EQUAL(connected, before_connected);
@@ -392,6 +393,22 @@ static void test_a_host_that_does_not_believe_the_controller_ends_it(void)
 	expect_end(&h);
 }
 
+/* This transport has no TLS, as RDMA has none. */
+static void test_a_secure_channel_needs_a_transport_with_tls(void)
+{
+	for (uint8_t sc_c = DHCHAP_SC_NEW_TLS_PSK; sc_c <= DHCHAP_SC_REPLACE_TLS_PSK; sc_c++) {
+		struct host h = new_host("host", NULL);
+
+		set_keys("host", NULL);
+		connect_admin(&h);
+		CU_ASSERT_EQUAL(
+			send_message(&h, dhchap_encode_negotiate(buf, h.t_id, sc_c, h.hashes, DHCHAP_ALL_GROUPS)), 0);
+		CU_ASSERT_EQUAL(receive_message(&h, sizeof(buf)), 0);
+		CU_ASSERT_EQUAL(failure_in_buf(&h, DHCHAP_ID_CHALLENGE), DHCHAP_SCC_MISMATCH);
+		expect_end(&h);
+	}
+}
+
 static void test_a_host_may_refuse_the_challenge(void)
 {
 	struct host h = new_host("host", NULL);
@@ -416,7 +433,7 @@ static size_t make_message(struct host *h, unsigned what)
 	case 1:
 		return dhchap_encode_success2(buf, h->t_id);
 	case 2:
-		return dhchap_encode_negotiate(buf, h->t_id, DHCHAP_ALL_HASHES, 1);
+		return dhchap_encode_negotiate(buf, h->t_id, 0, DHCHAP_ALL_HASHES, 1);
 	case 3:
 		return dhchap_encode_failure(buf, h->t_id, DHCHAP_ID_FAILURE1, 1);
 	case 4:
@@ -533,7 +550,8 @@ static void test_a_host_without_room_may_come_again(void)
 	set_keys("host", NULL);
 	connect_admin(&h);
 	CU_ASSERT_EQUAL(
-		send_message(&h, dhchap_encode_negotiate(buf, h.t_id, DHCHAP_ALL_HASHES, 1u << DHCHAP_GROUP_2048)), 0);
+		send_message(&h, dhchap_encode_negotiate(buf, h.t_id, 0, DHCHAP_ALL_HASHES, 1u << DHCHAP_GROUP_2048)),
+		0);
 	CU_ASSERT_EQUAL(receive_message(&h, 16 + 64 + 255), NVME_ST_DNR(GENERIC, INVALID_FIELD));
 	CU_ASSERT_EQUAL(receive_message(&h, 16 + 64 + 256), 0);
 	CU_ASSERT_EQUAL(failure_in_buf(&h, DHCHAP_ID_CHALLENGE), DHCHAP_OK);
@@ -570,7 +588,7 @@ static void test_before_connect_there_is_no_authentication(void)
 	struct host h = new_host("host", NULL);
 
 	h.conn = loop_open(&loop_address, 0);
-	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)), OUT_OF_PLACE);
+	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, 0, DHCHAP_ALL_HASHES, 1)), OUT_OF_PLACE);
 	CU_ASSERT_EQUAL(receive_message(&h, 100), OUT_OF_PLACE);
 	host_close(&h);
 }
@@ -589,7 +607,7 @@ static void test_a_transaction_that_stalls_ends(void)
 			loop_tgt()->auth_timeout_us = 1000;
 			connect_admin(&h);
 		} else if (step == 1) {
-			CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, DHCHAP_ALL_HASHES, 1)), 0);
+			CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, 1, 0, DHCHAP_ALL_HASHES, 1)), 0);
 		} else {
 			loop_tgt()->auth_timeout_us = 60 * UINT64_C(1000000);
 			CU_ASSERT_EQUAL(negotiate(&h), DHCHAP_OK);
@@ -611,7 +629,7 @@ static void test_commands_that_fail_do_not_keep_a_transaction_alive(void)
 	loop_tgt()->auth_timeout_us = 60 * UINT64_C(1000000);
 	connect_admin(&h);
 	loop_tgt()->auth_timeout_us = 100000;
-	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, h.t_id, DHCHAP_ALL_HASHES, 1)), 0);
+	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, h.t_id, 0, DHCHAP_ALL_HASHES, 1)), 0);
 	uint64_t end = env_ticks() + env_us_to_ticks(20 * UINT64_C(1000000));
 	do {
 		status = receive_message(&h, 8); /* too little for the challenge */
@@ -654,7 +672,7 @@ static void test_a_host_that_goes_while_we_compute_leaves_nothing(void)
 		set_keys("host", NULL);
 		h.groups = 1u << DHCHAP_GROUP_8192;
 		connect_admin(&h);
-		CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, h.t_id, h.hashes, h.groups)), 0);
+		CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, h.t_id, 0, h.hashes, h.groups)), 0);
 		loop_cmd_init(&cmd, h.conn, nvme_admin_fabrics, 0);
 		struct nvmf_auth_sqe *sqe = (struct nvmf_auth_sqe *)&cmd.sqe;
 		loop_cmd_data(&cmd, buf, sizeof(buf));
@@ -702,7 +720,8 @@ static void test_a_host_that_waits_for_us_is_not_silent(void)
 	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
 	sem_init(&others.end, 0, 0);
 	dhchap_run(&others.job);
-	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, h.t_id, h.hashes, 1u << DHCHAP_GROUP_2048)), 0);
+	CU_ASSERT_EQUAL(send_message(&h, dhchap_encode_negotiate(buf, h.t_id, 0, h.hashes, 1u << DHCHAP_GROUP_2048)),
+			0);
 	make_transfer(&h, nvme_fabrics_type_auth_receive, buf, sizeof(buf));
 	loop_submit(&cmd);
 	others.until = env_ticks() + env_us_to_ticks(1000000); /* its keep-alive timer runs out twice */
@@ -795,7 +814,7 @@ static void test_a_host_authenticates_again_beside_its_io(void)
 static uint16_t send_fused(struct host *h, uint8_t half)
 {
 	make_transfer(h, nvme_fabrics_type_auth_send, buf,
-		      (uint32_t)dhchap_encode_negotiate(buf, h->t_id, h->hashes, h->groups));
+		      (uint32_t)dhchap_encode_negotiate(buf, h->t_id, 0, h->hashes, h->groups));
 	cmd.sqe.flags |= half;
 	return loop_run(&cmd);
 }
@@ -868,7 +887,7 @@ static void test_a_host_may_try_again_where_there_was_no_memory(void)
 	CU_ASSERT(!connect_admin(&h));
 	set_keys("host", NULL);
 	no_memory = true;
-	uint16_t status = send_message(&h, dhchap_encode_negotiate(buf, h.t_id, h.hashes, h.groups));
+	uint16_t status = send_message(&h, dhchap_encode_negotiate(buf, h.t_id, 0, h.hashes, h.groups));
 	no_memory = false;
 	CU_ASSERT_EQUAL(status, NVME_ST(GENERIC, INTERNAL));
 	CU_ASSERT_EQUAL(authenticate(&h), DHCHAP_OK);
@@ -935,6 +954,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_wrong_key_is_told_and_ends_the_connection),
 	UNIT(test_a_controller_without_a_key_cannot_prove_anything),
 	UNIT(test_a_host_that_does_not_believe_the_controller_ends_it),
+	UNIT(test_a_secure_channel_needs_a_transport_with_tls),
 	UNIT(test_a_host_may_refuse_the_challenge),
 	UNIT(test_messages_out_of_order_fail),
 	UNIT(test_fetching_what_is_not_there_fails),

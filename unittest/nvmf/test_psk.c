@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pre-shared keys of hosts: who finds them, and whom a connection that was made with one lets in. */
+#include "tls/vault.h"
 #include "unittest/nvmf/loop.h"
 
 #define HOST "nqn.2024-01.io.varve:tls"
@@ -33,7 +34,11 @@ static int found(const char *hostnqn, const char *subnqn)
 {
 	struct tls_psk psk;
 
-	return nvmf_psk_find(loop_tgt(), hostnqn, subnqn, &psk) ? psk.hash : -1;
+	struct tls_identity identity = {.version = 1};
+
+	snprintf(identity.hostnqn, sizeof(identity.hostnqn), "%s", hostnqn);
+	snprintf(identity.subnqn, sizeof(identity.subnqn), "%s", subnqn);
+	return nvmf_psk_find(loop_tgt(), &identity, &psk) ? psk.hash : -1;
 }
 
 static void remove_host(void)
@@ -55,7 +60,8 @@ static void test_a_key_is_found_by_host_and_subsystem(void)
 	CU_ASSERT_EQUAL(found(HOST "2", LOOP_SUBNQN), -1);
 	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN "2"), -1);
 	struct tls_psk psk;
-	CU_ASSERT_FALSE(nvmf_psk_find(NULL, HOST, LOOP_SUBNQN, &psk));
+	CU_ASSERT_FALSE(
+		nvmf_psk_find(NULL, &(const struct tls_identity){.hostnqn = HOST, .subnqn = LOOP_SUBNQN}, &psk));
 	remove_host();
 	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), -1);
 }
@@ -92,7 +98,8 @@ static bool found_compat(void)
 {
 	struct tls_psk psk;
 
-	CU_ASSERT(nvmf_psk_find(loop_tgt(), HOST, LOOP_SUBNQN, &psk));
+	CU_ASSERT(
+		nvmf_psk_find(loop_tgt(), &(const struct tls_identity){.hostnqn = HOST, .subnqn = LOOP_SUBNQN}, &psk));
 	return psk.compat;
 }
 
@@ -112,6 +119,150 @@ static void test_a_host_that_derives_as_older_libnvme_keeps_that_with_other_keys
 	CU_ASSERT_FALSE(found_compat());
 	CU_ASSERT_FALSE(keyring_key_psk(nvmf_hosts_find(&s->hosts, HOST)->psk_key)->compat);
 	remove_host();
+}
+
+/* Generates a key of `hash` from a seed, and tells whether it could be. */
+static bool generate(unsigned hash, uint8_t seed)
+{
+	struct nvmf_subsystem *s = loop_subsystem();
+	uint8_t bytes[DHCHAP_HASH_MAX];
+
+	memset(bytes, seed, sizeof(bytes));
+	const struct nvmf_host *host = nvmf_hosts_find(&s->hosts, HOST);
+	struct nvmf_psk *p = nvmf_psk_generate(s, host, hash, bytes);
+	if (p != NULL) {
+		nvmf_psk_publish(p, host);
+	}
+	return p != NULL;
+}
+
+static struct tls_identity identity_of(unsigned hash, uint8_t seed, unsigned version)
+{
+	struct tls_identity id = {
+		.version = (uint8_t)version, .generated = true, .hostnqn = HOST, .subnqn = LOOP_SUBNQN};
+	struct tls_psk psk = {.hash = (uint8_t)hash, .len = (uint8_t)dhchap_hash_bytes(hash), .generated = true};
+
+	memset(psk.bytes, seed, psk.len);
+	if (version == 1) {
+		CU_ASSERT_EQUAL(tls_psk_digest(&psk, HOST, LOOP_SUBNQN, id.digest), 0);
+	}
+	return id;
+}
+
+static bool finds(unsigned hash, uint8_t seed, unsigned version)
+{
+	struct tls_identity id = identity_of(hash, seed, version);
+	struct tls_psk psk;
+	bool found = nvmf_psk_find(loop_tgt(), &id, &psk);
+
+	CU_ASSERT(!found || (psk.generated && psk.hash == hash && psk.bytes[0] == seed));
+	return found;
+}
+
+static void add_chap_host(void)
+{
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(loop_subsystem(), HOST, "chap", NULL, why), 0);
+	CU_ASSERT_FALSE(nvmf_psk_any_generated(loop_tgt()));
+}
+
+static void test_generated_keys_are_found_until_they_are_replaced(void)
+{
+	add_chap_host();
+	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 1));
+	CU_ASSERT(generate(DHCHAP_HASH_SHA384, 2));
+	CU_ASSERT(nvmf_psk_any_generated(loop_tgt()));
+	CU_ASSERT_FALSE(nvmf_psk_any_generated(NULL));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 1, 1));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA384, 2, 1));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA384, 2, 0)); /* the newest */
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 2, 1));
+	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), -1); /* it is no configured one */
+	struct tls_identity id = identity_of(DHCHAP_HASH_SHA256, 1, 1);
+	nvmf_psk_replaced(loop_tgt(), &id);
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 1, 1));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA384, 2, 1));
+	remove_host();
+	CU_ASSERT_FALSE(nvmf_psk_any_generated(loop_tgt()));
+	CU_ASSERT_EQUAL(tls_vault_used(), 0);
+}
+
+static void test_generated_keys_go_with_the_key_that_proved_the_host(void)
+{
+	struct nvmf_subsystem *s = loop_subsystem();
+
+	add_chap_host();
+	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 1));
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, NULL, NULL, "a", why), 0); /* that key stays */
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 1, 1));
+	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), DHCHAP_HASH_SHA256);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys(s, HOST, NULL, NULL, why), 0);
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 1, 1));
+	CU_ASSERT_EQUAL(tls_vault_used(), 0);
+	remove_host();
+}
+
+/* A controller of the host whose admin queue was connected with that key. */
+static struct loop_conn *connect_with_generated(const struct tls_identity *id)
+{
+	struct loop_conn *c = loop_open(&loop_address, 0);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(c);
+	((struct nvmf_qpair *)c->qp)->secured_by = id;
+	loop_connect_init(&cmd, c, &data, 0, NVMF_CNTLID_DYNAMIC);
+	snprintf((char *)data.hostnqn, sizeof(data.hostnqn), "%s", HOST);
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_SUCCESS);
+	CU_ASSERT_EQUAL(le32toh(cmd.cqe.dw0) >> 16, 0); /* it need not authenticate again */
+	return c;
+}
+
+static void test_generated_keys_last_as_long_as_they_are_used(void)
+{
+	uint64_t hz = env_ticks_hz();
+
+	add_chap_host();
+	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 1));
+	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 2));
+	struct tls_identity id = identity_of(DHCHAP_HASH_SHA256, 1, 1);
+	struct loop_conn *c = connect_with_generated(&id);
+	nvmf_psk_expire(env_ticks() + (NVMF_PSK_UNUSED_S - 60) * hz);
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 2, 1));
+	nvmf_psk_expire(env_ticks() + NVMF_PSK_UNUSED_S * hz);
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 2, 1));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 1, 1));
+	loop_close(c);
+	nvmf_psk_expire(env_ticks() + NVMF_PSK_UNUSED_S * hz);
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 1, 1));
+	CU_ASSERT_EQUAL(tls_vault_used(), 0);
+	remove_host();
+}
+
+static void test_a_host_has_only_so_many_generated_keys(void)
+{
+	add_chap_host();
+	for (unsigned i = 1; i <= 40; i++) {
+		CU_ASSERT(generate(DHCHAP_HASH_SHA256, (uint8_t)i));
+		CU_ASSERT(finds(DHCHAP_HASH_SHA256, (uint8_t)i, 1));
+	}
+	CU_ASSERT_EQUAL(tls_vault_used(), 16);
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 24, 1));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 25, 1));
+	struct tls_psk *taken[TLS_VAULT_KEYS];
+	unsigned n = 0;
+	while ((taken[n] = tls_vault_get()) != NULL) {
+		n++;
+	}
+	CU_ASSERT_EQUAL(n, TLS_VAULT_KEYS - 16);
+	remove_host();
+	add_chap_host();
+	for (unsigned i = 1; i <= 16; i++) {
+		CU_ASSERT(generate(DHCHAP_HASH_SHA256, (uint8_t)i));
+	}
+	while (n > 0) {
+		CU_ASSERT_EQUAL(taken[--n]->len, 0); /* an earlier key is not left there */
+		tls_vault_put(taken[n]);
+	}
+	remove_host();
+	CU_ASSERT_EQUAL(tls_vault_used(), 0);
 }
 
 static void test_keys_for_something_else_are_refused(void)
@@ -193,6 +344,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_key_is_found_by_host_and_subsystem),
 	UNIT(test_a_key_is_replaced_and_otherwise_stays),
 	UNIT(test_a_host_that_derives_as_older_libnvme_keeps_that_with_other_keys),
+	UNIT(test_generated_keys_are_found_until_they_are_replaced),
+	UNIT(test_generated_keys_go_with_the_key_that_proved_the_host),
+	UNIT(test_generated_keys_last_as_long_as_they_are_used),
+	UNIT(test_a_host_has_only_so_many_generated_keys),
 	UNIT(test_keys_for_something_else_are_refused),
 	UNIT(test_the_key_says_who_connects_and_to_what),
 	UNIT(test_a_connection_without_tls_is_not_let_in_where_it_is_demanded),

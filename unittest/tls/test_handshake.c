@@ -16,7 +16,7 @@
 
 static const struct tls_psk key = {.hash = DHCHAP_HASH_SHA256, .len = 32, .bytes = "0123456789abcdef0123456789abcdef"};
 
-static bool find_psk(void *arg, const char *hostnqn, const char *subnqn, struct tls_psk *psk)
+static bool find_psk(void *arg, const struct tls_identity *identity, struct tls_psk *psk)
 {
 	*psk = key;
 	return true;

@@ -32,6 +32,28 @@ static void test_identities_and_keys_are_what_python_computes(void)
 	}
 }
 
+static void test_generated_keys_are_what_python_computes(void)
+{
+	for (size_t i = 0; i < sizeof(generated) / sizeof(generated[0]); i++) {
+		struct tls_psk psk = {.hash = (uint8_t)generated[i].hash,
+				      .len = (uint8_t)dhchap_hash_bytes(generated[i].hash),
+				      .generated = true};
+		char digest[TLS_DIGEST_MAX + 1];
+		struct tls_credential c;
+		struct tls_identity id;
+
+		memcpy(psk.bytes, generated[i].psk, psk.len);
+		CU_ASSERT_EQUAL(tls_credential_make(&psk, HOSTNQN, SUBNQN, generated[i].version, &c), 0);
+		CU_ASSERT_STRING_EQUAL(c.identity, generated[i].identity);
+		CU_ASSERT_EQUAL(c.hash, psk.hash);
+		CU_ASSERT_EQUAL(memcmp(c.key, generated[i].key, psk.len), 0);
+		CU_ASSERT_FATAL(tls_identity_parse(c.identity, strlen(c.identity), &id));
+		CU_ASSERT(id.generated);
+		CU_ASSERT_EQUAL(tls_psk_digest(&psk, HOSTNQN, SUBNQN, digest), 0);
+		CU_ASSERT_STRING_EQUAL(id.digest, generated[i].version == 1 ? digest : "");
+	}
+}
+
 /* The identities that libnvme's own tests expect of its release 1.16, and of it with compat. */
 static void test_identities_are_those_of_libnvme(void)
 {
@@ -92,7 +114,9 @@ static void test_what_is_no_identity_is_refused(void)
 		"NVMe1R01 a b c\t",
 		"NVMe2R01 a b c",
 		"NVMe/R01 a b",
-		"NVMe0G01 a b",
+		"NVMe0H01 a b",
+		"NVMe1G01 a b",
+		"NVMe1R01 a b 0123456789012345678901234567890123456789012345678901234567890123x",
 		"NVMe0R00 a b",
 		"NVMe0R03 a b",
 		"NVMe0R11 a b",
@@ -182,6 +206,8 @@ static void test_names_that_are_too_long_have_no_key(void)
 	host[TLS_NQN_MAX + 1] = subsystem[TLS_NQN_MAX + 1] = '\0';
 	CU_ASSERT_EQUAL(tls_credential_make(&psk, host, "s", 1, &c), -ENAMETOOLONG);
 	CU_ASSERT_EQUAL(tls_credential_make(&psk, "h", subsystem, 1, &c), -ENAMETOOLONG);
+	CU_ASSERT_EQUAL(tls_psk_digest(&psk, host, "s", (char[TLS_DIGEST_MAX + 1]){0}), -ENAMETOOLONG);
+	CU_ASSERT_EQUAL(tls_psk_digest(&psk, "h", subsystem, (char[TLS_DIGEST_MAX + 1]){0}), -ENAMETOOLONG);
 	host[TLS_NQN_MAX] = subsystem[TLS_NQN_MAX] = '\0';
 	CU_ASSERT_EQUAL(tls_credential_make(&psk, host, subsystem, 1, &c), 0);
 	CU_ASSERT_EQUAL(strlen(c.identity), 8 + 1 + TLS_NQN_MAX + 1 + TLS_NQN_MAX + 1 + 44);
@@ -193,6 +219,7 @@ static void test_names_that_are_too_long_have_no_key(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_identities_and_keys_are_what_python_computes),
+	UNIT(test_generated_keys_are_what_python_computes),
 	UNIT(test_identities_are_those_of_libnvme),
 	UNIT(test_an_identity_is_taken_apart),
 	UNIT(test_what_is_no_identity_is_refused),

@@ -18,11 +18,11 @@
 static struct tls_psk configured; /* what the controller has for that host and subsystem */
 static unsigned searches;
 
-static bool find_psk(void *arg, const char *hostnqn, const char *subnqn, struct tls_psk *psk)
+static bool find_psk(void *arg, const struct tls_identity *identity, struct tls_psk *psk)
 {
 	searches++;
 	*psk = configured;
-	return strcmp(hostnqn, HOSTNQN) == 0 && strcmp(subnqn, SUBNQN) == 0;
+	return strcmp(identity->hostnqn, HOSTNQN) == 0 && strcmp(identity->subnqn, SUBNQN) == 0;
 }
 
 struct pair {

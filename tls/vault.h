@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where generated PSKs are kept while they are in use: memory that is locked, as far as the process may lock any
+ * (RLIMIT_MEMLOCK), so that it is never written to a swap device, and that no core dump has. Control thread, but that
+ * any thread may read a key. */
+#ifndef TLS_VAULT_H
+#define TLS_VAULT_H
+
+#include "tls/psk.h"
+
+#define TLS_VAULT_KEYS 1024 /* that there may be at once */
+
+/* A place for a key, zeroed; NULL: all are taken, or there is no memory. */
+struct tls_psk *tls_vault_get(void);
+/* Overwrites the key and gives its place back. NULL is ignored. */
+void tls_vault_put(struct tls_psk *psk);
+/* How many places are taken. */
+unsigned tls_vault_used(void);
+
+#endif
