@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections, with one request each. Clients can take only a small part of the control thread's time, however slow,
  * many or hostile they are: a connection has one deadline for everything and a buffer of fixed size; when there are too
- * many connections, the oldest one is closed; and metrics are collected at most ten times a second. */
+ * many connections, the oldest one is closed; an answer is given again for a while (route_fresh_us), and only
+ * MADE_PER_SECOND answers are made anew in a second. */
 #include "appliance/metrics.h"
 
 #include <arpa/inet.h>
@@ -13,8 +14,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "appliance/console_api.h"
+#include "appliance/console_files.h"
+#include "appliance/console_history.h"
 #include "appliance/metrics_http.h"
 #include "env_dpdk/env.h"
+#include "rpc/rpc.h"
 #include "rpc/socket.h"
 #include "thread/thread.h"
 #include "util/log.h"
@@ -23,15 +28,26 @@
 #define ACCEPTS_PER_EVENT 16
 #define DEADLINE_US       10000000
 #define ACCEPT_RETRY_US   100000
-#define FRESH_US          100000
+#define MADE_PER_SECOND   100
+#define KEPT_ANSWERS      8
+#define KEPT_QUERY_MAX    1024
 #define SOCKET_MODE       0660
 #define MAX_DRAINS        64
 
-/* A text of metrics, shared by the connections that send it. */
+/* A text, shared by the connections that send it. */
 struct body {
 	unsigned users;
 	size_t len;
 	char *text;
+};
+
+/* An answer that may be given again. */
+struct kept {
+	struct body *body; /* NULL: there is none */
+	enum http_route route;
+	size_t query_len;
+	char query[KEPT_QUERY_MAX];
+	uint64_t made_ticks;
 };
 
 struct connection {
@@ -45,7 +61,7 @@ struct connection {
 	size_t head_len, sent; /* sent: bytes of head and body together */
 	size_t body_len;
 	const char *body;
-	struct body *shared; /* the metrics, or NULL: body is a constant */
+	struct body *shared; /* what was made, or NULL: body is a constant */
 	TAILQ_ENTRY(connection) link;
 };
 
@@ -60,8 +76,9 @@ static struct {
 	TAILQ_HEAD(, connection) connections; /* the oldest first */
 	unsigned n_connections;
 	uint64_t requests, scrapes, refused, dropped;
-	struct body *last;
-	uint64_t last_ticks;
+	struct kept kept[KEPT_ANSWERS];
+	uint64_t second_ticks; /* when the current second of MADE_PER_SECOND began */
+	unsigned made;
 } server;
 
 /* ---- What is sent ---- */
@@ -74,30 +91,107 @@ static void metrics_body_put(struct body *b)
 	}
 }
 
-/* The metrics of now, or of at most a tenth of a second ago. NULL: no memory. */
-static struct body *metrics_body_get(void)
+/* For how long an answer is given again. */
+static const uint32_t route_fresh_us[HTTP_ROUTES] = {
+	[HTTP_METRICS] = 100000, [HTTP_STATE] = 500000,     [HTTP_SERIES] = 500000,
+	[HTTP_HISTORY] = 500000, [HTTP_TOPOLOGY] = 1000000, [HTTP_INFLIGHT] = 200000,
+};
+
+static struct body *metrics_body_of_text(char *text, size_t len)
 {
+	struct body *b = text != NULL ? calloc(1, sizeof(*b)) : NULL;
+
+	if (b == NULL) {
+		free(text);
+		return NULL;
+	}
+	*b = (struct body){.users = 1, .len = len, .text = text};
+	return b;
+}
+
+/* NULL and *status: there is none. */
+static struct body *metrics_body_make(const struct metrics_request *r, int *status)
+{
+	struct metrics_text m = {0};
+	size_t len;
+
+	*status = 500;
+	if (r->route == HTTP_METRICS) {
+		metrics_collect(&m);
+		char *text = metrics_take(&m, &len);
+		return metrics_body_of_text(text, len);
+	}
+	json_t *answer = console_answer(r->route, r->query, r->query_len);
+	if (answer == NULL) {
+		*status = 404;
+		return NULL;
+	}
+	char *text = json_dumps(answer, JSON_COMPACT);
+	json_decref(answer);
+	return metrics_body_of_text(text, text != NULL ? strlen(text) : 0);
+}
+
+static bool kept_is_for(const struct kept *k, const struct metrics_request *r)
+{
+	return k->body != NULL && k->route == r->route && k->query_len == r->query_len &&
+	       (r->query_len == 0 || memcmp(k->query, r->query, r->query_len) == 0);
+}
+
+/* The place for an answer to r: that of an older one, or of the oldest of all. */
+static struct kept *kept_place(const struct metrics_request *r)
+{
+	struct kept *oldest = &server.kept[0];
+
+	for (unsigned i = 0; i < KEPT_ANSWERS; i++) {
+		struct kept *k = &server.kept[i];
+		if (kept_is_for(k, r)) {
+			return k;
+		}
+		if (oldest->body != NULL && (k->body == NULL || k->made_ticks < oldest->made_ticks)) {
+			oldest = k;
+		}
+	}
+	return oldest;
+}
+
+static void kept_forget(struct kept *k)
+{
+	metrics_body_put(k->body);
+	k->body = NULL;
+}
+
+/* Whether one more answer may be made in this second. */
+static bool metrics_may_make(uint64_t now)
+{
+	if (now - server.second_ticks >= env_us_to_ticks(1000000)) {
+		server.second_ticks = now;
+		server.made = 0;
+	}
+	return server.made++ < MADE_PER_SECOND;
+}
+
+/* What is asked for, as it is now or was a moment ago. NULL and *status: there is none. */
+static struct body *metrics_body_get(const struct metrics_request *r, int *status)
+{
+	struct kept *k = kept_place(r);
 	uint64_t now = env_ticks();
 
-	if (server.last == NULL || now - server.last_ticks >= env_us_to_ticks(FRESH_US)) {
-		struct metrics_text m = {0};
-		struct body *b = calloc(1, sizeof(*b));
-		if (b == NULL) {
-			return NULL;
-		}
-		metrics_collect(&m);
-		b->text = metrics_take(&m, &b->len);
-		b->users = 1;
-		if (b->text == NULL) {
-			free(b);
-			return NULL;
-		}
-		metrics_body_put(server.last);
-		server.last = b;
-		server.last_ticks = env_ticks();
+	if (kept_is_for(k, r) && now - k->made_ticks < env_us_to_ticks(route_fresh_us[r->route])) {
+		k->body->users++;
+		return k->body;
 	}
-	server.last->users++;
-	return server.last;
+	if (!metrics_may_make(now)) {
+		*status = 503;
+		return NULL;
+	}
+	struct body *b = metrics_body_make(r, status);
+	if (b != NULL && r->query_len <= KEPT_QUERY_MAX) {
+		kept_forget(k);
+		b->users++;
+		*k = (struct kept){.body = b, .route = r->route, .query_len = r->query_len, .made_ticks = env_ticks()};
+		memcpy(k->query, r->query_len != 0 ? r->query : "", r->query_len);
+	}
+	return b;
 }
 
 static void metrics_connection_close(struct connection *c)
@@ -111,23 +205,48 @@ static void metrics_connection_close(struct connection *c)
 	free(c);
 }
 
+/* Finds the body of a request that is well-formed. Returns the status. */
+static int metrics_find_body(struct connection *c, const struct metrics_request *request)
+{
+	int status = 200;
+
+	/* A browser cannot be made to connect to a Unix socket, so who connects there may call it what he likes. */
+	if (!server.is_unix && !request->local) {
+		return 403;
+	}
+	const struct console_file *file = &console_files[request->route];
+	if (file->bytes != NULL) {
+		c->body = (const char *)file->bytes;
+		c->body_len = file->size;
+		return 200;
+	}
+	c->shared = metrics_body_get(request, &status);
+	if (c->shared != NULL) {
+		c->body = c->shared->text;
+		c->body_len = c->shared->len;
+		return 200;
+	}
+	return status;
+}
+
 static void metrics_prepare_answer(struct connection *c, const struct metrics_request *request)
 {
 	int status = request->status;
 
 	server.requests++;
 	if (status == 200) {
-		c->shared = metrics_body_get();
-		status = c->shared != NULL ? 200 : 500;
+		status = metrics_find_body(c, request);
 	}
-	c->body = c->shared != NULL ? c->shared->text : metrics_answer_text(status);
-	c->body_len = c->shared != NULL ? c->shared->len : strlen(c->body);
-	c->head_len = metrics_answer_head(status, c->body_len, c->head, sizeof(c->head));
+	if (status != 200) {
+		c->body = metrics_answer_text(status);
+		c->body_len = strlen(c->body);
+	}
+	c->head_len = metrics_answer_head(status, request->route, c->body_len, c->head, sizeof(c->head));
 	if (request->head) {
 		c->body_len = 0;
 	}
 	c->answering = true;
-	server.scrapes += status == 200;
+	server.scrapes += status == 200 && request->route == HTTP_METRICS;
 	server.refused += status != 200;
 }
 
@@ -343,6 +462,7 @@ int metrics_start(const char *text, bool saved, char *error)
 	snprintf(server.given, sizeof(server.given), "%s", text);
 	metrics_note_address();
 	server.on = true;
+	console_history_start();
 	log_notice("Metrics are at %s", server.address);
 	return 0;
 }
@@ -360,8 +480,10 @@ int metrics_stop(void)
 	thread_timer_stop(&server.accept_again);
 	fd_source_remove(&server.source);
 	metrics_close_listener();
-	metrics_body_put(server.last);
-	server.last = NULL;
+	for (unsigned i = 0; i < KEPT_ANSWERS; i++) {
+		kept_forget(&server.kept[i]);
+	}
+	console_history_stop();
 	server.on = false;
 	return 0;
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metrics in the Prometheus text format, over HTTP on a Unix socket or on the loopback address. Off unless asked for.
- * Control thread.
+/* Metrics in the Prometheus text format, and the console, over HTTP on a Unix socket or on the loopback address. Off
+ * unless asked for. Control thread.
  *
  *     metrics_http.c, metrics_address.c, metrics_text.c    the protocol, the addresses, the format: pure
  *     metrics_collect.c                                    what is told; a file per room: metrics_threads.c,
  *                                                          metrics_bdev.c, metrics_nvmf.c, metrics_qpairs.c
  *     metrics.c                                            connections
- *     metrics_rpc.c                                        metrics_start and its like */
+ *     metrics_rpc.c                                        metrics_start and its like
+ *     console_api.c, console_findings.c, console_topology.c    what the console's page asks for
+ *     console_history.c, console_series.c                  the last hour
+ *     console/                                             the page */
 #ifndef APPLIANCE_METRICS_H
 #define APPLIANCE_METRICS_H
 

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 struct span {
 	const char *at;
@@ -75,15 +76,40 @@ static int http_check_version(struct span version)
 	return version.len == 8 && memcmp(version.at, "HTTP/", 5) == 0 ? 505 : 400;
 }
 
-static int http_check_target(struct span target)
-{
-	struct span query = target, path;
+static const struct {
+	const char *path, *type;
+} http_routes[HTTP_ROUTES] = {
+	[HTTP_METRICS] = {"/metrics", "text/plain; version=0.0.4; charset=utf-8"},
+	[HTTP_PAGE] = {"/", "text/html; charset=utf-8"},
+	[HTTP_SCRIPT] = {"/console.js", "text/javascript; charset=utf-8"},
+	[HTTP_STYLE] = {"/console.css", "text/css; charset=utf-8"},
+	[HTTP_ICON] = {"/console.svg", "image/svg+xml"},
+	[HTTP_STATE] = {"/api/state", "application/json"},
+	[HTTP_SERIES] = {"/api/series", "application/json"},
+	[HTTP_HISTORY] = {"/api/history", "application/json"},
+	[HTTP_TOPOLOGY] = {"/api/topology", "application/json"},
+	[HTTP_INFLIGHT] = {"/api/inflight", "application/json"},
+};
 
-	return span_is(span_take_until(&query, '?', &path) ? path : target, "/metrics") ? 200 : 404;
+static int http_find_route(struct span target, struct metrics_request *request)
+{
+	struct span query = target, path = target;
+
+	if (span_take_until(&query, '?', &path)) {
+		request->query = query.at;
+		request->query_len = query.len;
+	}
+	for (unsigned i = 0; i < HTTP_ROUTES; i++) {
+		if (span_is(path, http_routes[i].path)) {
+			request->route = (enum http_route)i;
+			return 200;
+		}
+	}
+	return 404;
 }
 
 /* METHOD SP TARGET SP VERSION */
-static int http_check_request_line(struct span line, bool *head)
+static int http_check_request_line(struct span line, struct metrics_request *request)
 {
 	struct span method, target;
 
@@ -95,11 +121,11 @@ static int http_check_request_line(struct span line, bool *head)
 	if (status != 200) {
 		return status;
 	}
-	*head = span_is(method, "HEAD");
-	if (!*head && !span_is(method, "GET")) {
+	request->head = span_is(method, "HEAD");
+	if (!request->head && !span_is(method, "GET")) {
 		return 405;
 	}
-	return http_check_target(target);
+	return http_find_route(target, request);
 }
 
 /* Whether s is NAME: VALUE. (A line that continues another one is refused.) */
@@ -119,16 +145,71 @@ static bool span_is_field(struct span line)
 	return true;
 }
 
+/* ---- Host ---- */
+
+static bool span_is_nocase(struct span s, const char *text)
+{
+	return s.len == strlen(text) && strncasecmp(s.at, text, s.len) == 0;
+}
+
+static bool span_is_loopback_ipv4(struct span s)
+{
+	for (size_t i = 0; i < s.len; i++) {
+		if (s.at[i] != '.' && (s.at[i] < '0' || s.at[i] > '9')) {
+			return false;
+		}
+	}
+	return s.len > 4 && memcmp(s.at, "127.", 4) == 0;
+}
+
+/* A page of another site whose name its owner lets point to this host (DNS rebinding) would be asked for with that name
+ * here. */
+static bool http_host_is_local(struct span host)
+{
+	static const char ipv6[] = "[::1]";
+	struct span rest = host, name;
+
+	if (host.len >= strlen(ipv6) && memcmp(host.at, ipv6, strlen(ipv6)) == 0) {
+		return host.len == strlen(ipv6) || host.at[strlen(ipv6)] == ':';
+	}
+	if (!span_take_until(&rest, ':', &name)) {
+		name = host;
+	}
+	return span_is_nocase(name, "localhost") || span_is_loopback_ipv4(name);
+}
+
+static struct span span_trim(struct span s)
+{
+	while (s.len > 0 && (s.at[0] == ' ' || s.at[0] == '\t')) {
+		s.at++;
+		s.len--;
+	}
+	while (s.len > 0 && (s.at[s.len - 1] == ' ' || s.at[s.len - 1] == '\t')) {
+		s.len--;
+	}
+	return s;
+}
+
+/* Each Host must be local, should there be several. */
+static void http_note_field(struct span line, struct metrics_request *request)
+{
+	struct span name;
+
+	if (span_take_until(&line, ':', &name) && span_is_nocase(name, "Host")) {
+		request->local = request->local && http_host_is_local(span_trim(line));
+	}
+}
+
 bool metrics_request_parse(const char *bytes, size_t len, struct metrics_request *request)
 {
 	struct span rest = {bytes, len < METRICS_REQUEST_MAX ? len : METRICS_REQUEST_MAX}, line;
 	bool fields_ok = true;
 
-	*request = (struct metrics_request){.status = 431};
+	*request = (struct metrics_request){.status = 431, .local = true};
 	if (!span_take_line(&rest, &line)) {
 		return len >= METRICS_REQUEST_MAX;
 	}
-	int status = http_check_request_line(line, &request->head);
+	int status = http_check_request_line(line, request);
 	/* A client that does not speak HTTP may never send the empty line: it is answered at the first wrong line. */
 	if (status == 400 || status == 505) {
 		request->status = status;
@@ -140,6 +221,7 @@ bool metrics_request_parse(const char *bytes, size_t len, struct metrics_request
 			return true;
 		}
 		fields_ok = fields_ok && span_is_field(line);
+		http_note_field(line, request);
 	}
 	return len >= METRICS_REQUEST_MAX;
 }
@@ -149,6 +231,8 @@ static const char *http_reason(int status)
 	switch (status) {
 	case 200:
 		return "OK";
+	case 403:
+		return "Forbidden";
 	case 404:
 		return "Not Found";
 	case 405:
@@ -157,6 +241,8 @@ static const char *http_reason(int status)
 		return "Request Header Fields Too Large";
 	case 500:
 		return "Internal Server Error";
+	case 503:
+		return "Service Unavailable";
 	case 505:
 		return "HTTP Version Not Supported";
 	default:
@@ -167,14 +253,18 @@ static const char *http_reason(int status)
 const char *metrics_answer_text(int status)
 {
 	switch (status) {
+	case 403:
+		return "Ask for localhost, 127.0.0.1 or [::1]: the field Host names another host.\n";
 	case 404:
-		return "varve's metrics are at /metrics\n";
+		return "varve's metrics are at /metrics, its console is at /\n";
 	case 405:
 		return "Only GET and HEAD are answered.\n";
 	case 431:
 		return "The request is too long.\n";
 	case 500:
-		return "There is no memory for the metrics.\n";
+		return "There is no memory for the answer.\n";
+	case 503:
+		return "Too many requests in this second: ask again.\n";
 	case 505:
 		return "Only HTTP/1.0 and HTTP/1.1 are spoken here.\n";
 	default:
@@ -182,18 +272,76 @@ const char *metrics_answer_text(int status)
 	}
 }
 
-size_t metrics_answer_head(int status, size_t body_len, char *to, size_t size)
+size_t metrics_answer_head(int status, enum http_route route, size_t body_len, char *to, size_t size)
 {
-	int n = snprintf(to, size,
-			 "HTTP/1.1 %d %s\r\n"
-			 "Content-Type: text/plain%s; charset=utf-8\r\n"
-			 "Content-Length: %zu\r\n"
-			 "%s"
-			 "Cache-Control: no-store\r\n"
-			 "Connection: close\r\n"
-			 "\r\n",
-			 status, http_reason(status), status == 200 ? "; version=0.0.4" : "", body_len,
-			 status == 405 ? "Allow: GET, HEAD\r\n" : "");
+	int n = snprintf(
+		to, size,
+		"HTTP/1.1 %d %s\r\n"
+		"Content-Type: %s\r\n"
+		"Content-Length: %zu\r\n"
+		"%s"
+		"Cache-Control: no-store\r\n"
+		"Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+		"Cross-Origin-Resource-Policy: same-origin\r\n"
+		"Referrer-Policy: no-referrer\r\n"
+		"X-Content-Type-Options: nosniff\r\n"
+		"Connection: close\r\n"
+		"\r\n",
+		status, http_reason(status), status == 200 ? http_routes[route].type : "text/plain; charset=utf-8",
+		body_len, status == 405 ? "Allow: GET, HEAD\r\n" : "");
 
 	return n > 0 && (size_t)n < size ? (size_t)n : 0;
+}
+
+/* ---- Queries ---- */
+
+static int http_hex_digit(char c)
+{
+	if (c >= '0' && c <= '9') {
+		return c - '0';
+	}
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* False: not well-formed, a NUL byte, or too long. */
+static bool percent_decode(struct span s, char *to, size_t size)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s.len; i++) {
+		char c = s.at[i];
+		if (c == '%') {
+			int high = i + 2 < s.len ? http_hex_digit(s.at[i + 1]) : -1;
+			int low = high >= 0 ? http_hex_digit(s.at[i + 2]) : -1;
+			if (low < 0) {
+				return false;
+			}
+			c = (char)(high << 4 | low);
+			i += 2;
+		}
+		if (c == '\0' || n + 1 >= size) {
+			return false;
+		}
+		to[n++] = c;
+	}
+	to[n] = '\0';
+	return true;
+}
+
+bool http_query_value(const char *query, size_t query_len, const char *name, char *to, size_t size)
+{
+	struct span rest = {query, query_len}, pair, key;
+
+	while (rest.len > 0) {
+		if (!span_take_until(&rest, '&', &pair)) {
+			pair = rest;
+			rest.len = 0;
+		}
+		if (span_take_until(&pair, '=', &key) && span_is(key, name)) {
+			return size > 0 && percent_decode(pair, to, size);
+		}
+	}
+	return false;
 }

@@ -31,7 +31,8 @@ static void rpc_metrics_start(struct rpc_request *req, void *params)
 	rpc_reply(req, rpc_string(s.address));
 }
 RPC_METHOD("metrics_start", rpc_metrics_start, struct start_params, start_params, RPC_RUNTIME,
-	   "Serve metrics in the Prometheus text format; answers with the address", .own = true, .result = "string")
+	   "Serve metrics in the Prometheus text format, and the console; answers with the address", .own = true,
+	   .result = "string")
 
 static void rpc_metrics_stop(struct rpc_request *req, void *params)
 {

@@ -513,7 +513,7 @@ static const struct option_spec {
 	 "events kept per core (default 32768; 0: no tracing, no file)"},
 	{0, "trace-group", "GROUP", option_set_trace_group, "let this Unix group read the trace file"},
 	{0, "metrics", "ADDRESS", option_set_metrics,
-	 "serve metrics for Prometheus at unix:PATH, 127.0.0.1:PORT or [::1]:PORT"},
+	 "serve metrics for Prometheus, and the console, at unix:PATH, 127.0.0.1:PORT or [::1]:PORT"},
 	{'L', "logflag", "FLAG", option_add_log_flag, "print a component's debug messages (may be repeated; all)"},
 	{0, "log-level", "LEVEL", option_set_log_level,
 	 "print messages down to ERROR, WARNING, NOTICE (default), INFO or DEBUG"},

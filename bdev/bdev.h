@@ -470,6 +470,9 @@ struct bdev_stat {
 };
 /* Collects the sum over all channels that there are and were. Waits for their threads. */
 void bdev_get_stat(struct bdev *b, struct bdev_stat *stat);
+/* What bdev_get_stat() collects, but without waiting for anybody: what threads do meanwhile may be missing, the
+ * histograms may lack the I/Os since the last sample, and least and greatest times are not filled in. */
+void bdev_peek_stat(struct bdev *b, struct bdev_stat *stat);
 enum bdev_stat_reset {
 	BDEV_STAT_RESET_NONE,
 	BDEV_STAT_RESET_ALL,

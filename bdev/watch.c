@@ -81,6 +81,41 @@ void bdev_get_stat(struct bdev *b, struct bdev_stat *stat)
 	pthread_mutex_unlock(&b->core->mutex);
 }
 
+static uint64_t peek(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+static void stat_add_peeked(struct bdev_stat *sum, const struct bdev_stat *s)
+{
+	for (unsigned i = 0; i < BDEV_STAT_CLASSES; i++) {
+		sum->class[i].ops += peek(&s->class[i].ops);
+		sum->class[i].bytes += peek(&s->class[i].bytes);
+		sum->class[i].ticks += peek(&s->class[i].ticks);
+	}
+	for (unsigned i = 0; i < BDEV_STAT_ERRORS; i++) {
+		sum->errors[i].count += peek(&s->errors[i].count);
+	}
+	latency_histogram_add(&sum->reads, &s->reads);
+	latency_histogram_add(&sum->writes, &s->writes);
+}
+
+void bdev_peek_stat(struct bdev *b, struct bdev_stat *stat)
+{
+	struct bdev_channel *ch;
+
+	bdev_stat_init(stat);
+	/* A channel is in the list as long as it is there. Its thread changes its counters meanwhile, each by one
+	 * store. */
+	pthread_mutex_lock(&b->core->mutex);
+	stat_add_peeked(stat, &b->core->closed_stat);
+	TAILQ_FOREACH (ch, &b->core->channels, link) {
+		stat_add_peeked(stat, &ch->stat);
+		stat->queue_depth += __atomic_load_n(&ch->qd, __ATOMIC_RELAXED);
+	}
+	pthread_mutex_unlock(&b->core->mutex);
+}
+
 /* What the layer has learned about the times of I/O is no statistic. */
 static void stat_reset_all(struct bdev_stat *s)
 {

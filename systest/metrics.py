@@ -366,7 +366,7 @@ def test_addresses_and_configuration():
 def test_wrong_requests_are_answered_so():
     with Daemon("--metrics", "127.0.0.1:0") as d:
         address = d.call("metrics_get_status")["address"]
-        for request, status in [(b"GET / HTTP/1.1\r\n\r\n", "404"), (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        for request, status in [(b"GET /nothing HTTP/1.1\r\n\r\n", "404"), (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
                                 (b"GET /metrics HTTP/9.9\r\n\r\n", "505"), (b"\x16\x03\x01\x00\xa5\x01\n", "400"),
                                 (b"GET /metrics HTTP/1.1\r\n" + b"X: " + 9000 * b"y", "431"), (b"\x00\xff\r\n\r\n", "400")]:
             answer = ask(address, request)

@@ -161,7 +161,7 @@ static void test_what_is_wrong_is_answered_so(void)
 		const char *text;
 		int status;
 	} cases[] = {
-		{"GET / HTTP/1.1\r\n\r\n", 404},
+		{"GET /x HTTP/1.1\r\n\r\n", 404},
 		{"GET /metricsx HTTP/1.1\r\n\r\n", 404},
 		{"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\n", 405},
 		{"GET /metrics HTTP/2.0\r\n", 505},
@@ -198,18 +198,93 @@ static void test_a_request_has_an_end(void)
 
 static void test_every_answer_has_a_head_that_fits(void)
 {
-	static const int statuses[] = {200, 400, 404, 405, 431, 500, 505};
+	static const int statuses[] = {200, 400, 403, 404, 405, 431, 500, 503, 505};
 	char head[METRICS_ANSWER_HEAD_MAX];
 
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
-		size_t n = metrics_answer_head(statuses[i], SIZE_MAX, head, sizeof(head));
+		size_t n = metrics_answer_head(statuses[i], HTTP_METRICS, SIZE_MAX, head, sizeof(head));
 		CU_ASSERT(n > 0 && strcmp(head + n - 4, "\r\n\r\n") == 0);
 		CU_ASSERT(strlen(metrics_answer_text(statuses[i])) > 0);
 	}
-	metrics_answer_head(200, 5, head, sizeof(head));
+	metrics_answer_head(200, HTTP_METRICS, 5, head, sizeof(head));
 	CU_ASSERT_PTR_NOT_NULL(strstr(head, "text/plain; version=0.0.4"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(head, "Content-Length: 5\r\n"));
-	CU_ASSERT_EQUAL(metrics_answer_head(200, 5, head, strlen(head)), 0);
+	CU_ASSERT_EQUAL(metrics_answer_head(200, HTTP_METRICS, 5, head, strlen(head)), 0);
+}
+
+static struct metrics_request parsed(const char *text)
+{
+	struct metrics_request r;
+
+	CU_ASSERT_TRUE_FATAL(metrics_request_parse(text, strlen(text), &r));
+	return r;
+}
+
+static void test_each_route_is_found_and_only_these(void)
+{
+	static const char *const paths[HTTP_ROUTES] = {
+		"/metrics",   "/",           "/console.js",  "/console.css",  "/console.svg",
+		"/api/state", "/api/series", "/api/history", "/api/topology", "/api/inflight",
+	};
+	char text[128], head[METRICS_ANSWER_HEAD_MAX];
+
+	for (unsigned i = 0; i < HTTP_ROUTES; i++) {
+		snprintf(text, sizeof(text), "GET %s?a=b HTTP/1.1\r\n\r\n", paths[i]);
+		struct metrics_request r = parsed(text);
+		CU_ASSERT(r.status == 200 && r.route == (enum http_route)i);
+		CU_ASSERT(r.query_len == 3 && memcmp(r.query, "a=b", 3) == 0);
+		CU_ASSERT(metrics_answer_head(200, r.route, 1, head, sizeof(head)) > 0);
+		CU_ASSERT_PTR_NOT_NULL(strstr(head, "Content-Security-Policy: default-src 'none'"));
+		CU_ASSERT_PTR_NULL(strstr(head, "unsafe"));
+		snprintf(text, sizeof(text), "GET %sx HTTP/1.1\r\n\r\n", paths[i]);
+		CU_ASSERT_EQUAL(parsed(text).status, 404);
+	}
+	CU_ASSERT_EQUAL(parsed("GET /console.js/../metrics HTTP/1.1\r\n\r\n").status, 404);
+}
+
+static void test_the_host_that_is_asked_for_is_judged(void)
+{
+	static const char *const local[] = {"127.0.0.1",    "127.0.0.1:9464", "LocalHost:1", " localhost\t",
+					    "\tlocalhost ", "[::1]",          "[::1]:80",    "127.1.2.3"};
+	static const char *const others[] = {
+		"",           "evil.example", "evil.example:9464", "127.0.0.1.evil.example",
+		"[::1].evil", "[::2]",        "localhost.evil",    "192.0.2.1",
+		"127.0.0/1",  "127.",         "128.0.0.1",         "x127.0.0.1"};
+	char text[128];
+
+	CU_ASSERT_TRUE(parsed("GET / HTTP/1.0\r\n\r\n").local);
+	for (size_t i = 0; i < ARRAY_SIZE(local); i++) {
+		snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nhOst:%s\r\n\r\n", local[i]);
+		CU_ASSERT(parsed(text).status == 200 && parsed(text).local);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+		snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: %s\r\nHost: localhost\r\n\r\n", others[i]);
+		CU_ASSERT(parsed(text).status == 200 && !parsed(text).local);
+	}
+}
+
+static bool value_is(const char *query, const char *name, const char *expected)
+{
+	char to[8];
+	bool found = http_query_value(query, strlen(query), name, to, sizeof(to));
+
+	return expected == NULL ? !found : found && strcmp(to, expected) == 0;
+}
+
+static void test_values_of_a_query_are_decoded(void)
+{
+	CU_ASSERT_TRUE(value_is("kind=bdev&name=M%200", "name", "M 0"));
+	CU_ASSERT_TRUE(value_is("kind=bdev&name=M%200", "kind", "bdev"));
+	CU_ASSERT_TRUE(value_is("name=%3c%3E&name=2", "name", "<>"));
+	CU_ASSERT_TRUE(value_is("name=", "name", ""));
+	CU_ASSERT_TRUE(value_is("name=1234567", "name", "1234567"));
+	CU_ASSERT_TRUE(value_is("name=12345678", "name", NULL));
+	CU_ASSERT_FALSE(http_query_value("name=", 5, "name", NULL, 0));
+	static const char *const bad[] = {"",         "name",     "names=1",  "name=%",   "name=%4", "name=%4g",
+					  "name=%g4", "name=%/4", "name=%:4", "name=%00", "&&"};
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		CU_ASSERT_TRUE(value_is(bad[i], "name", NULL));
+	}
 }
 
 /* ---- Addresses ---- */
@@ -253,6 +328,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_is_wrong_is_answered_so),
 	UNIT(test_a_request_has_an_end),
 	UNIT(test_every_answer_has_a_head_that_fits),
+	UNIT(test_each_route_is_found_and_only_these),
+	UNIT(test_the_host_that_is_asked_for_is_judged),
+	UNIT(test_values_of_a_query_are_decoded),
 	UNIT(test_addresses_are_of_this_host),
 	UNIT_END,
 };

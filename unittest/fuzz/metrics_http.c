@@ -26,6 +26,15 @@ static void check_request(const char *bytes, size_t size)
 	}
 }
 
+static void check_query(const char *query, size_t size)
+{
+	char value[64];
+
+	if (http_query_value(query, size, "name", value, sizeof(value)) && strlen(value) >= sizeof(value)) {
+		abort();
+	}
+}
+
 static void check_label(const char *value)
 {
 	struct metrics_text m = {0};
@@ -51,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(text, data, size);
 	text[size] = '\0';
 	check_request(text, size);
+	check_query(text, size);
 	check_label(text);
 	free(text);
 	return 0;

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the console's page asks for, as JSON. Control thread. */
+#ifndef APPLIANCE_CONSOLE_API_H
+#define APPLIANCE_CONSOLE_API_H
+
+#include "appliance/metrics_http.h"
+
+struct json_t;
+/* The answer to a route from HTTP_STATE on. NULL: there is no memory; or (HTTP_HISTORY) there is no such series. Texts
+ * are as hosts and operators gave them, with U+FFFD for what is not UTF-8. */
+struct json_t *console_answer(enum http_route route, const char *query, size_t query_len);
+
+/* Private to console_*.c. */
+
+/* What is wrong, the worst first: [{severity, text, next}], as varve-doctor would say it of a running daemon. */
+struct json_t *console_findings(void);
+/* {subsystems: [...], bdevs: [...]}: who uses what. */
+struct json_t *console_topology(void);
+/* Outstanding commands, the oldest first: [...]. */
+struct json_t *console_inflight(void);
+
+#endif

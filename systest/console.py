@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 400
+# sanitize
+# beside
+"""The console's server: what it answers, to whom, and what it costs. What the page makes of it: console_browser.py."""
+import http.client
+import json
+import sys
+import urllib.parse
+
+from appliance_lib import DEADLINE, check, main, wait_for
+from nvmf_lib import HOSTNQN, NQN, Host, Target
+from nvmf_tcp_lib import Queue
+
+HOSTILE = 'nqn.2026-11.io.varve:<script>alert(1)</script>"&'
+FIGURES = ("iops", "bytes_per_s", "p50_ns", "p99_ns", "depth_milli")
+
+
+def get(address, path, status=200, headers=None, method="GET"):
+    c = http.client.HTTPConnection(address, timeout=DEADLINE)
+    c.request(method, path, headers=headers or {})
+    r = c.getresponse()
+    body = r.read()
+    c.close()
+    check(r.status == status, (path, r.status, body[:200]))
+    return body, r.headers
+
+
+def api(address, path):
+    body, headers = get(address, f"/api/{path}")
+    check(headers["Content-Type"] == "application/json", headers)
+    return json.loads(body)
+
+
+def series(address, kind):
+    return {s["name"]: s for s in api(address, f"series?kind={kind}")["series"]}
+
+
+def history(address, kind, name, span="minutes"):
+    return api(address, f"history?kind={kind}&name={urllib.parse.quote(name)}&span={span}")
+
+
+def test_the_page_is_complete_and_strict():
+    with Target("--metrics", "127.0.0.1:0", trtype="TCP") as t:
+        address = t.call("metrics_get_status")["address"]
+        for path, kind in (("/", "text/html"), ("/console.js", "text/javascript"), ("/console.css", "text/css"), ("/console.svg", "image/svg+xml")):
+            body, headers = get(address, path)
+            check(headers["Content-Type"].startswith(kind) and body, headers)
+            policy = headers["Content-Security-Policy"]
+            check("default-src 'none'" in policy and "script-src 'self'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy, policy)
+            check(headers["X-Content-Type-Options"] == "nosniff" and headers["Cross-Origin-Resource-Policy"] == "same-origin", headers)
+            text = body.decode().replace("http://www.w3.org/2000/svg", "")
+            for outside in ("http:", "https:", "//cdn", "innerHTML", "eval(", "onclick=", "style=", "document.write"):
+                check(outside not in text, (path, outside))
+            check("<script>" not in text, path)
+        get(address, "/console.js", 405, method="POST")
+        get(address, "/console.html", 404)
+
+
+def test_pages_of_other_sites_get_nothing():
+    """A name of another site may be made to point here (DNS rebinding); the browser then asks for that name."""
+    with Target("--metrics", "127.0.0.1:0", trtype="TCP") as t:
+        address = t.call("metrics_get_status")["address"]
+        port = address.rsplit(":", 1)[1]
+        for path in ("/", "/metrics", "/api/state", "/api/topology"):
+            for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example"):
+                body, _ = get(address, path, 403, {"Host": host})
+                check(b"localhost" in body, body)
+            for host in ("localhost", f"localhost:{port}", f"127.0.0.1:{port}"):
+                get(address, path, 200, {"Host": host})
+        _, headers = get(address, "/api/state", headers={"Origin": "http://evil.example"})
+        check(not [h for h in headers if h.lower().startswith("access-control")], headers)
+
+
+def test_figures_are_those_of_the_io():
+    with Target("--metrics", "127.0.0.1:0", trtype="TCP") as t:
+        t.add_malloc("M0")
+        t.call("bdev_delay_create", base_bdev_name="M0", name="D0", avg_read_latency=20000, p99_read_latency=20000,
+               avg_write_latency=20000, p99_write_latency=20000)
+        t.add_ns("D0", nsid=1)
+        address = t.call("metrics_get_status")["address"]
+        with Host(t, "-w", "randrw", "-t", "3600", "-q", "4", nsid=1) as h:
+            path = f"{HOSTNQN} {NQN}"
+            names = (("node", ""), ("subsystem", NQN), ("host", HOSTNQN), ("path", path), ("bdev", "D0"))
+            wait_for(lambda: not h.is_running() or all((series(address, k).get(n) or {"p99_ns": None})["p99_ns"] for k, n in names), "figures")
+            check(h.is_running(), "the host ended")
+            for kind, name in names:
+                points = history(address, kind, name)
+                check(points["step_s"] == 1 and all(len(points[f]) == len(points["iops"]) for f in FIGURES), points)
+                iops = max(v for v in points["iops"] if v is not None)
+                times = [v for v in points["p50_ns"] if v is not None]
+                check(0 < iops <= 4 / 0.02 * 1.5, (kind, points["iops"]))    # four at a time, 20 ms each
+                check(max(times) >= 19e6, (kind, times))
+            check(history(address, "node", "", "hour")["step_s"] == 10, "the hour")
+            commands = wait_for(lambda: api(address, "inflight")["commands"], "commands under way")
+            check(all(c["host"] == HOSTNQN and c["bdev"] == "D0" and c["age_us"] >= 0 for c in commands), commands)
+            ages = [c["age_us"] for c in commands]
+            check(ages == sorted(ages, reverse=True), ages)
+            h.stop()
+        for wrong in ("history", "history?kind=bdev", "history?kind=bdev&name=none", "history?kind=x&name=D0", "series", "series?kind=%00", "x"):
+            get(address, f"/api/{wrong}", 404)
+
+
+def test_findings_tell_what_is_wrong():
+    with Target("--metrics", "127.0.0.1:0", trtype="TCP") as t:
+        address = t.call("metrics_get_status")["address"]
+        check(api(address, "state")["findings"] == [], "well")
+        t.add_malloc("M0")
+        t.call("bdev_error_create", base_name="M0")
+        t.add_ns("EE_M0", nsid=1)
+        t.call("trace_set_trigger", name="errors", type="io_error")
+        with Host(t, "-w", "randread", "-t", "3600", "-q", "2", nsid=1) as h:
+            wait_for(lambda: not h.is_running() or t.groups("completed_nvme_io") > 100, "some I/O")
+            wait_for(lambda: (series(address, "bdev").get("EE_M0") or {"iops": 0})["iops"], "the bdev's series")
+            t.call("bdev_error_inject_error", name="EE_M0", io_type="read", error_type="failure", num=1)
+            texts = lambda: [f["text"] for f in api(address, "state")["findings"]]
+            wait_for(lambda: [x for x in texts() if x.startswith("I/O on EE_M0 failed")], texts)
+            wait_for(lambda: [x for x in texts() if x.startswith("trigger errors fired")], texts)
+            trigger = api(address, "state")["triggers"][0]
+            check(trigger["name"] == "errors" and trigger["fired"] >= 1, trigger)
+        t.call("nvmf_create_subsystem", nqn="nqn.2026-11.io.varve:deaf", allow_any_host=True)
+        wait_for(lambda: [x for x in texts() if "deaf has no listener" in x], texts)
+
+
+def test_names_are_told_as_they_are():
+    """A host may call itself anything; JSON carries it as text."""
+    with Target("--metrics", "127.0.0.1:0", trtype="TCP") as t:
+        t.add_malloc('<img src=x onerror="alert(1)">')
+        t.add_ns('<img src=x onerror="alert(1)">', nsid=1)
+        address = t.call("metrics_get_status")["address"]
+        with Host(t, "-w", "randread", "-t", "3600", "-q", "2", nsid=1, hostnqn=HOSTILE) as h:
+            wait_for(lambda: not h.is_running() or HOSTILE in series(address, "host"), "the host")
+            check(h.is_running(), "the host ended")
+            topology = api(address, "topology")
+            check([c["host"] for s in topology["subsystems"] for c in s["controllers"]] == [HOSTILE], topology)
+            check('<img src=x onerror="alert(1)">' in [b["name"] for b in topology["bdevs"]], topology)
+            check(history(address, "host", HOSTILE)["step_s"] == 1, "by its name")
+
+
+class Fleet(Target):
+    """1000 namespaces in 100 subsystems, and a host of each that reads a block."""
+
+    def __init__(self):
+        super().__init__("--metrics", "127.0.0.1:0", trtype="TCP", listen=False)
+        self.queues = []
+        try:
+            self.fill()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def fill(self):
+        self.address = self.call("metrics_get_status")["address"]
+        c = self.client()
+        for i in range(1000):
+            c.call("bdev_null_create", name=f"N{i}", num_blocks=2048, block_size=512)
+        for s in range(100):
+            nqn = f"nqn.2026-11.io.varve:many{s}"
+            c.call("nvmf_create_subsystem", nqn=nqn, allow_any_host=True, max_namespaces=10)
+            for i in range(10):
+                c.call("nvmf_subsystem_add_ns", nqn=nqn, namespace={"bdev_name": f"N{10 * s + i}"})
+            c.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address=self.listen_address())
+        c.close()
+        for s in range(100):
+            names = {"nqn": f"nqn.2026-11.io.varve:many{s}", "hostnqn": f"nqn.2026-11.io.varve:host{s}", "port": self.port}
+            admin = Queue(**names)
+            self.queues.append(admin.enable())
+            self.queues.append(Queue(1, cntlid=admin.cntlid, **names))
+            check(self.queues[-1].read(0, 1).status == 0, names)
+
+    def __exit__(self, *exc):
+        for q in self.queues:
+            q.close()
+        super().__exit__(*exc)
+
+
+def test_a_thousand_namespaces_and_a_hundred_hosts_have_their_memory():
+    """Less than 10 MB of history, and each object in the answers."""
+    with Fleet() as t:
+        kinds = {"node": 1, "bdev": 1000, "subsystem": 101, "host": 100, "path": 100}
+        wait_for(lambda: all(len(series(t.address, k)) == n for k, n in kinds.items()), "the series")
+        state = api(t.address, "state")
+        check(state["counts"] == {"bdevs": 1000, "subsystems": 101, "namespaces": 1000, "controllers": 100}, state["counts"])
+        check(not [f for f in state["findings"] if "history" in f["text"]], state["findings"])
+        check(state["history_bytes"] < 10e6, state["history_bytes"])
+        topology = api(t.address, "topology")
+        check(len(topology["bdevs"]) == 1000 and len(topology["subsystems"]) == 101, "topology")
+        check({c["host"] for s in topology["subsystems"] for c in s["controllers"]} == {f"nqn.2026-11.io.varve:host{s}" for s in range(100)}, "hosts")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
