@@ -19,19 +19,20 @@ FAULTS = int(os.environ.get("VARVE_MODEL_FAULTS", "2"))     # 3 need minutes
 NONE = -1
 
 RUN, PAUSED, WAKING, CRASHED = "run", "paused", "waking", "crashed"
-IDLE, SEEN, FENCED, ACTIVE, LEAVING = "idle", "seen", "fenced", "active", "leaving"
-AS_IDLE = {"phase": IDLE, "prev": NONE, "stale": False, "patience": 0}
+IDLE, SEEN, CLAIMED, ACTIVE, LEAVING = "idle", "seen", "claimed", "active", "leaving"
+AS_IDLE = {"phase": IDLE, "stale": False, "patience": 0}
 
 # A gateway. up: its process; link: it reaches etcd; left: ticks of its lease by its own clock; sent: (kind, age) of a message on its way, kind one of
-# grant, keep (requests), granted (an answer), or None; phase: of the group; prev: the owner that it found, and will fence; stale: the group's token has
+# grant, keep (requests), granted (an answer), or None; phase: of the group; stale: the group's token has
 # changed since; io: a write is on its way to Ceph; old_io: one of a client that this gateway was before; blocked: Ceph has blocklisted its client;
 # orphan: ticks for which it was reachable and the group had no owner; patience: ticks that a move may still take.
-Gateway = collections.namedtuple("Gateway", "up link left sent phase prev stale io old_io blocked orphan patience")
-# lease: ticks of each gateway's, as etcd counts; owner: of the group, with the present token; surprised: a gateway was fenced that still served, by one
+Gateway = collections.namedtuple("Gateway", "up link left sent phase stale io old_io blocked orphan patience")
+# lease: ticks of each gateway's, as etcd counts; owner: of the group, with the present token; lock: whose client has the
+# lock of what is stored; surprised: a gateway was fenced that still served, by one
 # that knew the present token.
-State = collections.namedtuple("State", "gateways lease owner etcd faults slow surprised")
+State = collections.namedtuple("State", "gateways lease owner lock etcd faults slow surprised")
 
-START = State((Gateway(RUN, True, 0, None, IDLE, NONE, False, False, False, False, 0, 0),) * 2, (0, 0), NONE, True, FAULTS, 1, False)
+START = State((Gateway(RUN, True, 0, None, IDLE, False, False, False, False, 0, 0),) * 2, (0, 0), NONE, NONE, True, FAULTS, 1, False)
 RULES = ("blocklist", "token", "request", "expire", "takeover", "old_client", "move")
 
 
@@ -73,8 +74,11 @@ class Model:
         if gw.phase != IDLE and (gw.blocked or (gw.left == 0 and "expire" in self.rules)):
             yield with_gateway(s, g, **AS_IDLE)
             return
-        if gw.phase == IDLE and (gw.blocked or gw.io):      # it connects to Ceph as a new client
-            yield with_gateway(s, g, blocked=False, io=False, old_io=gw.old_io or (gw.io and not gw.blocked))
+        if gw.phase == IDLE and gw.blocked:     # it is started again, and is a new client of Ceph
+            yield with_gateway(s, g, blocked=False, io=False)
+            return
+        if gw.phase == IDLE and s.lock == g and not gw.io and not gw.old_io and gw.left == 0:    # its I/O has ended
+            yield s._replace(lock=NONE)
             return
         if not (gw.link and s.etcd):
             return
@@ -99,29 +103,31 @@ class Model:
             yield with_gateway(s, g, sent=None, left=max(gw.left, LEASE - age))
 
     def group_steps(self, s, g, gw):
-        if gw.phase == IDLE and gw.left > 0 and (s.owner in (NONE, g) or s.lease[s.owner] == 0) and "takeover" in self.rules:
-            yield with_gateway(s, g, phase=SEEN, prev=s.owner, stale=False)
-        elif gw.phase == SEEN:      # the old owner is fenced before the group has a new one
-            yield self.fence(s, g, gw)
-        elif gw.phase == FENCED and gw.stale and "token" in self.rules:
+        if gw.phase == IDLE and gw.left > 0 and s.owner == g:
+            yield with_gateway(s, g, phase=CLAIMED)
+        elif gw.phase == IDLE and gw.left > 0 and (s.owner == NONE or s.lease[s.owner] == 0) and "takeover" in self.rules:
+            yield with_gateway(s, g, phase=SEEN, stale=False)
+        elif gw.phase == SEEN and "token" in self.rules and (gw.stale or (s.owner != NONE and s.lease[s.owner] > 0)):
             yield with_gateway(s, g, **AS_IDLE)
-        elif gw.phase == FENCED:
-            s = with_gateway(s._replace(owner=g), g, **{**AS_IDLE, "phase": ACTIVE})
-            yield with_gateway(s, 1 - g, stale=True) if s.gateways[1 - g].phase in (SEEN, FENCED) else s
+        elif gw.phase == SEEN:
+            s = with_gateway(s._replace(owner=g), g, **{**AS_IDLE, "phase": CLAIMED})
+            yield with_gateway(s, 1 - g, stale=True) if s.gateways[1 - g].phase == SEEN else s
+        elif gw.phase == CLAIMED:
+            yield self.fence(s, g)
         elif gw.phase == LEAVING and not gw.io:
-            yield with_gateway(s._replace(owner=NONE), g, **AS_IDLE)
+            yield with_gateway(s._replace(owner=NONE, lock=NONE), g, **AS_IDLE)
         elif gw.phase == LEAVING and gw.patience == 0 and "move" in self.rules:     # I/O that does not end: the move is taken back
             yield with_gateway(s, g, phase=ACTIVE)
 
-    def fence(self, s, g, gw):
-        old = s.gateways[1 - g]
-        if gw.prev == 1 - g and not gw.stale and is_serving(old):
+    def fence(self, s, g):
+        """Whoever has the lock is blocklisted, and then the lock is this gateway's."""
+        if s.lock == 1 - g and is_serving(s.gateways[s.lock]) and s.owner == g:
             s = s._replace(surprised=True)
-        if gw.prev == 1 - g and "blocklist" in self.rules:
-            s = with_gateway(s, gw.prev, blocked=True, io=False, old_io=False)
-        if gw.prev == g and "old_client" in self.rules:
+        if s.lock == 1 - g and "blocklist" in self.rules:
+            s = with_gateway(s, s.lock, blocked=True, io=False, old_io=False)
+        if s.lock == g and "old_client" in self.rules:
             s = with_gateway(s, g, old_io=False)
-        return with_gateway(s, g, phase=FENCED)
+        return with_gateway(s._replace(lock=g), g, phase=ACTIVE)
 
     # --- What may happen at any time ---
 
@@ -241,7 +247,7 @@ def test_a_blocklist_that_is_left_out_is_found():
 
 
 def test_a_token_that_is_not_checked_is_found():
-    found("token", ["two writers", "two gateways serve"])
+    found("token", ["two writers", "two gateways serve", "a gateway is fenced that serves"])
 
 
 def test_a_lease_that_is_counted_from_the_answer_is_found():

@@ -21,7 +21,7 @@ from nvmf_lib import ADDRESS, PORT
 OPTION = {o["name"]: o["value"] for o in json.loads(subprocess.check_output(["meson", "introspect", "--buildoptions", BUILD]))}
 NQN = "nqn.2026-11.io.varve:example"
 PAGES = ("operations.md", "host.md", "security.md", "compat.md", "rpc.md")
-PROGRAMS = ("varve", "varve-rpc", "varve-ctl", "varve-trace", "varve-top", "varve-doctor", "varve-perf", "varve-lvol", "varve-bpftrace", "varve-setup", "softverbs")
+PROGRAMS = ("varve", "varve-rpc", "varve-ctl", "varve-cluster", "varve-trace", "varve-top", "varve-doctor", "varve-perf", "varve-lvol", "varve-bpftrace", "varve-setup", "softverbs")
 if (BUILD / "bin/varve-gateway").exists():      # only with its libraries
     PROGRAMS += ("varve-gateway",)
 

@@ -83,7 +83,9 @@ static void give_work(struct worker_job *job)
 	struct rbd_bdev *r = lock_bdev(job);
 	int rc = librbd.rbd_lock_release(r->image.image);
 
-	/* a client that is blocklisted has none any more */
+	if (rc == -ESHUTDOWN) { /* it has none any more */
+		bdev_rbd_bdev_lost(r, "Ceph has blocklisted this client");
+	}
 	r->lock_change.rc = rc == -ESHUTDOWN ? 0 : rc < 0 ? lock_say(r, rc, "giving back") : 0;
 }
 

@@ -19,4 +19,4 @@ _varve_complete() {
 		compopt -o nospace 2>/dev/null
 	fi
 }
-complete -o default -F _varve_complete varve varve-rpc varve-ctl varve-trace varve-top varve-doctor varve-perf varve-lvol varve-gateway
+complete -o default -F _varve_complete varve varve-rpc varve-ctl varve-cluster varve-trace varve-top varve-doctor varve-perf varve-lvol varve-gateway

@@ -10,6 +10,6 @@ function __varve_complete
     end
     $helper $words (commandline -ct | string collect -a) 2>/dev/null
 end
-for program in varve varve-rpc varve-ctl varve-trace varve-top varve-doctor varve-perf varve-lvol varve-gateway
+for program in varve varve-rpc varve-ctl varve-cluster varve-trace varve-top varve-doctor varve-perf varve-lvol varve-gateway
     complete -c $program -a '(__varve_complete)'
 end

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# needs: etcd
+# limit: 600
+# beside
+"""varve-cluster with a real etcd: two gateways own two groups of namespaces, whatever dies, stops or is cut off; a host with paths to both does
+verified I/O all the time. Never do both gateways own a group."""
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+
+from appliance_lib import DEADLINE, check, main, wait_for
+from cluster_lib import CLUSTER, Gateway, hosts_at_work, scene, status, tell
+from nvmf_lib import NQN
+
+
+def test_groups_are_balanced_moved_and_handed_over_in_a_rolling_restart():
+    with scene() as s:
+        s.wait_settled()
+        with hosts_at_work(s) as work:
+            groups = status(s)["groups"]
+            check({g["owner"] for g in groups.values()} == {"a", "b"} and all(g["alive"] for g in groups.values()), groups)
+            p = tell(s.etcd, "status")
+            check(p.returncode == 0 and "1 to 1000" in p.stdout, p.stdout + p.stderr)
+            for name in ("a", "b", "a"):
+                check(tell(s.etcd, "move", "1", name).returncode == 0, "move")
+                wait_for(lambda name=name: status(s)["groups"]["1"] | {"token": 0} == {"owner": name, "token": 0, "alive": True, "wanted_on": name}
+                         and 1 in s.gateways["ab".index(name)].owned(), s.account)
+                work()
+            check(tell(s.etcd, "move", "1", "any").returncode == 0 and "wanted_on" not in status(s)["groups"]["1"], "anywhere")
+            # both on one, although that is not even
+            for n in ("1", "2"):
+                check(tell(s.etcd, "move", n, "b").returncode == 0, "move")
+            s.wait_owned_by(s.gateways[1])
+            work()
+            for n in ("1", "2"):
+                check(tell(s.etcd, "move", n, "any").returncode == 0, "move")
+            s.wait_settled()
+            for words in (("move", "7", "a"), ("move", "1", "nobody")):
+                p = tell(s.etcd, *words)
+                check(p.returncode == 1 and words[1 if words[1] == "7" else 2] in p.stderr, p.stderr)
+            for i in (0, 1):
+                s.gateways[i].end_agent()
+                s.wait_owned_by(s.gateways[1 - i])
+                work()
+                s.gateways[i].stop()
+                s.again(i)
+                s.wait_settled()
+                work()
+
+
+def test_a_gateway_that_is_killed_and_comes_back():
+    with scene() as s:
+        s.wait_settled()
+        with hosts_at_work(s) as work:
+            for i in (0, 1):
+                s.gateways[i].kill()
+                s.wait_owned_by(s.gateways[1 - i])
+                work()
+                s.again(i)
+                s.wait_settled()
+                work()
+
+
+def test_a_gateway_that_is_stopped_beyond_its_lease():
+    with scene() as s:
+        s.wait_settled()
+        with hosts_at_work(s) as work:
+            a, b = s.gateways
+            # the program alone: the daemon ends by itself
+            a.agent.send_signal(signal.SIGSTOP)
+            s.wait_owned_by(b)
+            check(a.owned() == set(), a.owned())
+            work()
+            a.agent.send_signal(signal.SIGCONT)
+            s.wait_settled()
+            # both: a file's lock cannot be broken, so the group waits, and says for what
+            a.pause()
+            wait_for(lambda: any("in use by process" in g.get("waits", "") for g in status(s)["groups"].values()), s.account)
+            a.go_on()
+            s.wait_settled()
+            work()
+
+
+def test_a_gateway_that_is_cut_off_from_etcd_stops_when_its_lease_ends():
+    with scene() as s:
+        s.wait_settled()
+        with hosts_at_work(s) as work:
+            a, b = s.gateways
+            a.wire.cut = True
+            s.wait_owned_by(b)
+            check(a.owned() == set(), a.owned())
+            work()
+            a.wire.cut = False
+            s.wait_settled()
+            work()
+
+
+def test_etcd_is_restarted():
+    with scene() as s:
+        s.wait_settled()
+        with hosts_at_work(s) as work:
+            s.etcd.stop()
+            s.etcd.start()
+            s.wait_settled()
+            work()
+            # for longer than a lease: nobody serves, and then all is as before
+            s.etcd.stop()
+            wait_for(lambda: not any(g.owned() for g in s.gateways), s.account)
+            s.etcd.start()
+            s.wait_settled()
+            work()
+
+
+def test_gateways_that_do_not_fit_are_refused():
+    with scene() as s:
+        s.wait_settled()
+        c = Gateway(2, s.folder, s.etcd)
+        try:
+            wait_for(lambda: 2 in c.owned() or 1 in c.owned() or "c" in status(s)["gateways"], c.agent_log)
+            c.end_agent()
+            c.call("nvmf_delete_subsystem", nqn=NQN)
+            c.add_subsystem(NQN, listen=False, ana_reporting=True, max_namespaces=8, min_cntlid=900, max_cntlid=950)
+            c.start_agent()
+            check(c.agent.wait(DEADLINE) == 1 and "min_cntlid" in c.agent_log() and "1 to 1000" in c.agent_log(), c.agent_log())
+        finally:
+            c.__exit__()
+
+
+def test_wrong_configurations_name_the_field():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "c"
+        good = {"cluster": "t", "gateway": "a", "nqn": "n", "etcd": {"endpoints": ["http://127.0.0.1:1"]}}
+        for change, word in (({"cluster": ""}, "cluster"), ({"gateway": "a/b"}, "gateway"), ({"lease_s": 1}, "lease_s"), ({"lease_s": True}, "lease_s"),
+                             ({"etcd": {}}, "etcd.endpoints"), ({"etcd": {"endpoints": ["ftp://x"]}}, "etcd.endpoints"), ({"nqn": None}, "nqn"),
+                             ({"etcd": {"endpoints": ["http://x"], "cacert": "x"}}, "etcd.cacert"), ({"leases": 1}, "leases")):
+            path.write_text("/* a comment */ " + json.dumps({**good, **change}))
+            p = subprocess.run([sys.executable, CLUSTER, "-c", path, "status"], capture_output=True, text=True, timeout=DEADLINE, check=False)
+            check(p.returncode == 1 and word in p.stderr and "Traceback" not in p.stderr, p.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# needs: ceph etcd
+# limit: 600
+# beside
+"""Two gateways to images of a real Ceph, a real etcd, and a host with paths to both that does verified I/O: one is killed, and one is stopped with I/O
+under way and goes on when the other one serves its images: it has been blocklisted, and nothing of it is carried out any more."""
+import sys
+
+from appliance_lib import check, main, wait_for
+from ceph_lib import Ceph
+from cluster_lib import GROUPS, Gateway, hosts_at_work, scene, status
+
+
+class CephGateway(Gateway):
+    ceph = None
+
+    def add_storage(self, n, uuid):
+        if n == GROUPS[0]:
+            self.call("bdev_rbd_register_cluster", name="c", config_file=str(self.ceph.conf))
+        self.call("bdev_rbd_create", name=f"F{n}", pool_name="rbd", rbd_name=f"image{n}", block_size=512, cluster_name="c", standby=True, uuid=uuid)
+
+
+def test_a_gateway_that_is_killed_or_stopped_is_fenced():
+    with Ceph() as ceph:
+        CephGateway.ceph = ceph
+        for n in GROUPS:
+            ceph.image(f"rbd/image{n}", 4)
+        with scene(CephGateway) as s:
+            s.wait_settled()
+            with hosts_at_work(s) as work:
+                a, b = s.gateways
+                a.kill()
+                s.wait_owned_by(b)
+                work()
+                s.again(0)
+                s.wait_settled()
+                work()
+                s.gateways[1].pause()
+                s.wait_owned_by(s.gateways[0])
+                work()
+                s.gateways[1].go_on()
+                work()
+                wait_for(lambda: "blocklisted" in b.log(), b.log)
+                wait_for(lambda: set(g["owner"] for g in status(s)["groups"].values()) == {"a"}, s.account)
+                check(s.gateways[0].owned() == set(GROUPS) and b.owned() == set(), s.account())
+                work()
+                # it is a new client when it is started again
+                b.kill()
+                s.again(1)
+                s.wait_settled()
+                work()
+                print(json_of(status(s)), flush=True)
+
+
+def json_of(cluster):
+    return "# " + str(cluster["groups"])
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

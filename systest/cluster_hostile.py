@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 300
+# quick
+# beside
+"""What varve-cluster makes of answers of etcd that are wrong: a message, never an exception that it does not know, and never a state that is none.
+The decisions of gateways that look at one state agree."""
+import base64
+import contextlib
+import http.server
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+
+from appliance_lib import DEADLINE, TOP, check, main
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(TOP / "tools" / "cluster"))
+from varve_cluster import etcd, state  # noqa: E402
+
+SEED = int(os.environ.get("VARVE_SEED") or random.SystemRandom().getrandbits(32))
+ROUNDS = 20000
+PREFIX = "/varve/test/"
+FACTS = {"nqn": "n", "min_cntlid": 1, "max_cntlid": 1000, "namespaces": {"1": "00" * 16}, "waits": {}}
+OTHER = {**FACTS, "min_cntlid": 1001, "max_cntlid": 2000}
+
+
+def b64(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+def kv(key, value, **more):
+    return {"key": b64(PREFIX + key), "value": b64(value if isinstance(value, str) else json.dumps(value)), "mod_revision": "7", **more}
+
+
+def good_answer():
+    return {"header": {"revision": "9"}, "count": "5", "kvs": [
+        kv("gateways/a", FACTS, lease="11"), kv("gateways/b", OTHER, lease="12"), kv("groups/1", {"owner": "a", "token": 3}),
+        kv("groups/2", {"owner": "gone", "token": 1}), kv("moves/1", "b")]}
+
+
+def decode(data):
+    return state.decode_state(etcd.decode_range(etcd.decode_answer(200, data), PREFIX))
+
+
+def refused(data, word, status=200):
+    try:
+        state.decode_state(etcd.decode_range(etcd.decode_answer(status, data), PREFIX))
+    except etcd.EtcdError as e:
+        check(word in str(e), f"{e}: {word}")
+    else:
+        check(False, f"was taken: {data!r:.200}")
+
+
+def test_a_good_answer_is_read():
+    s = decode(json.dumps(good_answer()).encode())
+    check(set(s.gateways) == {"a", "b"} and s.gateways["b"].lease == 12 and s.gateways["b"].facts == OTHER, s)
+    check(s.groups == {1: state.Group("a", 3, 7), 2: state.Group("gone", 1, 7)} and s.moves == {1: state.Move("b", 7)}, s)
+    check(decode(b"{}") == state.State({}, {}, {}), "no keys")
+    check(not state.is_free(s, 1) and state.is_free(s, 2) and state.is_free(s, 3), "owners")
+
+
+def test_wrong_answers_name_what_is_wrong():
+    for data in (b"", b"nonsense", b"[]", b"5", b"null", b'{"kvs": [', b"\xff\xfe", b"[" * 100000):
+        refused(data, "object")
+    refused(b"<html>", "HTTP 502", 502)
+    refused(b'{"error": "etcdserver: request timed out"}', "request timed out", 503)
+    refused(b'{"kvs": 5}', "kvs")
+    refused(b'{"kvs": [5]}', "kv")
+    refused(b'{"kvs": [], "more": true}', "part")
+    for change, word in (({"key": "%"}, "a key"), ({"key": b64("/other/x")}, "not asked for"), ({"key": 5}, "a key"), ({"value": "%%"}, "value"),
+                         ({"value": base64.b64encode(b"\xff").decode()}, "value"), ({"mod_revision": "x"}, "mod_revision"), ({"mod_revision": None}, "mod_revision"),
+                         ({"mod_revision": "9" * 30}, "mod_revision"), ({"mod_revision": True}, "mod_revision"), ({"lease": "1.5"}, "lease")):
+        refused(json.dumps({"kvs": [{**kv("gateways/a", FACTS), **change}]}).encode(), word)
+    for key, value, word in (("gateways/", FACTS, "name of a gateway"), ("gateways/a\x1b[2J", FACTS, "name of a gateway"), ("groups/x", {"owner": "a", "token": 1}, "ANA group"),
+                             ("groups/1", {}, "owner"), ("groups/1", {"owner": "a", "token": -1}, "token"), ("groups/1", {"owner": "a", "token": True}, "token"),
+                             ("groups/1", {"owner": "\x1b", "token": 1}, "owner"), ("groups/1", "[]", "object"), ("moves/1", "", "name of a gateway"),
+                             ("moves/-1", "a", "ANA group"), ("others/1", "a", "not one of a cluster"), ("gateways/a", {**FACTS, "waits": {"1": 5}}, "waits"),
+                             ("gateways/a", {**FACTS, "min_cntlid": "1"}, "min_cntlid"), ("gateways/a", {**FACTS, "waits": {"1": "\ud800"}}, "waits")):
+        refused(json.dumps({"kvs": [kv(key, value)]}).encode(), word)
+
+
+def spoil(rng, value):
+    """The value with one thing in it changed."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = rng.choice(list(value))
+        return {**value, key: spoil(rng, value[key])} if rng.random() < 0.9 else {k: v for k, v in value.items() if k != key}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        i = rng.randrange(len(value))
+        return value[:i] + [spoil(rng, value[i])] + value[i + 1:]
+    if isinstance(value, str) and rng.random() < 0.7:
+        with contextlib.suppress(ValueError):
+            inner = bytearray(base64.b64decode(value, validate=True))
+            if inner and rng.random() < 0.5:
+                inner[rng.randrange(len(inner))] = rng.randrange(256)
+                return base64.b64encode(inner).decode()
+        with contextlib.suppress(ValueError):
+            return b64(json.dumps(spoil(rng, json.loads(base64.b64decode(value, validate=True)))))
+    return rng.choice([None, True, -1, 0, 1 << 70, 1.5, "", "x", "\ud800", [], {}, [[]], "9" * 400])
+
+
+def test_random_damage_is_refused_or_harmless():
+    rng = random.Random(SEED)
+    taken = 0
+    for _ in range(ROUNDS):
+        answer = good_answer()
+        for _ in range(rng.randint(1, 3)):
+            answer = spoil(rng, answer)
+        data = bytearray(json.dumps(answer).encode())
+        if rng.random() < 0.2:
+            del data[rng.randrange(len(data)):]
+        try:
+            s = decode(bytes(data))
+        except etcd.EtcdError:
+            continue
+        taken += 1
+        for me in ("a", "b"):
+            give = state.to_give(s, me, (1, 2))
+            check(give is None or (s.groups[give[0]].owner == me and give[1] in s.gateways and give[1] != me), f"{s} {give}")
+            other = s.gateways.get("b" if me == "a" else "a")
+            state.conflict(FACTS, "x", other.facts if other else FACTS)
+        check(all(state.wanted_by(s, n, (1, 2)) in (*s.gateways, None) for n in (1, 2)), s)
+    check(0 < taken < ROUNDS, taken)
+    print(f"# {taken} of {ROUNDS} damaged answers were taken", flush=True)
+
+
+def test_gateways_that_do_not_fit_are_told():
+    check(state.conflict(FACTS, "b", OTHER) is None, "these fit")
+    for change, word in (({"nqn": "m"}, "nqn"), ({"min_cntlid": 1000}, "cntlid"), ({"namespaces": {"1": "11" * 16}}, "nguid of namespace 1")):
+        check(word in state.conflict(FACTS, "b", {**OTHER, **change}), change)
+
+
+def test_groups_are_spread():
+    gateways = {g: state.Gateway(g, 1, 1, FACTS) for g in "abc"}
+    owners = {n: state.Group("a", 1, 1) for n in range(1, 7)}
+    moves = 0
+    while True:
+        s = state.State(gateways, owners, {})
+        gives = [(g, state.to_give(s, g, owners)) for g in gateways]
+        gives = [(g, x) for g, x in gives if x is not None]
+        if not gives:
+            break
+        owners = {**owners, gives[0][1][0]: state.Group(gives[0][1][1], 1, 1)}
+        moves += 1
+        check(moves < 10, owners)
+    check(sorted(x.owner for x in owners.values()) == list("aabbcc"), owners)
+
+
+class Liar(http.server.BaseHTTPRequestHandler):
+    answers = []
+
+    def do_POST(self):
+        status, data, length = self.answers[0]
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data) if length is None else length))
+        self.end_headers()
+        self.wfile.write(data)
+        self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+def test_the_program_says_what_etcd_did():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Liar) as server, tempfile.TemporaryDirectory() as folder:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        config = pathlib.Path(folder) / "c"
+        config.write_text(json.dumps({"cluster": "test", "gateway": "a", "nqn": "n", "lease_s": 30,
+                                      "etcd": {"endpoints": [f"http://127.0.0.1:{server.server_port}"]}}))
+        for answer, word in (((200, b"nonsense", None), "object"), ((500, b"", None), "HTTP 500"), ((200, b'{"kvs"', 500), ""),
+                             ((200, b" " * (etcd.ANSWER_MAX + 2), None), "longer"), ((200, json.dumps({"kvs": [kv("x/y", "")]}).encode(), None), "not one")):
+            Liar.answers = [answer]
+            p = subprocess.run([sys.executable, TOP / "tools/cluster/varve-cluster", "-c", config, "status"], capture_output=True, text=True, timeout=DEADLINE,
+                               check=False)
+            check(p.returncode == 1 and word in p.stderr and p.stderr.count("\n") == 1 and not p.stdout, p.stderr)
+        server.shutdown()
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])

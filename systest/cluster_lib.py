@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""etcd of one member, gateways that share a file, and a front: a varve whose host has paths to all of them."""
+import contextlib
+import json
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+from appliance_lib import DEADLINE, TOP, check, wait_for
+from nvmf_lib import NQN, NUM_CPUS, PORT, Host, Target, wait_io
+
+CLUSTER = TOP / "tools" / "cluster" / "varve-cluster"
+GROUPS = (1, 2)
+LEASE_S = 4
+
+
+class EtcdServer:
+    """Ports and a folder of its own."""
+
+    def __init__(self, port=PORT + 200):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-test-etcd-"))
+        self.port = port
+        self.process = None
+        self.start()
+
+    def start(self):
+        url, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.port + 1}"
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(["etcd", "--name", "a", "--data-dir", self.folder / "data", "--listen-client-urls", url, "--advertise-client-urls", url,
+                                             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"a={peer}"],
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_for(self.listens, lambda: f"etcd: {(self.folder / 'log').read_text()[-2000:]}")
+
+    def listens(self):
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Wire:
+    """A gateway's way to etcd, which can be cut: connections are ended, and new ones are not answered."""
+
+    def __init__(self, to):
+        self.to, self.cut = to, False
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port = self.server.getsockname()[1]
+        self.open = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near, _ = self.server.accept()
+            except OSError:
+                return
+            self.open.append(near)
+            if not self.cut:
+                try:
+                    far = socket.create_connection(("127.0.0.1", self.to))
+                except OSError:
+                    near.close()
+                    continue
+                self.open.append(far)
+                for a, b in ((near, far), (far, near)):
+                    threading.Thread(target=self.pass_on, args=(a, b), daemon=True).start()
+
+    def pass_on(self, source, sink):
+        try:
+            while data := source.recv(65536):
+                if self.cut:
+                    return
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def close(self):
+        self.server.close()
+        for s in self.open:
+            s.close()
+
+
+class Gateway(Target):
+    """A varve with two groups of one namespace each, in files that all gateways have, and its varve-cluster."""
+    trtype = "TCP"
+
+    def __init__(self, number, folder, etcd, **settings):
+        self.number, self.name, self.files = number, "abc"[number], folder
+        self.wire = Wire(etcd.port)
+        self.agent = None
+        super().__init__(cores=f"[{number % NUM_CPUS}]", port=PORT + 100 + number, listen=False, trtype="TCP")
+        try:
+            self.call("nvmf_delete_subsystem", nqn=NQN)
+            self.add_subsystem(NQN, listen=False, ana_reporting=True, max_namespaces=8, min_cntlid=1 + 1000 * number, max_cntlid=1000 + 1000 * number)
+            for n in GROUPS:
+                uuid = f"8d1f6c1e-55b1-4a5e-9f0e-00000000000{n}"
+                self.add_storage(n, uuid)
+                self.add_ns(f"F{n}", nsid=n, anagrpid=n, uuid=uuid)
+            self.call("nvmf_subsystem_add_listener", nqn=NQN, listen_address=self.listen_address(), ana_state="inaccessible")
+            self.config = self.folder / "cluster.json"
+            self.config.write_text("# of a test\n" + json.dumps({
+                "cluster": "test", "gateway": self.name, "nqn": NQN, "rpc_socket": str(self.path), "lease_s": LEASE_S,
+                "etcd": {"endpoints": [f"http://127.0.0.1:{self.wire.port}"]}, **settings}))
+            self.start_agent()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def add_storage(self, n, uuid):
+        self.add_file(f"F{n}", self.files / f"disk{n}", mb=4, standby=True, uuid=uuid)
+
+    def start_agent(self):
+        with open(self.folder / "agent.log", "ab") as log:
+            self.agent = subprocess.Popen([sys.executable, CLUSTER, "-c", self.config, "serve"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def agent_log(self):
+        return (self.folder / "agent.log").read_text()
+
+    def end_agent(self):
+        self.agent.terminate()
+        check(self.agent.wait(DEADLINE) == 0, self.agent_log())
+
+    def owned(self):
+        return {int(o["name"][1:]) for o in self.call("bdev_get_owners") if o["state"] == "owner"}
+
+    def kill(self):
+        """Both programs."""
+        for p in (self.agent, self.process):
+            p.kill()
+            p.wait()
+
+    def pause(self):
+        for p in (self.agent, self.process):
+            p.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        for p in (self.agent, self.process):
+            p.send_signal(signal.SIGCONT)
+
+    def __exit__(self, *exc):
+        if self.agent is not None:
+            self.agent.send_signal(signal.SIGCONT)
+            self.agent.kill()
+            self.agent.wait()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+        self.wire.close()
+        super().__exit__(*exc)
+
+
+def tell(etcd, *words):
+    """What `varve-cluster WORDS` of an operator prints; it reaches etcd directly."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-test-tell-"))
+    try:
+        config = folder / "c.json"
+        config.write_text(json.dumps({"cluster": "test", "gateway": "operator", "nqn": NQN, "lease_s": 30,
+                                      "etcd": {"endpoints": [f"http://127.0.0.1:{etcd.port}"]}}))
+        return subprocess.run([sys.executable, CLUSTER, "-c", config, *words], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    finally:
+        shutil.rmtree(folder)
+
+
+class Scene:
+    """Two gateways, and a front whose host reads and writes both namespaces."""
+
+    def __init__(self, etcd, folder, kind):
+        self.etcd, self.folder, self.kind = etcd, folder, kind
+        self.gateways = []
+        try:
+            for i in range(2):
+                self.gateways.append(kind(i, folder, etcd))
+        except BaseException:
+            self.close()
+            raise
+
+    def settled(self):
+        """Each group has one owner; of two gateways each has one."""
+        return [sorted(n for g in self.gateways for n in g.owned())] == [list(GROUPS)] and all(len(g.owned()) == 1 for g in self.gateways)
+
+    def wait_settled(self):
+        wait_for(self.settled, self.account)
+
+    def wait_owned_by(self, gateway, groups=GROUPS):
+        wait_for(lambda: gateway.owned() == set(groups), self.account)
+
+    def account(self):
+        return "the groups to be owned:\n" + "\n".join(f"{g.name}:\n{g.agent_log()[-3000:]}" for g in self.gateways)
+
+    def again(self, number):
+        """A gateway whose programs have ended."""
+        self.gateways[number].__exit__()
+        self.gateways[number] = self.kind(number, self.folder, self.etcd)
+
+    def close(self):
+        for g in self.gateways:
+            g.__exit__()
+
+
+@contextlib.contextmanager
+def scene(kind=Gateway):
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-test-cluster-"))
+    with EtcdServer() as etcd:
+        s = None
+        try:
+            s = Scene(etcd, folder, kind)
+            yield s
+        finally:
+            if s is not None:
+                s.close()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def hosts_at_work(s):
+    """Gives a function that waits until both namespaces have done I/O. At the end all that was read must be right."""
+    with Target(cores=f"[{NUM_CPUS - 1}]", port=PORT + 110, trtype="TCP") as front:
+        for g in s.gateways:
+            front.call("bdev_nvme_attach_controller", name="N", ctrlr_loss_timeout_sec=-1, reconnect_delay_sec=1, subnqn=NQN, **g.listen_address())
+        for n in GROUPS:
+            front.add_ns(f"Nn{n}", nsid=n)
+        with contextlib.ExitStack() as stack:
+            hosts = [stack.enter_context(Host(front, "-w", "randrw", "--verify", "-q", "4", "--region", "256k", "--rate", "500", "-t", "3600", nsid=n)) for n in GROUPS]
+            wait_io(front, hosts)
+            yield lambda: wait_io(front, hosts)
+            wait_io(front, hosts)
+            for h in hosts:
+                h.check_perfect(h.stop())
+
+
+def status(s):
+    p = tell(s.etcd, "status", "--json")
+    check(p.returncode == 0, p.stderr)
+    return json.loads(p.stdout)

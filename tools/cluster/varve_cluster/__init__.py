@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Several gateways on the same storage: who owns what is decided in etcd."""

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What etcd says about a cluster, and what a gateway makes of it. Pure.
+
+Keys, behind /varve/CLUSTER/: gateways/ID, which ends with the gateway's lease; groups/N: the owner and the token, a number that grows with each change
+of the owner; moves/N: the gateway on which an operator wants a group
+to be, as long as that gateway is there."""
+import collections
+import json
+import re
+
+from .etcd import EtcdError
+
+Gateway = collections.namedtuple("Gateway", "id lease revision facts")
+Group = collections.namedtuple("Group", "owner token revision", defaults=("", 0, 0))
+Move = collections.namedtuple("Move", "to revision")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")     # of clusters and gateways
+NUMBER_MAX = 1 << 62
+State = collections.namedtuple("State", "gateways groups moves")
+
+
+def decode_object(entry):
+    try:
+        value = json.loads(entry.value)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise EtcdError(f"key {entry.key[:80]!r}: its value is no JSON object: {entry.value[:80]!r}")
+    return value
+
+
+def decode_field(entry, value, name, kind):
+    field = value.get(name)
+    good = isinstance(field, kind) and not isinstance(field, bool)
+    if not good or (kind is int and not 0 <= field < NUMBER_MAX) or (kind is str and not field.isprintable()):
+        raise EtcdError(f"key {entry.key[:80]!r}: {name} is {field!r:.80}, which is not of the kind {kind.__name__}")
+    return field
+
+
+def decode_name(entry, name):
+    if not NAME.fullmatch(name):
+        raise EtcdError(f"key {entry.key[:80]!r}: {name[:80]!r} is no name of a gateway")
+    return name
+
+
+def group_of(entry, name):
+    if not (name.isascii() and name.isdigit() and len(name) <= 9):
+        raise EtcdError(f"key {entry.key[:80]!r}: {name[:40]!r} is no ANA group")
+    return int(name)
+
+
+def decode_facts(entry):
+    value = decode_object(entry)
+    for name, kind in {"nqn": str, "min_cntlid": int, "max_cntlid": int, "namespaces": dict, "waits": dict}.items():
+        decode_field(entry, value, name, kind)
+    if not all(isinstance(x, str) and x.isprintable() for field in ("namespaces", "waits") for pair in value[field].items() for x in pair):
+        raise EtcdError(f"key {entry.key[:80]!r}: namespaces and waits have values that are no text")
+    return value
+
+
+def decode_state(entries):
+    state = State({}, {}, {})
+    for e in entries:
+        kind, _, name = e.key.partition("/")
+        if kind == "gateways":
+            state.gateways[decode_name(e, name)] = Gateway(name, e.lease, e.mod_revision, decode_facts(e))
+        elif kind == "groups":
+            value = decode_object(e)
+            owner = decode_field(e, value, "owner", str)
+            state.groups[group_of(e, name)] = Group(decode_name(e, owner) if owner else "", decode_field(e, value, "token", int), e.mod_revision)
+        elif kind == "moves":
+            state.moves[group_of(e, name)] = Move(decode_name(e, e.value), e.mod_revision)
+        else:
+            raise EtcdError(f"key {e.key[:80]!r} is not one of a cluster")
+    return state
+
+
+def conflict(mine, other_id, other):
+    """Why two gateways cannot serve one subsystem together; None: they can."""
+    if mine["nqn"] != other["nqn"]:
+        return f"nqn: {mine['nqn']} here, {other['nqn']} on gateway {other_id}"
+    if mine["min_cntlid"] <= other["max_cntlid"] and other["min_cntlid"] <= mine["max_cntlid"]:
+        return (f"min_cntlid, max_cntlid: {mine['min_cntlid']} to {mine['max_cntlid']} here, {other['min_cntlid']} to {other['max_cntlid']} on gateway "
+                f"{other_id}: they must be disjoint")
+    for nsid in mine["namespaces"].keys() & other["namespaces"].keys():
+        if mine["namespaces"][nsid] != other["namespaces"][nsid]:
+            return f"nguid of namespace {nsid}: {mine['namespaces'][nsid]} here, {other['namespaces'][nsid]} on gateway {other_id}: they must be the same"
+    return None
+
+
+def loads(state, groups):
+    """How many of the groups each gateway has that is there."""
+    counts = {g: 0 for g in state.gateways}
+    for n in groups:
+        owner = state.groups.get(n, Group()).owner
+        if owner in counts:
+            counts[owner] += 1
+    return counts
+
+
+def able(state, n, groups):
+    """Of the gateways that could serve a group now: how many groups each has."""
+    return {g: count for g, count in loads(state, groups).items() if str(n) not in state.gateways[g].facts["waits"]}
+
+
+def wanted_by(state, n, groups):
+    """The gateway that should take a group which has no owner: where an operator wants it, or the one that has the fewest."""
+    counts = able(state, n, groups) or loads(state, groups)
+    move = state.moves.get(n)
+    if move is not None and move.to in counts:
+        return move.to
+    return min(counts, key=lambda g: (counts[g], g), default=None)
+
+
+def is_free(state, n):
+    return state.groups.get(n, Group()).owner not in state.gateways
+
+
+def to_give(state, me, groups):
+    """A group that I own and should hand over, and to whom; or None."""
+    for n in sorted(groups):
+        move = state.moves.get(n)
+        if move is not None and move.to in able(state, n, groups) and state.groups.get(n, Group()).owner not in ("", move.to):
+            return (n, move.to) if state.groups[n].owner == me else None
+    if any(is_free(state, n) for n in groups):
+        return None
+    have = loads(state, groups).get(me, 0)
+    for n in sorted(groups, reverse=True):
+        counts = able(state, n, groups)
+        least = min(counts, key=lambda g: (counts[g], g), default=me)
+        if n not in state.moves and state.groups[n].owner == me and have - counts.get(least, have) >= 2:
+            return n, least
+    return None
