@@ -115,6 +115,16 @@ def test_etcd_is_restarted():
             work()
 
 
+def test_listeners_that_were_made_inaccessible_are_optimized_again():
+    with scene() as s:
+        s.wait_settled()
+        a = s.gateways[0]
+        (n,) = a.owned()
+        a.call("nvmf_subsystem_listener_set_ana_state", nqn=NQN, listen_address=a.listen_address(), ana_state="inaccessible")
+        wait_for(lambda: {x["ana_group"]: x["ana_state"] for x in a.call("nvmf_subsystem_get_listeners", nqn=NQN)[0]["ana_states"]}[n] == "optimized", s.account)
+        s.wait_settled()
+
+
 def test_gateways_that_do_not_fit_are_refused():
     with scene() as s:
         s.wait_settled()

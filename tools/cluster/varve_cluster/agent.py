@@ -101,6 +101,7 @@ class Agent:
         self.waits_since = {}
         self.waits_at = {}          # when a group was found to wait last
         self.in_use = False         # another process has, or had, this gateway's name
+        self.said = None            # why the last turn could not be ended
 
     def run(self, stop):
         self.learn(stop)
@@ -110,10 +111,12 @@ class Agent:
         while not stop.is_set():
             try:
                 self.turn()
-            except EtcdError:
-                self.drop_all_if_ended()        # the lease's thread says why
-            except DaemonError as e:
-                say(str(e))
+                self.said = None
+            except (EtcdError, DaemonError) as e:
+                if str(e) != self.said:
+                    self.said = str(e)
+                    say(self.said)
+                self.drop_all_if_ended()
             stop.wait(min(max(self.ttl_s / 20, 0.1), 0.5))
         self.leave()
 
@@ -175,6 +178,8 @@ class Agent:
             self.take(n, group, state)
         elif group.owner == self.me and n in self.lease.trouble:
             self.drop(n, self.lease.trouble[n])
+        elif group.owner == self.me and not self.daemon.is_optimized(n):
+            self.drop(n, "its listeners are not optimized any more: the daemon was started again")
         elif group.owner != self.me and time.monotonic() - self.waits_at.get(n, 0) > 10 * self.ttl_s:
             self.waits.pop(n, None)         # the reason may have gone: it may be tried again
             self.waits_at.pop(n, None)

@@ -80,6 +80,12 @@ class Daemon:
         for listener in self.call("nvmf_subsystem_get_listeners", nqn=self.nqn):
             self.call("nvmf_subsystem_listener_set_ana_state", nqn=self.nqn, listen_address=listener["address"], ana_state=state, anagrpid=group)
 
+    def is_optimized(self, group):
+        """Whether all listeners say so of a group."""
+        listeners = self.call("nvmf_subsystem_get_listeners", nqn=self.nqn)
+        states = [s["ana_state"] for listener in listeners for s in listener["ana_states"] if s["ana_group"] == group]
+        return len(states) == len(listeners) and all(s == "optimized" for s in states)
+
     def own(self, bdevs, until_us, timeout_s=None, **params):
         for bdev in bdevs:
             self.call("bdev_own", timeout_s, name=bdev, until_us=until_us, **params)
