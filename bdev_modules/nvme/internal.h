@@ -437,6 +437,13 @@ union bdev_nvme_range {
 	struct nvme_copy_range copy;
 };
 
+/* Why the controller does not serve a thread, although it is up. */
+enum bdev_nvme_shut_out {
+	BDEV_NVME_ADMITTED, /* it does, or it has not refused often enough */
+	BDEV_NVME_NO_QUEUE, /* it has no I/O queue left */
+	BDEV_NVME_REFUSED,  /* it refuses this queue pair, and serves those of other threads */
+};
+
 /* Made with a thread's first channel to the controller, freed after its last one. Connected while the controller is up;
  * between two connections I/O waits in it or takes other paths. */
 struct bdev_nvme_qpair {
@@ -473,9 +480,9 @@ struct bdev_nvme_qpair {
 	/* The control thread's. */
 	struct nvme_qpair *created; /* the driver's, from its connection until it is destroyed */
 	enum bdev_nvme_qpair_state state;
-	bool left;          /* leave_msg has arrived */
-	bool no_queue_told; /* the controller has no I/O queue left for it */
-	uint8_t refusals;   /* of the controller to connect it, in a row */
+	bool left; /* leave_msg has arrived */
+	enum bdev_nvme_shut_out shut_out;
+	uint8_t refusals; /* of the controller to connect it, in a row; not counted beyond some */
 	struct thread_timer retry_timer;
 	TAILQ_ENTRY(bdev_nvme_qpair) link;
 };
@@ -557,7 +564,7 @@ bool bdev_nvme_qpair_take_back(struct bdev_nvme_qpair *qp, struct bdev_nvme_io *
 /* Ends with status the I/O of ch that waits in qp. */
 void bdev_nvme_qpair_fail_channel(struct bdev_nvme_qpair *qp, const struct bdev_nvme_channel *ch, uint16_t status);
 /* Called by the control thread through thread_call(), with the queue pair: use the driver's queue pair (created); stop
- * using it; complete what is outstanding on it as aborted; look at c->io_fails and no_queue_told. */
+ * using it; complete what is outstanding on it as aborted; look at c->io_fails and shut_out. */
 void bdev_nvme_qpair_attach(void *qpair);
 void bdev_nvme_qpair_detach(void *qpair);
 void bdev_nvme_qpair_abort_all(void *qpair);

@@ -17,7 +17,9 @@
 #include "util/state_machine.h"
 
 #define RETRY_US     1000000
-#define MAX_REFUSALS 5
+#define MAX_REFUSALS 5 /* in a row; from then on its thread does without the controller, and it is retried less often  \
+			*/
+#define RETRY_SHIFTS 4 /* the delay doubles so often: 16 s at most */
 
 static const char *bdev_nvme_qpair_state_name(unsigned state)
 {
@@ -75,21 +77,64 @@ static void bdev_nvme_qpair_retry_timer_fired(void *qpair)
 	bdev_nvme_qpair_step(qpair);
 }
 
-/* A queue pair for which the controller had no I/O queue left is tried again after a while, and as soon as another one
- * has been freed. */
-static void bdev_nvme_qpair_set_no_queue(struct bdev_nvme_qpair *qp, bool none)
+/* I/O of the thread takes other paths, or fails. */
+static void bdev_nvme_qpair_set_shut_out(struct bdev_nvme_qpair *qp, enum bdev_nvme_shut_out shut_out)
 {
-	if (none != qp->no_queue_told) {
-		qp->no_queue_told = none;
-		if (none) {
-			log_warning(
-				"%s: the controller grants %u I/O queues, and all are in use: I/O of thread '%s' fails",
-				qp->c->name, nvme_ctrlr_io_queues(qp->c->ctrlr), thread_name(qp->thread));
+	struct bdev_nvme *c = qp->c;
+
+	if (shut_out == qp->shut_out) {
+		return;
+	}
+	if (shut_out == BDEV_NVME_NO_QUEUE) {
+		log_warning("%s: the controller grants %u I/O queues, and all are in use: I/O of thread '%s' fails",
+			    c->name, nvme_ctrlr_io_queues(c->ctrlr), thread_name(qp->thread));
+	} else if (shut_out == BDEV_NVME_REFUSED) {
+		log_warning(
+			"%s: the controller at %s refused the queue pair of thread '%s' %u times in a row, and serves "
+			"others: I/O of this thread takes other paths, or fails",
+			c->name, c->opts.trid.traddr, thread_name(qp->thread), qp->refusals);
+	} else {
+		log_notice("%s: the queue pair of thread '%s' is connected", c->name, thread_name(qp->thread));
+	}
+	qp->shut_out = shut_out;
+	bdev_nvme_qpair_call(qp, bdev_nvme_qpair_set_fails);
+}
+
+static bool bdev_nvme_serves_others(const struct bdev_nvme_qpair *qp)
+{
+	const struct bdev_nvme_qpair *other;
+
+	TAILQ_FOREACH (other, &qp->c->qpairs, link) {
+		if (other != qp && other->state == BDEV_NVME_QPAIR_UP) {
+			return true;
 		}
-		bdev_nvme_qpair_call(qp, bdev_nvme_qpair_set_fails);
+	}
+	return false;
+}
+
+/* A controller that refuses one queue pair and serves others is not reset, which would end the I/O of those. */
+static void bdev_nvme_qpair_count_refusal(struct bdev_nvme_qpair *qp)
+{
+	if (qp->refusals < MAX_REFUSALS + RETRY_SHIFTS) {
+		qp->refusals++;
+	}
+	if (qp->refusals < MAX_REFUSALS) {
+		return;
+	}
+	if (bdev_nvme_serves_others(qp)) {
+		bdev_nvme_qpair_set_shut_out(qp, BDEV_NVME_REFUSED);
+	} else {
+		qp->refusals = 0;
+		bdev_nvme_recover(qp->c, "a queue pair was refused again and again");
 	}
 }
 
+static uint64_t bdev_nvme_qpair_retry_us(const struct bdev_nvme_qpair *qp)
+{
+	return RETRY_US << (qp->refusals > MAX_REFUSALS ? qp->refusals - MAX_REFUSALS : 0);
+}
+
+/* It is tried again after a while, and as soon as another one has been freed if that may be what it lacked. */
 static void bdev_nvme_qpair_refused(struct bdev_nvme_qpair *qp, int error)
 {
 	struct bdev_nvme *c = qp->c;
@@ -100,12 +145,11 @@ static void bdev_nvme_qpair_refused(struct bdev_nvme_qpair *qp, int error)
 		return;
 	}
 	if (error == -ENOSPC) {
-		bdev_nvme_qpair_set_no_queue(qp, true);
-	} else if (c->state == BDEV_NVME_UP && ++qp->refusals >= MAX_REFUSALS) {
-		qp->refusals = 0;
-		bdev_nvme_recover(c, "a queue pair was refused again and again");
+		bdev_nvme_qpair_set_shut_out(qp, BDEV_NVME_NO_QUEUE);
+	} else if (c->state == BDEV_NVME_UP) {
+		bdev_nvme_qpair_count_refusal(qp);
 	}
-	thread_timer_start(&qp->retry_timer, RETRY_US);
+	thread_timer_start(&qp->retry_timer, bdev_nvme_qpair_retry_us(qp));
 	bdev_nvme_detach_step(c); /* a detach may have waited for this one */
 }
 
@@ -121,7 +165,7 @@ static void bdev_nvme_qpair_connected(void *arg, struct nvme_qpair *qpair, int e
 	qp->created = qpair;
 	bdev_nvme_qpair_set_state(qp, BDEV_NVME_QPAIR_UP);
 	USDT(bdev_nvme_create_qpair, qp->c->name, nvme_qpair_id(qpair), thread_id(qp->thread));
-	bdev_nvme_qpair_set_no_queue(qp, false);
+	bdev_nvme_qpair_set_shut_out(qp, BDEV_NVME_ADMITTED);
 	if (bdev_nvme_qpair_call(qp, bdev_nvme_qpair_attach) && qp->poller == NULL && !qp->closing) {
 		log_error("%s: out of memory for the poller of a queue pair", qp->c->name);
 		bdev_nvme_recover(qp->c, "out of memory");
@@ -290,7 +334,7 @@ static void bdev_nvme_qpair_leave_message(struct thread_msg *msg)
 	bdev_nvme_qpair_step(qp);
 	struct bdev_nvme_qpair *other;
 	TAILQ_FOREACH (other, &c->qpairs, link) {
-		if (other->no_queue_told && other->state == BDEV_NVME_QPAIR_IDLE) {
+		if (other->shut_out != BDEV_NVME_ADMITTED && other->state == BDEV_NVME_QPAIR_IDLE) {
 			thread_timer_start(&other->retry_timer, 0);
 		}
 	}

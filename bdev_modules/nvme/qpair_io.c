@@ -391,7 +391,7 @@ void bdev_nvme_qpair_set_fails(void *qpair)
 
 	bdev_nvme_qpair_enter(qp);
 	/* the control thread's fields may be read: it waits meanwhile */
-	qp->fails = qp->c->io_fails || qp->no_queue_told;
+	qp->fails = qp->c->io_fails || qp->shut_out != BDEV_NVME_ADMITTED;
 	if (qp->fails && qp->driver_qpair == NULL) {
 		bdev_nvme_qpair_redistribute(qp, NULL);
 	}

@@ -162,30 +162,60 @@ static int qpair_send_admin(struct nvme_pcie_qpair *q, const struct nvme_sqe *cm
 
 /* Creating: the completion queue, then the submission queue (Base 5.5, 5.6). */
 
-static bool creation_continues(struct nvme_pcie_qpair *q, const struct nvme_cqe *cqe, const char *what)
+/* The queue could not be deleted: a reset follows, which ends a stop by nvme_pcie_qpairs_stopped(). */
+static void queue_deletion_failed(struct nvme_pcie_qpair *q, const char *what, const char *why)
 {
+	nvme_ctrlr_lost(q->base.ctrlr, "%s %u: %s", what, q->base.id, why);
+}
+
+static void refused_sq_ended(struct nvme_pcie_qpair *q, const char *why)
+{
+	nvme_qpair_transport_connected(&q->base, -EIO); /* the user is told by a timer, so q is still there */
+	if (why != NULL) {
+		queue_deletion_failed(q, "Delete I/O Completion Queue", why);
+	}
+}
+
+static void refused_sq_cq_deleted(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_pcie_qpair *q = arg;
 	uint16_t status = nvme_cqe_status(cqe);
 
+	q->commands--;
 	if (q->dead || q->base.failed) { /* it is being ended */
-		return false;
+		return;
 	}
-	if (status != 0) {
-		log_warning("%s: %s %u was refused: %s", q->base.ctrlr->trid.traddr, what, q->base.id,
-			    nvme_status_text(status));
-		nvme_qpair_transport_connected(&q->base, -EIO);
-		return false;
+	q->has_cq = status != 0;
+	refused_sq_ended(q, status != 0 ? nvme_status_text(status) : NULL);
+}
+
+/* The completion queue is deleted, or no queue pair of this id could be created before the next reset. */
+static void sq_refused(struct nvme_pcie_qpair *q, uint16_t status)
+{
+	struct nvme_sqe cmd = {.opcode = nvme_admin_delete_cq, .cdw10 = htole32(q->base.id)};
+
+	log_limited(LOG_LEVEL_WARNING, "%s: Create I/O Submission Queue %u was refused: %s", q->base.ctrlr->trid.traddr,
+		    q->base.id, nvme_status_text(status));
+	int rc = qpair_send_admin(q, &cmd, NULL, refused_sq_cq_deleted);
+	if (rc != 0) {
+		refused_sq_ended(q, strerror(-rc));
 	}
-	return true;
 }
 
 static void sq_created(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_pcie_qpair *q = arg;
+	uint16_t status = nvme_cqe_status(cqe);
 
 	q->commands--;
-	q->has_sq = nvme_cqe_status(cqe) == 0;
-	if (creation_continues(q, cqe, "Create I/O Submission Queue")) {
+	q->has_sq = status == 0;
+	if (q->dead || q->base.failed) { /* it is being ended */
+		return;
+	}
+	if (status == 0) {
 		nvme_qpair_transport_connected(&q->base, 0);
+	} else {
+		sq_refused(q, status);
 	}
 }
 
@@ -197,10 +227,17 @@ static void cq_created(void *arg, const struct nvme_cqe *cqe)
 		.cdw10 = htole32(q->base.id | (q->sq_size - 1u) << 16),
 		.cdw11 = htole32(PHYS_CONTIGUOUS | (uint32_t)q->base.id << 16),
 	};
+	uint16_t status = nvme_cqe_status(cqe);
 
 	q->commands--;
-	q->has_cq = nvme_cqe_status(cqe) == 0;
-	if (!creation_continues(q, cqe, "Create I/O Completion Queue")) {
+	q->has_cq = status == 0;
+	if (q->dead || q->base.failed) { /* it is being ended */
+		return;
+	}
+	if (status != 0) {
+		log_limited(LOG_LEVEL_WARNING, "%s: Create I/O Completion Queue %u was refused: %s",
+			    q->base.ctrlr->trid.traddr, q->base.id, nvme_status_text(status));
+		nvme_qpair_transport_connected(&q->base, -EIO);
 		return;
 	}
 	q->has_sq = true; /* as soon as the device may have read the command */
@@ -238,12 +275,6 @@ static void qpair_stop_ended(struct nvme_pcie_qpair *q)
 		q->stop_done = NULL;
 		done(q->stop_arg);
 	}
-}
-
-/* The queue could not be deleted: a reset follows, which ends the stop by nvme_pcie_qpairs_stopped(). */
-static void queue_deletion_failed(struct nvme_pcie_qpair *q, const char *what, const char *why)
-{
-	nvme_ctrlr_lost(q->base.ctrlr, "%s %u: %s", what, q->base.id, why);
 }
 
 static void queue_delete(struct nvme_pcie_qpair *q, uint8_t opcode, const char *what,
