@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Two targets (left and right) that have one file, each through a varve of its own, its store, which can be stopped: then writes have begun that
 the target cannot take back. Fronts reach the file through both targets, and hosts of the fronts verify what they read. Old writes must not land behind new ones, whatever happens to the targets and the connections."""
+import collections
 import concurrent.futures
 import json
 import pathlib
@@ -190,7 +191,8 @@ class Scene:
         self.events = []
         self.results = []           # of the hosts
         self.checks = []            # of what is in the store when all has ended
-        self.faults_fired = 0
+        self.faults_armed = self.faults_fired = 0
+        self.fault_sites = set()    # where they were
         self.ending = [False] * 2   # by back: it is about to end, for which its store must not hang
         self.store_lock = threading.Lock()
         self.configuring = [threading.Lock() for _ in range(2)]     # by back: no faults while it is held
@@ -544,17 +546,33 @@ class FaultEvents:
         self.all = [self.fault]
 
     def fault(self, actor):
+        """At a site that the I/O, connections or timers of this moment pass: one of long ago would not be passed again while it waits for that."""
         with self.scene.configuring[self.number]:
             back = self.scene.backs[self.number]
-            sites = [s for s in back.area.sites().values() if s.name.startswith(FAULT_SITES)]
+            before = back.area.hits()
+            actor.rest(0.2, 0.5)
+            sites = recently_hit(before, back.area.sites().values())
             if not sites or back.process.poll() is not None:
                 return
             site = actor.rng.choice(sites)
             back.area.arm(site.key, actor.rng.randrange(5))
+            self.scene.faults_armed += 1
             actor.rest(0.2, 1)
             if back.area.disarm():
                 self.scene.faults_fired += 1
+                self.scene.fault_sites.add(site.key)
                 self.scene.say(f"target {self.number}: a fault at {site.name}")
+
+
+def recently_hit(before, sites):
+    """Of the sites where a fault may be, those that were passed since `before` (hits by key), each kind (malloc, completion) as often as the
+    others: most passages are those of I/O."""
+    kinds = collections.defaultdict(list)
+    for s in sites:
+        if s.name.startswith(FAULT_SITES) and s.hits > before.get(s.key, 0):
+            kinds[next(k for k in FAULT_SITES if s.name.startswith(k))].append(s)
+    longest = max(map(len, kinds.values()), default=0)
+    return [some[i % len(some)] for some in kinds.values() for i in range(longest)]
 
 
 def sweep(scene, seconds, seed, until=lambda: False):

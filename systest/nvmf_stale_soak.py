@@ -20,17 +20,20 @@ SECONDS = float(os.environ.get("VARVE_STALE_SECONDS", "120"))
 SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
 ROUND = 60      # seconds, after which all blocks are checked in the store itself
 TOTAL = collections.Counter()
+FAULT_SITES = set()
 
 
 def count(scene, counts):
     for c in (counts, TOTAL):
         c.update(reads=scene.reads(), writes=scene.writes(), lost=scene.lost(), stale=scene.stale(), errors=scene.errors(),
-                 faults=scene.faults_fired, events=len(scene.events))
+                 armed=scene.faults_armed, faults=scene.faults_fired, events=len(scene.events))
+    FAULT_SITES.update(scene.fault_sites)
 
 
 def verdict(what, c):
     print(f"# {what}: {c['reads'] + c['writes']} operations verified ({c['reads']} reads, {c['writes']} writes), {c['lost']} lost, "
-          f"{c['stale']} stale, {c['errors']} ended with an error; {c['faults']} faults, {c['events']} events, {c['seconds']} s", flush=True)
+          f"{c['stale']} stale, {c['errors']} ended with an error; {c['faults']} of {c['armed']} faults took effect "
+          f"({len(FAULT_SITES)} sites so far), {c['events']} events, {c['seconds']} s", flush=True)
 
 
 def rounds(what, judge, **params):
@@ -68,6 +71,7 @@ def test_two_targets_have_one_store_and_faults():
     rounds("two targets with one store, and faults", check_not_stale, faults=True)
     verdict("in all", TOTAL)
     check(TOTAL["reads"] > 0 and TOTAL["writes"] > 0, TOTAL)
+    check(TOTAL["faults"] > 0 or TOTAL["armed"] < 10, TOTAL)
 
 
 if __name__ == "__main__":
