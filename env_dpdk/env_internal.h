@@ -65,6 +65,8 @@ int env_region_add(void *addr, size_t len, enum env_region_kind kind);
 int env_region_remove(void *addr);
 /* The length of the region that starts at addr and is of this kind; 0: none such. */
 size_t env_region_len(const void *addr, enum env_region_kind kind);
+/* Whether another thread waits until a listener's add() or remove(), which calls this, has returned. */
+bool env_regions_are_awaited(void);
 void env_region_stats(struct env_mem_stats *stats);
 void env_region_dump(FILE *f);
 

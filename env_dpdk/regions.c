@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where DMA-able memory is: a list for listeners, and a two-level table by address (in steps of 2 MB) for env_iova().
  *
- * Writers hold the lock, readers do not. A table entry is one pointer, stored with release and loaded with acquire, to
- * a struct that is reused but never given back to malloc. So a caller that asks for the address of memory that is being
- * freed, which is a mistake, gets a wrong answer and nothing worse. */
+ * Writers hold the lock, readers do not. The lock is held while a device registers a region, which may take long. So a
+ * new listener is told of one region at a time, and the lock is handed to whoever waits for it in between: the control
+ * thread may allocate, free or count memory while a worker thread registers all of it. A table entry is one pointer,
+ * stored with release and loaded with acquire, to a struct that is reused but never given back to malloc. So a caller
+ * that asks for the address of memory that is being freed, which is a mistake, gets a wrong answer and nothing worse.
+ */
 #include "env_dpdk/env_internal.h"
 
 #include "util/log.h"
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,8 +29,9 @@
 struct region {
 	uintptr_t start, end;
 	enum env_region_kind kind;
-	bool unreachable; /* devices behind the IOMMU cannot reach it, since the IOMMU has no mapping for it */
-	uint64_t *phys;   /* of each 2 MB step, after env_phys_start(); NULL: it has none */
+	bool unreachable; /* atomic: devices behind the IOMMU cannot reach it, since the IOMMU has no mapping for it */
+	uint64_t told;  /* bit i: the add function of listeners[i] was called for it, and the remove function was not */
+	uint64_t *phys; /* of each 2 MB step, after env_phys_start(); NULL: it has none */
 	TAILQ_ENTRY(region) link;
 };
 
@@ -34,11 +39,37 @@ struct lower {
 	struct region *slots[1 << LOWER_BITS];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Whoever wants the lock waits for its turn first. So who gives the lock back and takes it again comes after those who
+ * wait already. */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
 static TAILQ_HEAD(region_list, region) regions = TAILQ_HEAD_INITIALIZER(regions), spare = TAILQ_HEAD_INITIALIZER(spare);
 static struct lower *upper[1 << UPPER_BITS];
 static const struct env_mem_listener *listeners[LISTENERS];
 static int pagemap_fd = -1; /* open after env_phys_start() */
+
+static_assert(LISTENERS <= 64, "a bit of `told` for each");
+
+static void regions_lock(void)
+{
+	pthread_mutex_lock(&turn);
+	pthread_mutex_lock(&lock);
+	pthread_mutex_unlock(&turn);
+}
+
+static void regions_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* The lock is held, so whoever has the turn waits. */
+bool env_regions_are_awaited(void)
+{
+	if (pthread_mutex_trylock(&turn) != 0) {
+		return true;
+	}
+	pthread_mutex_unlock(&turn);
+	return false;
+}
 
 static struct region **region_slot(uintptr_t addr, bool make)
 {
@@ -77,7 +108,7 @@ uint64_t env_iova_iommu(const void *buf, size_t *len)
 	struct region **slot = region_slot(addr, false);
 	const struct region *r = slot != NULL ? __atomic_load_n(slot, __ATOMIC_ACQUIRE) : NULL;
 
-	if (r == NULL || addr < r->start || addr >= r->end || r->unreachable) {
+	if (r == NULL || addr < r->start || addr >= r->end || __atomic_load_n(&r->unreachable, __ATOMIC_RELAXED)) {
 		return ENV_IOVA_BAD;
 	}
 	if (len != NULL && *len > r->end - addr) {
@@ -130,7 +161,7 @@ int env_phys_start(void)
 	if (!env_has_hugepages()) {
 		return -ENOTSUP;
 	}
-	pthread_mutex_lock(&lock);
+	regions_lock();
 	if (pagemap_fd < 0) {
 		pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 		rc = pagemap_fd < 0 ? -EPERM : 0;
@@ -144,7 +175,7 @@ int env_phys_start(void)
 			pagemap_fd = -1;
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	regions_unlock();
 	return rc;
 }
 
@@ -193,13 +224,22 @@ static void slots_set(const struct region *r, struct region *value)
 	}
 }
 
-static void listeners_tell(const struct region *r, bool added)
+/* Has the listener add the region, or remove it, unless it has done so. The lock is held. */
+static void listener_tell(unsigned i, struct region *r, bool added)
+{
+	const struct env_mem_listener *l = listeners[i];
+	uint64_t bit = UINT64_C(1) << i;
+
+	if (l != NULL && ((r->told & bit) != 0) != added) {
+		r->told ^= bit;
+		(added ? l->add : l->remove)(l->ctx, (void *)r->start, r->end - r->start);
+	}
+}
+
+static void listeners_tell(struct region *r, bool added)
 {
 	for (unsigned i = 0; i < LISTENERS; i++) {
-		const struct env_mem_listener *l = listeners[i];
-		if (l != NULL) {
-			(added ? l->add : l->remove)(l->ctx, (void *)r->start, r->end - r->start);
-		}
+		listener_tell(i, r, added);
 	}
 }
 
@@ -224,7 +264,8 @@ static int region_add_locked(void *addr, size_t len, enum env_region_kind kind)
 	r->start = (uintptr_t)addr;
 	r->end = r->start + len;
 	r->kind = kind;
-	r->unreachable = false;
+	__atomic_store_n(&r->unreachable, false, __ATOMIC_RELAXED);
+	r->told = 0;
 	int rc = slots_check(r);
 	if (rc != 0) {
 		TAILQ_INSERT_HEAD(&spare, r, link);
@@ -241,9 +282,9 @@ static int region_add_locked(void *addr, size_t len, enum env_region_kind kind)
 
 int env_region_add(void *addr, size_t len, enum env_region_kind kind)
 {
-	pthread_mutex_lock(&lock);
+	regions_lock();
 	int rc = region_add_locked(addr, len, kind);
-	pthread_mutex_unlock(&lock);
+	regions_unlock();
 	if (rc != 0) {
 		log_error("DMA memory at %p, %zu bytes, cannot be entered: %s", addr, len, strerror(-rc));
 	}
@@ -256,7 +297,7 @@ void env_region_set_unreachable(void *addr, bool unreachable)
 
 	TAILQ_FOREACH (r, &regions, link) {
 		if (r->start == (uintptr_t)addr) {
-			r->unreachable = unreachable;
+			__atomic_store_n(&r->unreachable, unreachable, __ATOMIC_RELAXED);
 		}
 	}
 }
@@ -271,7 +312,7 @@ static struct region *region_find(const void *addr)
 
 int env_region_remove(void *addr)
 {
-	pthread_mutex_lock(&lock);
+	regions_lock();
 	struct region *r = region_find(addr);
 	if (r != NULL) {
 		slots_set(r, NULL);
@@ -281,7 +322,7 @@ int env_region_remove(void *addr)
 		TAILQ_REMOVE(&regions, r, link);
 		TAILQ_INSERT_HEAD(&spare, r, link);
 	}
-	pthread_mutex_unlock(&lock);
+	regions_unlock();
 	return r != NULL ? 0 : -ENOENT;
 }
 
@@ -294,61 +335,75 @@ size_t env_region_len(const void *addr, enum env_region_kind kind)
 	return r != NULL && r->kind == kind ? r->end - r->start : 0;
 }
 
-/* The lock is held. */
-static void listener_add_all(const struct env_mem_listener *l)
+/* Tells a listener of one region of which it does not know. False: it knows all. */
+static bool listener_add_next(unsigned i)
 {
 	struct region *r;
 
+	regions_lock();
 	TAILQ_FOREACH (r, &regions, link) {
-		l->add(l->ctx, (void *)r->start, r->end - r->start);
+		if ((r->told & UINT64_C(1) << i) == 0) {
+			listener_tell(i, r, true);
+			break;
+		}
 	}
+	regions_unlock();
+	return r != NULL;
 }
 
 int env_mem_listen(const struct env_mem_listener *l)
 {
 	unsigned i = 0;
 
-	pthread_mutex_lock(&lock);
+	regions_lock();
 	while (i < LISTENERS && listeners[i] != NULL) {
 		i++;
 	}
 	if (i < LISTENERS) {
-		listeners[i] = l;
-		listener_add_all(l);
+		listeners[i] = l; /* from now on it is told of new regions, and of the end of those that it knows */
 	}
-	pthread_mutex_unlock(&lock);
-	return i < LISTENERS ? 0 : -ENOSPC;
+	regions_unlock();
+	if (i == LISTENERS) {
+		return -ENOSPC;
+	}
+	while (listener_add_next(i)) {
+	}
+	return 0;
 }
 
 void env_mem_repeat(const struct env_mem_listener *l)
 {
-	pthread_mutex_lock(&lock);
-	listener_add_all(l);
-	pthread_mutex_unlock(&lock);
+	struct region *r;
+
+	regions_lock();
+	TAILQ_FOREACH (r, &regions, link) {
+		l->add(l->ctx, (void *)r->start, r->end - r->start);
+	}
+	regions_unlock();
 }
 
 void env_mem_unlisten(const struct env_mem_listener *l)
 {
 	struct region *r;
 
-	pthread_mutex_lock(&lock);
+	regions_lock();
 	for (unsigned i = 0; i < LISTENERS; i++) {
 		if (listeners[i] != l) {
 			continue;
 		}
 		TAILQ_FOREACH (r, &regions, link) {
-			l->remove(l->ctx, (void *)r->start, r->end - r->start);
+			listener_tell(i, r, false);
 		}
 		listeners[i] = NULL;
 	}
-	pthread_mutex_unlock(&lock);
+	regions_unlock();
 }
 
 void env_region_stats(struct env_mem_stats *stats)
 {
 	struct region *r;
 
-	pthread_mutex_lock(&lock);
+	regions_lock();
 	TAILQ_FOREACH (r, &regions, link) {
 		stats->regions++;
 		stats->dma_bytes += r->end - r->start;
@@ -357,7 +412,7 @@ void env_region_stats(struct env_mem_stats *stats)
 			stats->mapped_bytes += r->end - r->start;
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	regions_unlock();
 }
 
 void env_region_dump(FILE *f)
@@ -366,11 +421,11 @@ void env_region_dump(FILE *f)
 		[ENV_REGION_EAL] = "the EAL's", [ENV_REGION_HEAP] = "heap", [ENV_REGION_MAPPED] = "mapped block"};
 	struct region *r;
 
-	pthread_mutex_lock(&lock);
+	regions_lock();
 	fprintf(f, "DMA regions:\n");
 	TAILQ_FOREACH (r, &regions, link) {
 		fprintf(f, "  %#" PRIxPTR "-%#" PRIxPTR " %" PRIuPTR " KB %s\n", r->start, r->end,
 			(r->end - r->start) / 1024, kinds[r->kind]);
 	}
-	pthread_mutex_unlock(&lock);
+	regions_unlock();
 }

@@ -8,7 +8,10 @@
 #include <inttypes.h>
 #include <rte_mempool.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -430,6 +433,91 @@ static void test_memory_grows_beyond_the_fixed_heap(void)
 	CU_ASSERT(child_passed(child_start(child_memory)));
 }
 
+/* A listener whose device takes long: its first region is registered when the main thread waits for that. */
+#define BESIDE_REGIONS 12
+#define BESIDE_MAX     64
+static struct {
+	void *order[BESIDE_MAX]; /* the regions that it was told of; the listening thread's, or under its lock */
+	unsigned added;
+	int known; /* regions added and not removed */
+	atomic_bool inside;
+} beside;
+
+static void beside_added(void *ctx, void *addr, size_t len)
+{
+	bool first = beside.added == 0;
+
+	if (beside.added < BESIDE_MAX) {
+		beside.order[beside.added] = addr;
+	}
+	beside.added++;
+	beside.known++;
+	if (first) {
+		atomic_store(&beside.inside, true);
+		while (!env_regions_are_awaited()) {
+			sched_yield();
+		}
+	}
+}
+
+static void beside_removed(void *ctx, void *addr, size_t len)
+{
+	beside.known--;
+}
+
+static struct env_mem_listener beside_listener = {.add = beside_added, .remove = beside_removed};
+
+static void *listen_beside(void *unused)
+{
+	return (void *)(intptr_t)env_mem_listen(&beside_listener);
+}
+
+static void child_memory_beside(void)
+{
+	struct env_opts opts = opts_for_tests();
+	struct env_mem_stats s;
+	void *blocks[BESIDE_REGIONS];
+	pthread_t listening;
+	void *rc;
+
+	alarm(120); /* a deadlock ends the child */
+	opts.mem_mb = 16;
+	CHECK(starts(&opts));
+	for (unsigned i = 0; i < BESIDE_REGIONS; i++) {
+		blocks[i] = env_dma_zmalloc(2 << 20, 0, -1);
+		CHECK(blocks[i] != NULL);
+	}
+	CHECK(pthread_create(&listening, NULL, listen_beside, NULL) == 0);
+	while (!atomic_load(&beside.inside)) {
+		sched_yield();
+	}
+	void *mine = env_dma_zmalloc(4 << 20, 0, -1);
+	env_dma_free(blocks[BESIDE_REGIONS - 1]);
+	CHECK(mine != NULL && env_iova(mine, NULL) != ENV_IOVA_BAD);
+	CHECK(pthread_join(listening, &rc) == 0 && rc == NULL);
+	env_mem_stats(&s);
+	CHECK(beside.known == (int)s.regions);
+	unsigned at = 0;
+	while (at < beside.added && beside.order[at] != mine) {
+		at++;
+	}
+	CHECK(at < BESIDE_REGIONS); /* it did not have to wait until all others were registered */
+	env_dma_free(mine);
+	CHECK(beside.known == (int)s.regions - 1);
+	env_mem_unlisten(&beside_listener);
+	CHECK(beside.known == 0);
+	CHECK(env_mem_listen(&beside_listener) == 0); /* all anew */
+	CHECK(beside.known == (int)s.regions - 1);
+	env_mem_unlisten(&beside_listener);
+	CHECK(beside.known == 0);
+	env_fini();
+}
+
+static void test_memory_is_allocated_while_a_device_registers_what_there_is(void)
+{
+	CU_ASSERT(child_passed(child_start(child_memory_beside)));
+}
+
 /* Whether the mapping that addr lies in is one of a memfd, as /proc/self/maps has it. */
 static bool is_in_memfd(const void *addr)
 {
@@ -736,6 +824,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_every_lcore_runs_what_it_is_given),
 	UNIT(test_ticks_keep_time),
 	UNIT(test_memory_grows_beyond_the_fixed_heap),
+	UNIT(test_memory_is_allocated_while_a_device_registers_what_there_is),
 	UNIT(test_others_can_map_ordinary_memory_and_what_is_freed_is_given_back),
 	UNIT(test_pools_give_aligned_objects),
 	UNIT(test_wrong_options_are_explained_and_start_nothing),
