@@ -73,20 +73,28 @@ int env_lcore_launch(unsigned lcore, int (*fn)(void *arg), void *arg);
  * launched. Control thread. */
 int env_lcore_wait(unsigned lcore);
 
+/* Added to the TSC, which begins anew when some machines resume from suspend to RAM; 0 until then. Atomic; written by
+ * env_ticks_go_on(). */
+extern uint64_t env_ticks_offset;
 #ifdef ENV_TICKS_VIRTUAL
 extern uint64_t env_ticks_virtual; /* builds for fuzzing and with AddressSanitizer: the test's time; 0: the real time */
 /* The time in ticks of the TSC. Any thread. */
 static inline uint64_t env_ticks(void)
 {
-	return env_ticks_virtual != 0 ? env_ticks_virtual : rte_rdtsc();
+	return env_ticks_virtual != 0 ? env_ticks_virtual
+				      : rte_rdtsc() + __atomic_load_n(&env_ticks_offset, __ATOMIC_RELAXED);
 }
 #else
 /* The time in ticks of the TSC. Any thread. */
 static inline uint64_t env_ticks(void)
 {
-	return rte_rdtsc();
+	return rte_rdtsc() + __atomic_load_n(&env_ticks_offset, __ATOMIC_RELAXED);
 }
 #endif
+/* The TSC was reset: env_ticks() is less than `reached`, which it has been. From now on it goes on from `reached`, or
+ * from the time that has passed since the start by CLOCK_MONOTONIC, whichever is later. False: it does so already,
+ * because another thread has noticed it, too. Any thread. */
+bool env_ticks_go_on(uint64_t reached);
 /* Ticks per second: calibrated against CLOCK_MONOTONIC, not rounded. Any thread. */
 uint64_t env_ticks_hz(void);
 /* Microseconds in ticks; UINT64_MAX if that does not fit. Without a division; any thread. */
@@ -145,10 +153,11 @@ struct env_mem_listener {
 	void (*remove)(void *ctx, void *addr, size_t len);
 	void *ctx;
 };
-/* Adds a listener, which must live until env_mem_unlisten(), and calls add for all regions. 0, or -ENOSPC: there are
- * too many listeners. Control thread or a worker thread. */
+/* Adds a listener, which must live until env_mem_unlisten(), and calls add for all regions, one by one: other threads
+ * may allocate and free memory meanwhile, of which the listener is told, too. 0, or -ENOSPC: there are too many
+ * listeners. Control thread or a worker thread. */
 int env_mem_listen(const struct env_mem_listener *l);
-/* Calls remove for all regions and removes the listener. */
+/* Calls remove for all regions and removes the listener, whose env_mem_listen() has returned. */
 void env_mem_unlisten(const struct env_mem_listener *l);
 /* Calls l's add once more for each region, for a listener whose add failed for some regions and that knows for which.
  * Control thread. */

@@ -3,6 +3,7 @@
  * of the EAL, which takes over 100 ms; so the measurement is exact to a part per million and takes no extra time. */
 #include "env_dpdk/env_internal.h"
 
+#include <pthread.h>
 #include <time.h>
 
 #define SECOND_NS     1000000000ULL
@@ -13,7 +14,10 @@
 uint64_t env_ticks_virtual;
 #endif
 
+uint64_t env_ticks_offset;
+
 static struct env_time_pair begin;
+static pthread_mutex_t offset_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t ticks_hz;
 static uint64_t ticks_per_us_q32; /* fixed point, 32 fractional bits */
 static uint64_t ns_per_tick_q32;
@@ -87,4 +91,18 @@ uint64_t env_us_to_ticks(uint64_t us)
 uint64_t env_ticks_to_ns(uint64_t ticks)
 {
 	return multiply_q32(ticks, ns_per_tick_q32);
+}
+
+bool env_ticks_go_on(uint64_t reached)
+{
+	pthread_mutex_lock(&offset_lock);
+	uint64_t now = env_ticks();
+	bool is_back = now < reached;
+	if (is_back) {
+		uint64_t ns = ticks_clock_ns(CLOCK_MONOTONIC) - begin.monotonic_ns;
+		uint64_t at = begin.tsc + (uint64_t)((unsigned __int128)ns * ticks_hz / SECOND_NS);
+		__atomic_fetch_add(&env_ticks_offset, (at > reached ? at : reached) - now, __ATOMIC_RELAXED);
+	}
+	pthread_mutex_unlock(&offset_lock);
+	return is_back;
 }

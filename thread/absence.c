@@ -10,10 +10,17 @@
  * The TSC may stand still while the system is suspended. The kernel knows for how long that was: CLOCK_BOOTTIME is
  * ahead of CLOCK_MONOTONIC by all times of suspension together. To read both in each poll would cost too much, so the
  * coarse clock of the day is read, a few nanoseconds, which the kernel moves on when the system wakes. If it has
- * jumped, the two clocks are read, which nobody sets. */
+ * jumped, the two clocks are read, which nobody sets.
+ *
+ * The TSC may also begin anew when the system resumes from suspend to RAM, on machines that do not keep it. All times
+ * that were taken before would then lie far ahead. So whichever reactor reads a time before its last one has
+ * env_ticks() go on from the latest time that any reactor has read. Until then, some microseconds, others may read an
+ * earlier time; timers do not. */
 #include "thread/thread_internal.h"
 
 #include "util/compiler.h"
+#include "util/log.h"
+#include <inttypes.h>
 #include <time.h>
 
 #define SECOND_NS      UINT64_C(1000000000)
@@ -21,11 +28,47 @@
 #define READ_ATTEMPTS  8
 #define READ_MAX_NS    UINT64_C(1000000) /* a reading that takes longer was interrupted, and is not exact */
 
+/* TSCs of several CPUs may differ, and a thread may move between CPUs. */
+#define CLOCK_SKEW_MAX_US 1000
+
 uint64_t absence_min_ticks;
 
 void absence_init(void)
 {
 	absence_min_ticks = env_us_to_ticks(THREAD_ABSENCE_MIN_US);
+}
+
+static uint64_t reactors_latest_time(void)
+{
+	const struct reactor *r;
+	uint64_t latest = 0;
+
+	for (unsigned i = 0; (r = reactor_by_index(i)) != NULL; i++) {
+		uint64_t now = __atomic_load_n(&r->now, __ATOMIC_RELAXED);
+		latest = now > latest ? now : latest;
+	}
+	return latest;
+}
+
+uint64_t reactor_clock_went_back(const struct reactor *r)
+{
+	uint64_t now = env_ticks(), latest = reactors_latest_time();
+
+	if (now >= r->now) { /* another reactor was faster */
+		return now;
+	}
+	uint64_t behind = r->now - now;
+	if (behind < env_us_to_ticks(CLOCK_SKEW_MAX_US)) {
+		return r->now;
+	}
+	if (env_ticks_go_on(latest)) {
+		log_warning("the CPU's time-stamp counter was set back by %" PRIu64
+			    " s (resumed from suspend to RAM?): "
+			    "timers go on as if it had stood still; times in the trace begin anew",
+			    env_ticks_to_ns(behind) / SECOND_NS);
+	}
+	now = env_ticks();
+	return now > r->now ? now : r->now;
 }
 
 static uint64_t clock_ns(clockid_t clock)
@@ -135,7 +178,7 @@ void thread_tell_absence_of_move(struct thread *t)
 void thread_absence_check(void)
 {
 	struct reactor *r = reactor_self;
-	uint64_t now = env_ticks();
+	uint64_t now = r != NULL ? reactor_read_clock(r) : 0;
 
 	if (unlikely(r != NULL && now - r->now > absence_min_ticks)) {
 		uint64_t ticks = now - r->now;

@@ -108,7 +108,7 @@ static unsigned thread_round(struct reactor *r, struct thread *t, unsigned work)
 		work |= WORK_BUSY | WORK_AWAKE;
 	}
 	/* The round's only reading of the TSC per thread: the end of this thread's part is the start of the next. */
-	uint64_t now = env_ticks(), elapsed = now - r->now;
+	uint64_t now = reactor_read_clock(r), elapsed = now - r->now;
 	/* Relaxed, as all accesses to r->now: reactor_get_progress() reads it on the control thread. */
 	__atomic_store_n(&r->now, now, __ATOMIC_RELAXED);
 	thread_round_ticks = now;
@@ -127,7 +127,7 @@ static unsigned thread_round(struct reactor *r, struct thread *t, unsigned work)
 
 static void reactor_pass_time(struct reactor *r)
 {
-	uint64_t now = env_ticks();
+	uint64_t now = reactor_read_clock(r);
 
 	r->idle_ticks += now - r->now;
 	__atomic_store_n(&r->now, now, __ATOMIC_RELAXED);
@@ -243,7 +243,7 @@ static bool control_loop(bool (*done)(void *arg), void *arg, uint64_t deadline)
 	unsigned work = 0;
 
 	assert(reactor_self == r && !r->in_round);
-	r->now = env_ticks();
+	r->now = reactor_read_clock(r);
 	r->waiting = done != NULL;
 	while (!reactor_must_stop(r)) {
 		work = reactor_round(r, work);
@@ -285,7 +285,7 @@ void thread_control_exit(void)
 
 bool thread_control_wait(bool (*done)(void *arg), void *arg, uint64_t timeout_us)
 {
-	uint64_t now = env_ticks(), timeout = env_us_to_ticks(timeout_us);
+	uint64_t now = reactor_read_clock(reactor_control()), timeout = env_us_to_ticks(timeout_us);
 
 	return done(arg) || control_loop(done, arg, timeout < UINT64_MAX - now ? now + timeout : UINT64_MAX);
 }

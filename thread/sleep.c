@@ -117,7 +117,7 @@ static void reactor_count_sleep(struct reactor *r, uint64_t ticks)
 static unsigned reactor_wait(struct reactor *r, uint64_t deadline)
 {
 	struct epoll_event events[FD_BATCH];
-	uint64_t before = r->now, now = env_ticks();
+	uint64_t before = r->now, now = reactor_read_clock(r);
 
 	if (deadline <= now) {
 		return 0;
@@ -131,7 +131,7 @@ static unsigned reactor_wait(struct reactor *r, uint64_t deadline)
 	}
 	/* From now on senders need not wake this reactor. Relaxed, because a needless wake-up does no harm. */
 	__atomic_store_n(&r->sleeping, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&r->now, env_ticks(), __ATOMIC_RELAXED);
+	__atomic_store_n(&r->now, reactor_read_clock(r), __ATOMIC_RELAXED);
 	reactor_count_sleep(r, r->now - before);
 	uint64_t absent = absence_of_sleep(now, deadline, r->now);
 	if (unlikely(absent != 0)) {

@@ -190,6 +190,15 @@ extern struct rte_rcu_qsbr *reactor_quiescence;
 /* absence.c */
 extern uint64_t absence_min_ticks; /* THREAD_ABSENCE_MIN_US */
 void absence_init(void);
+/* env_ticks() has given less than r->now: the time to go on with, which is not less. On r's OS thread. */
+COLD uint64_t reactor_clock_went_back(const struct reactor *r);
+/* The time in ticks, which is never before r->now. On r's OS thread. */
+static inline uint64_t reactor_read_clock(const struct reactor *r)
+{
+	uint64_t now = env_ticks();
+
+	return likely(now >= r->now) ? now : reactor_clock_went_back(r);
+}
 /* The reactor did not run for so many ticks, up to r->now: tells those who watch. */
 COLD void reactor_tell_absence(struct reactor *r, uint64_t ticks);
 /* The thread was moved to the current reactor: tells those who watch on it if it belonged to no reactor, or to one that

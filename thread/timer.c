@@ -95,7 +95,8 @@ void timer_start_at(struct thread_timer *timer, uint64_t deadline)
 void thread_timer_start(struct thread_timer *timer, uint64_t delay_us)
 {
 	/* Not thread_now(), with which a timer that is started in a long round would fire early. */
-	uint64_t now = env_ticks(), delay = env_us_to_ticks(delay_us);
+	uint64_t now = reactor_self != NULL ? reactor_read_clock(reactor_self) : env_ticks();
+	uint64_t delay = env_us_to_ticks(delay_us);
 
 	timer_start_at(timer, delay < UINT64_MAX - now ? now + delay : UINT64_MAX);
 }

@@ -156,6 +156,7 @@ uint64_t env_us_to_ticks(uint64_t us)
 	return us;
 }
 
+uint64_t env_ticks_offset;
 #ifdef ENV_TICKS_VIRTUAL
 uint64_t env_ticks_virtual;
 #endif

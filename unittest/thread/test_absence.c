@@ -285,6 +285,110 @@ static void test_clock_of_the_day_may_be_set(void)
 	unwatch_both();
 }
 
+/* ---- A TSC that begins anew ---- */
+
+static struct thread_timer timers[2];
+static _Atomic unsigned fired[2];
+static atomic_uint lines;
+static uint64_t armed_at[2], fired_at[2];
+
+static void wake_control(void *arg)
+{
+}
+
+static void note_timer(void *arg)
+{
+	unsigned i = (unsigned)(uintptr_t)arg;
+
+	fired_at[i] = thread_now();
+	atomic_fetch_add(&fired[i], 1);
+	thread_send(thread_control(), wake_control, NULL);
+}
+
+static void arm_timer(void *arg)
+{
+	unsigned i = (unsigned)(uintptr_t)arg;
+
+	armed_at[i] = env_ticks();
+	timers[i] = (struct thread_timer){.fn = note_timer, .arg = arg};
+	thread_timer_start(&timers[i], 20000);
+}
+
+static void stop_timer(void *arg)
+{
+	thread_timer_stop(&timers[(uintptr_t)arg]);
+}
+
+static bool both_fired(void *arg)
+{
+	return atomic_load(&fired[0]) != 0 && atomic_load(&fired[1]) != 0;
+}
+
+static void count_lines(enum log_level level, const char *file, int line, const char *text)
+{
+	atomic_fetch_add(&lines, strstr(text, "was set back by") != NULL);
+}
+
+static void set_clock_back(uint64_t us)
+{
+	__atomic_fetch_sub(&env_ticks_offset, env_us_to_ticks(us), __ATOMIC_RELAXED);
+}
+
+static void expect_time_goes_on(void)
+{
+	uint64_t min = env_us_to_ticks(20000);
+
+	for (unsigned i = 0; i < 2; i++) {
+		atomic_store(&fired[i], 0);
+		thread_call(workers[i], arm_timer, (void *)(uintptr_t)i);
+	}
+	uint64_t before = env_ticks();
+	set_clock_back(UINT64_C(3600) * 1000000);
+	CU_ASSERT(thread_control_wait(both_fired, NULL, WAIT_US));
+	CU_ASSERT(env_ticks() > before);
+	for (unsigned i = 0; i < 2; i++) {
+		CU_ASSERT(fired_at[i] >= armed_at[i] + min);
+		CU_ASSERT(fired_at[i] - armed_at[i] < env_us_to_ticks(WAIT_US));
+		thread_call(workers[i], stop_timer, (void *)(uintptr_t)i);
+	}
+}
+
+static void test_timers_go_on_when_the_tsc_begins_anew(void)
+{
+	watch_both();
+	log_set_print_level(LOG_LEVEL_WARNING);
+	log_set_tap(count_lines);
+	for (unsigned i = 0; i < 3; i++) {
+		atomic_store(&lines, 0);
+		expect_time_goes_on();
+		CU_ASSERT_EQUAL(atomic_load(&lines), 1); /* whoever notices it first */
+	}
+	log_set_tap(NULL);
+	log_set_print_level(LOG_LEVEL_DISABLED);
+	CU_ASSERT(told[0] == 0 && told[1] == 0); /* how long the system was suspended, other clocks tell */
+	unwatch_both();
+}
+
+static void read_skewed(void *arg)
+{
+	uint64_t before = reactor_self->now = env_ticks() + env_us_to_ticks(500);
+
+	CU_ASSERT(reactor_read_clock(reactor_self) >= before);
+	thread_absence_check();
+}
+
+/* CPUs whose TSCs differ a little are no reason to move the time on. */
+static void test_a_little_less_is_no_new_beginning(void)
+{
+	uint64_t offset = __atomic_load_n(&env_ticks_offset, __ATOMIC_RELAXED);
+
+	watch_both();
+	thread_call(workers[0], read_skewed, NULL);
+	CU_ASSERT_EQUAL(__atomic_load_n(&env_ticks_offset, __ATOMIC_RELAXED), offset);
+	CU_ASSERT(told[0] == 0 && told[1] == 0);
+	unwatch_both();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_those_who_watch_are_told_before_anything_else),
 	UNIT(test_who_asks_in_the_middle_of_a_round_has_them_told),
@@ -294,6 +398,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_reactor_of_who_watches_wakes_by_itself),
 	UNIT(test_suspended_system_was_absent_though_the_tsc_stood_still),
 	UNIT(test_clock_of_the_day_may_be_set),
+	UNIT(test_timers_go_on_when_the_tsc_begins_anew),
+	UNIT(test_a_little_less_is_no_new_beginning),
 	UNIT_END,
 };
 UNIT_MAIN("absence", tests, setup, teardown)
