@@ -482,7 +482,8 @@ struct bdev_nvme_qpair {
 	enum bdev_nvme_qpair_state state;
 	bool left; /* leave_msg has arrived */
 	enum bdev_nvme_shut_out shut_out;
-	uint8_t refusals; /* of the controller to connect it, in a row; not counted beyond some */
+	uint8_t refusals;        /* of the controller to connect it, in a row; not counted beyond some */
+	uint32_t refused_resets; /* c->resets at the last one */
 	struct thread_timer retry_timer;
 	TAILQ_ENTRY(bdev_nvme_qpair) link;
 };

@@ -16,8 +16,9 @@
 #include "util/log.h"
 #include "util/state_machine.h"
 
-#define RETRY_US     1000000
-#define MAX_REFUSALS 5 /* in a row; from then on its thread does without the controller, and it is retried less often  \
+#define RETRY_US 1000000
+#define MAX_REFUSALS                                                                                                   \
+	5              /* in a row; from then on its thread does without the controller, and it is retried less often  \
 			*/
 #define RETRY_SHIFTS 4 /* the delay doubles so often: 16 s at most */
 
@@ -115,6 +116,11 @@ static bool bdev_nvme_serves_others(const struct bdev_nvme_qpair *qp)
 /* A controller that refuses one queue pair and serves others is not reset, which would end the I/O of those. */
 static void bdev_nvme_qpair_count_refusal(struct bdev_nvme_qpair *qp)
 {
+	if (qp->refused_resets !=
+	    qp->c->resets) { /* a new connection: others may not have their queue pairs back yet */
+		qp->refused_resets = qp->c->resets;
+		qp->refusals = 0;
+	}
 	if (qp->refusals < MAX_REFUSALS + RETRY_SHIFTS) {
 		qp->refusals++;
 	}
