@@ -536,6 +536,7 @@ class FrontEvents:
 # Where a fault ends no more than a connection or a command.
 FAULT_SITES = ("malloc", "calloc", "aligned_alloc", "rdma_create_qp", "rdma_accept", "ibv_create", "ibv_post_send", "ibv_post_recv", "completion",
                "nvmf_req_state", "nvmf_qpair_state", "nvmf_ctrlr_state", "bdev completion", "io_uring_submit")
+FAULT_S = 4     # a fault waits so long for its site to be passed
 
 
 class FaultEvents:
@@ -555,9 +556,11 @@ class FaultEvents:
             if not sites or back.process.poll() is not None:
                 return
             site = actor.rng.choice(sites)
-            back.area.arm(site.key, actor.rng.randrange(5))
+            back.area.arm(site.key, actor.rng.randrange(min(5, site.hits - before.get(site.key, 0))))
             self.scene.faults_armed += 1
-            actor.rest(0.2, 1)
+            end = time.monotonic() + FAULT_S
+            while not back.area.fired() and time.monotonic() < end and not actor.over.wait(0.05):
+                pass
             if back.area.disarm():
                 self.scene.faults_fired += 1
                 self.scene.fault_sites.add(site.key)
