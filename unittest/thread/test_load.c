@@ -4,6 +4,7 @@
 #include "unittest/unit.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "trace/reader.h"
 #include "trace/trace.h"
@@ -107,14 +108,17 @@ static void test_reactors_and_threads_record_their_load_while_the_group_is_enabl
 	struct trace_opts opts = {
 		.name = "unit_load", .version = "", .instance_id = -1, .num_entries = 1024, .num_user_threads = 2};
 	const struct thread_lib_opts lib = {.idle_spell_us = 50};
-	char error[TRACE_ERROR_MAX];
+	char error[TRACE_ERROR_MAX], path[4096];
 
 	thread_lib_stop();
 	CU_ASSERT_EQUAL_FATAL(trace_start(&opts, error), 0);
 	CU_ASSERT_EQUAL_FATAL(thread_lib_start(&lib), 0);
 	record_load();
 	thread_lib_stop();
+	CU_ASSERT_PTR_NOT_NULL_FATAL(trace_file_path());
+	snprintf(path, sizeof(path), "%s", trace_file_path());
 	trace_stop();
+	unlink(path);
 	CU_ASSERT_EQUAL_FATAL(thread_lib_start(&lib), 0);
 }
 
