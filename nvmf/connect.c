@@ -56,7 +56,7 @@ static bool connect_is_unnamed(const char *hostnqn)
 /* A host that gives no name goes by its address, so that whoever looks can tell such hosts from each other. */
 static void connect_name_by_address(const struct nvmf_qpair *qpair, char hostnqn[NVMF_NQN_MAX + 1])
 {
-	snprintf(hostnqn, NVMF_NQN_MAX + 1, UNNAMED " %s", qpair->peer_address.traddr);
+	snprintf(hostnqn, NVMF_NQN_MAX + 1, UNNAMED " %.200s", qpair->peer_address.traddr);
 }
 
 /* ---- Controller ids ---- */

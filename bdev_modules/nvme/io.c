@@ -9,8 +9,8 @@
 #include "util/log.h"
 #include "util/iov.h"
 
-#define LOST_MAX       16 /* after so many lost queue pairs the I/O is suspected of causing the losses */
-#define RETRY_DELAY_MS 10 /* for a controller that asks for no delay of its own */
+#define LOST_MAX       16  /* after so many lost queue pairs the I/O is suspected of causing the losses */
+#define RETRY_DELAY_MS 10u /* for a controller that asks for no delay of its own */
 /* Path-related errors: a target that ends its connections refuses commands so until they have ended. All retries
  * together take 13 s, as the delay doubles up to PATH_DELAY_SHIFT times. */
 #define PATH_RETRIES     16

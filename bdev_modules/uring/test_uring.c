@@ -70,14 +70,14 @@ int __wrap_io_uring_submit(struct io_uring *ring);
 /* The entries are visible to the kernel then, but it has not consumed them. */
 int __wrap_io_uring_submit(struct io_uring *ring)
 {
-	int error = atomic_exchange(&submit_error, 0);
+	int injected = atomic_exchange(&submit_error, 0);
 
-	if (error == 0) {
+	if (injected == 0) {
 		return __real_io_uring_submit(ring);
 	}
 	*ring->sq.ktail += ring->sq.sqe_tail - ring->sq.sqe_head;
 	ring->sq.sqe_head = ring->sq.sqe_tail;
-	return error;
+	return injected;
 }
 
 static bool no_ring;
