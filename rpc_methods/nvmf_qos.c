@@ -122,5 +122,5 @@ RPC_METHOD("nvmf_subsystem_get_qos_limits", rpc_get_qos_limits, struct get_qos_l
 	   RPC_RUNTIME,
 	   "List the rate limits of a subsystem's hosts, and what has gone through and waited since they were set",
 	   .result = "[{host: string|null, " RPC_RATE_SHAPE
-		     ", burst_ms: integer, reads: integer, writes: integer, bytes_read: integer, "
-		     "bytes_written: integer, waits: integer, waited_us: integer}]")
+		     ", burst_ms: int, reads: int, writes: int, bytes_read: int, "
+		     "bytes_written: int, waits: int, waited_us: int}]")

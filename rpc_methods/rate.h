@@ -30,6 +30,6 @@ bool rpc_rate_apply(struct rpc_request *req, const struct rpc_rate *rate, struct
 void rpc_rate_add(json_t *o, const struct rate_limits *limits, bool nonzero);
 /* For RPC_METHOD's .result. */
 #define RPC_RATE_SHAPE                                                                                                 \
-	"rw_ios_per_sec: integer, rw_mbytes_per_sec: integer, r_mbytes_per_sec: integer, w_mbytes_per_sec: integer"
+	"rw_ios_per_sec: int, rw_mbytes_per_sec: int, r_mbytes_per_sec: int, w_mbytes_per_sec: int"
 
 #endif
