@@ -277,7 +277,7 @@ static void reply_stat(struct rpc_request *req, const struct get_iostat *p)
 				   .reset = (enum bdev_stat_reset)p->reset_mode};
 	json_t *names;
 
-	if (kind.answer == NULL || json_object_set_new(kind.answer, "bdevs", kind.list) != 0) {
+	if (json_object_set_new(kind.answer, "bdevs", kind.list) != 0) { /* it has the list then, or has freed it */
 		json_decref(kind.answer);
 		rpc_error(req, -ENOMEM, "out of memory");
 		return;
