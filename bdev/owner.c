@@ -156,10 +156,14 @@ void bdev_owner_taken(struct bdev_owner *o, int rc, const char *error)
 	if (bdev_owner_now_us() >= o->until_us) { /* taking took longer than the lease: no I/O may begin */
 		rc = bdev_error(late, -ETIME, "bdev '%.100s': its lease ended before its lock was taken",
 				o->bdev->name);
-		bdev_owner_cb cb = o->cb;
+		bdev_owner_cb cb = o->cb; /* NULL: nobody waits */
+		void *arg = o->arg;
+
 		o->cb = NULL;
 		owner_begin_drain(o, "its lease ended before its lock was taken");
-		cb(o->arg, rc, late);
+		if (cb != NULL) {
+			cb(arg, rc, late);
+		}
 		return;
 	}
 	owner_become(o);

@@ -12,7 +12,7 @@ struct bdev_own_params {
 static const struct rpc_param bdev_own_params[] = {
 	RPC_PARAM(struct bdev_own_params, name, RPC_STRING, RPC_REQUIRED, "of a bdev that was made with standby"),
 	RPC_PARAM(struct bdev_own_params, until_us, RPC_UINT64, RPC_OPTIONAL,
-		  "end of the lease, microseconds of CLOCK_BOOTTIME; default: none", .min = 1),
+		  "end of the lease, microseconds of CLOCK_BOOTTIME; default: none", .min = 1, .max = INT64_MAX),
 	RPC_PARAM(struct bdev_own_params, fence, RPC_BOOL, RPC_OPTIONAL,
 		  "if another client of Ceph has the image, blocklist that client first"),
 	RPC_PARAM_END};

@@ -118,6 +118,8 @@ def owned(gateway, **params):
 
 def test_a_lease_ends_by_itself():
     with two_gateways() as (a, b):
+        refused(["until_us"], lambda: a.own(until_us=0))
+        check(a.owner() == {"name": "F", "state": "standby"}, a.owner())
         refused(["until_us", "passed"], lambda: a.own(until_us=boottime_us()))
         a.own(until_us=boottime_us() + 3600 * 1000000)
         check(0 < a.owner()["lease_us"] <= 3600 * 1000000, a.owner())
