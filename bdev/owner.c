@@ -216,7 +216,7 @@ void bdev_own(const char *name, uint64_t until_us, bool fence, bdev_owner_cb cb,
 		o->cb = cb;
 		o->arg = arg;
 		owner_set_state(o, BDEV_OWNER_TAKING);
-		o->ops->take(o, fence);
+		o->ops->take(o, until_us, fence);
 		return;
 	}
 	if (o->state == BDEV_OWNER_DRAINING) { /* it still has the lock */

@@ -37,8 +37,9 @@ struct bdev_owner;
 /* What a module does for it. */
 struct bdev_owner_ops {
 	/* Takes the lock, and calls bdev_owner_taken(), now or later. fence: if another client has it, that client is
-	 * first kept from ever writing again (Ceph's blocklist). */
-	void (*take)(struct bdev_owner *o, bool fence);
+	 * first kept from ever writing again (Ceph's blocklist), unless until_us, the end of the lease, has passed: it
+	 * may be the rightful owner then. */
+	void (*take)(struct bdev_owner *o, uint64_t until_us, bool fence);
 	/* Gives the lock back, and calls bdev_owner_given(), now or later. */
 	void (*give)(struct bdev_owner *o);
 	/* How many I/Os of a channel (the module's context) are under way. Channel's thread. */
@@ -106,7 +107,7 @@ struct bdev_owner_info {
 bool bdev_owner_get(size_t n, struct bdev_owner_info *info);
 /* "standby", "taking", "owner", "draining", "giving" */
 const char *bdev_owner_state_name(enum bdev_owner_state state);
-/* The present time as of until_us. */
+/* The present time as of until_us. Any thread. */
 uint64_t bdev_owner_now_us(void);
 
 /* Has fn(bdev's name, reason) called when a bdev is no longer the owner although nobody called bdev_disown(). */

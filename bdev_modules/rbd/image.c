@@ -10,8 +10,9 @@
 #include "util/compiler.h"
 #include "util/log.h"
 
-#define UNMAP_OBJECTS 256 /* of one UNMAP or WRITE_ZEROES: librbd begins a request for each object at once */
-#define MAX_RW_BYTES  (32u << 20)
+#define UNMAP_OBJECTS     256 /* of one UNMAP or WRITE_ZEROES: librbd begins a request for each object at once */
+#define MAX_RW_BYTES      (32u << 20)
+#define IMAGE_OPTIONS_MAX 1024 /* settings of librbd, of which there are about 80 */
 
 static void image_stop(void);
 static bool image_is_creating(void);
@@ -55,6 +56,36 @@ static int open_say(const struct rbd_bdev *r, int rc, const char *what, char *er
 		r->snapshot != NULL ? ", snapshot " : "", r->snapshot != NULL ? r->snapshot : "", strerror(-rc));
 }
 
+/* A cache acknowledges writes that the cluster has not: the next owner would not find them. What counts is what the
+ * image, its pool and the connection say together. */
+static int image_check_cache(struct rbd_bdev *r, char *error)
+{
+	static const struct bdev_rbd_setting off[] = {{"rbd_cache", "false"},
+						      {"rbd_persistent_cache_mode", "disabled"}};
+	rbd_config_option_t options[IMAGE_OPTIONS_MAX];
+	int num = IMAGE_OPTIONS_MAX, rc = librbd.rbd_config_image_list(r->image.image, options, &num);
+
+	if (rc < 0) {
+		return open_say(r, rc, "the settings", error);
+	}
+	for (int i = 0; i < num; i++) {
+		for (size_t k = 0; k < sizeof(off) / sizeof(off[0]) && rc == 0; k++) {
+			if (strcmp(options[i].name, off[k].key) == 0 && strcmp(options[i].value, off[k].value) != 0) {
+				rc = bdev_error(error, -EINVAL,
+						"standby: %s of image '%.80s' is '%.40s' in the settings of its %s: it "
+						"must be '%s', because the next owner lacks what a cache holds",
+						off[k].key, r->image_name, options[i].value,
+						options[i].source == RBD_CONFIG_SOURCE_IMAGE  ? "image"
+						: options[i].source == RBD_CONFIG_SOURCE_POOL ? "pool"
+											      : "connection",
+						off[k].value);
+			}
+		}
+	}
+	librbd.rbd_config_image_list_cleanup(options, num);
+	return rc;
+}
+
 static int image_open(struct rbd_bdev *r, char *error)
 {
 	struct rbd_image *i = &r->image;
@@ -78,6 +109,10 @@ static int image_open(struct rbd_bdev *r, char *error)
 		return open_say(r, rc, "opening", error);
 	}
 	i->opened = true;
+	rc = r->standby ? image_check_cache(r, error) : 0;
+	if (rc != 0) {
+		return rc;
+	}
 	rc = librbd.rbd_stat(i->image, &info, sizeof(info));
 	if (rc < 0) {
 		return open_say(r, rc, "the size", error);

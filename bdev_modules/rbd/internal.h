@@ -53,6 +53,7 @@ struct rbd_image {
 /* What a worker does with the lock of an image, and what came of it. */
 struct rbd_lock_change {
 	bool fence;
+	uint64_t until_us; /* of the lease */
 	int rc;
 	char error[BDEV_ERROR_MAX];
 };

@@ -12,6 +12,7 @@
 	X(rados_conf_set)                                                                                              \
 	X(rados_connect)                                                                                               \
 	X(rados_blocklist_add)                                                                                         \
+	X(rados_getaddrs)                                                                                              \
 	X(rados_shutdown)                                                                                              \
 	X(rados_ioctx_create)                                                                                          \
 	X(rados_ioctx_set_namespace)                                                                                   \
@@ -24,6 +25,8 @@
 	X(rbd_resize2)                                                                                                 \
 	X(rbd_update_watch)                                                                                            \
 	X(rbd_update_unwatch)                                                                                          \
+	X(rbd_config_image_list)                                                                                       \
+	X(rbd_config_image_list_cleanup)                                                                               \
 	X(rbd_lock_get_owners)                                                                                         \
 	X(rbd_lock_get_owners_cleanup)                                                                                 \
 	X(rbd_is_exclusive_lock_owner)                                                                                 \

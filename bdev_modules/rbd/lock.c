@@ -2,7 +2,9 @@
 /* The exclusive lock of an image, for bdevs of which several processes have one, and one at a time is the owner. The
  * lock is held explicitly (rbd_lock_acquire()), so librbd does not pass it on when another client wants to write. All
  * calls are on worker threads: they wait for the cluster. */
+#include <ctype.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bdev_modules/rbd/internal.h"
@@ -22,6 +24,38 @@ static int lock_say(const struct rbd_bdev *r, int rc, const char *what)
 					     : strerror(-rc));
 }
 
+/* Whether client, "IP:PORT/NONCE", is one of the addresses in a text such as "[v2:IP:PORT/NONCE,v1:IP:PORT/NONCE]". */
+static bool lock_address_is_in(const char *client, const char *addresses)
+{
+	size_t len = strlen(client);
+
+	for (const char *at = addresses; len != 0 && (at = strstr(at, client)) != NULL; at++) {
+		bool begins = at == addresses || strchr("[,:", at[-1]) != NULL;
+		if (begins && !isdigit((unsigned char)at[len])) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Refuses to fence this process itself, all of whose images that share the connection would be lost. */
+static int lock_check_other(struct rbd_bdev *r, const char *owner)
+{
+	char *own = NULL;
+	int rc = librbd.rados_getaddrs(bdev_rbd_cluster_handle(r->image.cluster), &own);
+
+	if (rc < 0) {
+		return lock_say(r, rc, "asking for this client's address, before fencing who has");
+	}
+	if (lock_address_is_in(owner, own)) {
+		rc = bdev_error(r->lock_change.error, -EBUSY,
+				"bdev '%.80s': the lock of image '%.80s' is in use by this process", r->name,
+				r->image_name);
+	}
+	free(own);
+	return rc;
+}
+
 /* Another client has the lock: that client is fenced, or this one may not have it. The cluster blocklists the client
  * before the lock is free, so that none of its writes is carried out any more. */
 static int lock_fence(struct rbd_bdev *r, const char *owner)
@@ -31,8 +65,17 @@ static int lock_fence(struct rbd_bdev *r, const char *owner)
 				  "bdev '%.80s': client %.80s has the lock of image '%.80s' (fence takes it away)",
 				  r->name, owner, r->image_name);
 	}
+	int rc = lock_check_other(r, owner);
+	if (rc != 0) {
+		return rc;
+	}
+	/* This process may have been stopped since its lease was looked at. */
+	if (bdev_owner_now_us() >= r->lock_change.until_us) {
+		return bdev_error(r->lock_change.error, -ETIME,
+				  "bdev '%.80s': its lease ended before client %.80s was fenced", r->name, owner);
+	}
 	log_notice("bdev %s: client %s, which has the lock of image %s, is blocklisted", r->name, owner, r->image_name);
-	int rc = librbd.rados_blocklist_add(bdev_rbd_cluster_handle(r->image.cluster), (char *)owner, FENCE_S);
+	rc = librbd.rados_blocklist_add(bdev_rbd_cluster_handle(r->image.cluster), (char *)owner, FENCE_S);
 	if (rc < 0) {
 		return lock_say(r, rc, "blocklisting the client that has");
 	}
@@ -134,17 +177,54 @@ static void lock_begin(struct rbd_bdev *r, void (*work)(struct worker_job *), vo
 	worker_run(NULL, &r->lock_job);
 }
 
-static void lock_take(struct bdev_owner *o, bool fence)
+static bool same_name(const char *a, const char *b)
 {
-	struct rbd_bdev *r = container_of(o, struct rbd_bdev, owner);
+	return strcmp(a != NULL ? a : "", b != NULL ? b : "") == 0;
+}
+
+/* Another bdev of this process, by the same connection, that owns the image; or NULL. To the cluster, both are one
+ * client. */
+static const struct rbd_bdev *lock_other_bdev(const struct rbd_bdev *r)
+{
+	struct bdev_owner_info info;
+
+	for (size_t n = 0; bdev_owner_get(n, &info); n++) {
+		const struct rbd_bdev *other = (const struct rbd_bdev *)bdev_find_of(info.name, &bdev_rbd_module);
+		if (other != NULL && other != r && info.state != BDEV_OWNER_STANDBY &&
+		    other->image.cluster == r->image.cluster && strcmp(other->pool, r->pool) == 0 &&
+		    strcmp(other->image_name, r->image_name) == 0 &&
+		    same_name(other->rados_namespace, r->rados_namespace)) {
+			return other;
+		}
+	}
+	return NULL;
+}
+
+static int lock_check_take(struct rbd_bdev *r)
+{
+	const struct rbd_bdev *other = lock_other_bdev(r);
 
 	if (__atomic_load_n(&r->lost, __ATOMIC_ACQUIRE)) {
-		int rc = bdev_error(r->lock_change.error, -ESHUTDOWN,
-				    "bdev '%.100s' is lost: delete it, and create it on a new connection", r->name);
+		return bdev_error(r->lock_change.error, -ESHUTDOWN,
+				  "bdev '%.100s' is lost: delete it, and create it on a new connection", r->name);
+	}
+	return other == NULL ? 0
+			     : bdev_error(r->lock_change.error, -EBUSY,
+					  "bdev '%.80s': image '%.80s' is in use by bdev '%.80s' of this process",
+					  r->name, r->image_name, other->name);
+}
+
+static void lock_take(struct bdev_owner *o, uint64_t until_us, bool fence)
+{
+	struct rbd_bdev *r = container_of(o, struct rbd_bdev, owner);
+	int rc = lock_check_take(r);
+
+	if (rc != 0) {
 		bdev_owner_taken(o, rc, r->lock_change.error);
 		return;
 	}
 	r->lock_change.fence = fence;
+	r->lock_change.until_us = until_us;
 	lock_begin(r, take_work, take_done);
 }
 

@@ -324,7 +324,7 @@ static void uring_channel_destroy(struct bdev *b, void *channel)
 
 /* --- Creation --- */
 
-static void uring_own(struct bdev_owner *o, bool fence)
+static void uring_own(struct bdev_owner *o, uint64_t until_us, bool fence)
 {
 	struct uring_bdev *u = container_of(o, struct uring_bdev, owner);
 	char error[BDEV_ERROR_MAX];

@@ -14,7 +14,7 @@ static bool take_now, give_now, fenced;
 static int take_rc;
 static atomic_uint in_flight;
 
-static void lock_take(struct bdev_owner *o, bool fence)
+static void lock_take(struct bdev_owner *o, uint64_t until_us, bool fence)
 {
 	takes++;
 	fenced = fence;

@@ -10,8 +10,6 @@
 
 #include "util/iov.h"
 
-#define FAKE_OTHER "127.0.0.1:0/2"
-
 struct fake fake;
 
 struct fake_completion {
@@ -128,6 +126,13 @@ static int fake_rados_blocklist_add(rados_t rados, char *client, uint32_t second
 	return rc;
 }
 
+static int fake_rados_getaddrs(rados_t rados, char **addrs)
+{
+	/* an address that begins with another client's is another address */
+	*addrs = strdup(atomic_load(&fake.addr_is_other) ? "[v2:127.0.0.1:0/22,v1:" FAKE_OTHER "]" : FAKE_OTHER "2");
+	return 0;
+}
+
 static void fake_rados_shutdown(rados_t rados)
 {
 	atomic_fetch_add(&fake.shutdowns, 1);
@@ -194,6 +199,26 @@ static int fake_rbd_get_size(rbd_image_t image, uint64_t *size)
 	return 0;
 }
 
+static int fake_rbd_config_image_list(rbd_image_t image, rbd_config_option_t *options, int *max)
+{
+	const char *cache = atomic_load(&fake.cache), *pwl = atomic_load(&fake.pwl);
+
+	options[0] = (rbd_config_option_t){strdup("rbd_cache"), strdup(cache != NULL ? cache : "false"),
+					   RBD_CONFIG_SOURCE_POOL};
+	options[1] = (rbd_config_option_t){strdup("rbd_persistent_cache_mode"), strdup(pwl != NULL ? pwl : "disabled"),
+					   RBD_CONFIG_SOURCE_IMAGE};
+	*max = 2;
+	return 0;
+}
+
+static void fake_rbd_config_image_list_cleanup(rbd_config_option_t *options, int n)
+{
+	for (int i = 0; i < n; i++) {
+		free(options[i].name);
+		free(options[i].value);
+	}
+}
+
 static int fake_rbd_is_exclusive_lock_owner(rbd_image_t image, int *is_owner)
 {
 	*is_owner = atomic_load(&fake.lock_owner) == FAKE_LOCK_OWN;
@@ -202,6 +227,7 @@ static int fake_rbd_is_exclusive_lock_owner(rbd_image_t image, int *is_owner)
 
 static int fake_rbd_lock_get_owners(rbd_image_t image, rbd_lock_mode_t *mode, char **owners, size_t *n)
 {
+	hold_while(&fake.hold_lock);
 	if (atomic_load(&fake.lock_owner) == FAKE_LOCK_FREE) {
 		return -ENOENT;
 	}

@@ -480,6 +480,11 @@ static int own(bool fence, struct answer *a)
 	return answer_rc(a);
 }
 
+static bool lock_waits(void *arg)
+{
+	return fake.waiting == 1;
+}
+
 static int disown(void)
 {
 	struct answer a = {.rc = 1};
@@ -528,6 +533,80 @@ static void test_the_lock_of_another_client_is_broken_when_that_is_blocklisted(v
 	check_nothing_is_left();
 }
 
+static void test_this_process_does_not_fence_itself(void)
+{
+	struct bdev_rbd_opts opts = opts_of("R1");
+	struct user u = {0};
+	struct answer a;
+
+	CU_ASSERT_EQUAL_FATAL(create_standby(&u), 0);
+	opts.standby = true;
+	CU_ASSERT_EQUAL(create(&opts, &a), 0);
+	CU_ASSERT_EQUAL(own(false, &a), 0);
+	a = (struct answer){.rc = 1};
+	bdev_own("R1", BDEV_OWN_FOR_EVER, true, on_answer, &a);
+	CU_ASSERT_EQUAL(answer_rc(&a), -EBUSY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "bdev 'R0' of this process"));
+	CU_ASSERT_EQUAL(disown(), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R1"), 0);
+	/* a lock of this client of which no bdev knows */
+	fake.lock_owner = FAKE_LOCK_OTHER;
+	fake.addr_is_other = true;
+	CU_ASSERT_EQUAL(own(true, &a), -EBUSY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "this process"));
+	fake.addr_is_other = false;
+	CU_ASSERT_EQUAL(fake.blocklisted, 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
+	check_nothing_is_left();
+}
+
+static bool lease_is_over(void *arg)
+{
+	return bdev_owner_now_us() >= *(const uint64_t *)arg;
+}
+
+static void test_nobody_is_fenced_when_the_lease_has_ended(void)
+{
+	struct answer a = {.rc = 1};
+	struct user u = {0};
+
+	CU_ASSERT_EQUAL_FATAL(create_standby(&u), 0);
+	fake.lock_owner = FAKE_LOCK_OTHER;
+	fake.hold_lock = true; /* as if the process were stopped before it fences */
+	uint64_t until = bdev_owner_now_us() + 1000000;
+	bdev_own("R0", until, true, on_answer, &a);
+	CU_ASSERT_TRUE(fixture_poll(lock_waits, NULL));
+	CU_ASSERT_TRUE(fixture_poll(lease_is_over, &until));
+	fake.hold_lock = false;
+	CU_ASSERT_EQUAL(answer_rc(&a), -ETIME);
+	CU_ASSERT_EQUAL(fake.blocklisted, 0);
+	CU_ASSERT_EQUAL(fake.lock_owner, FAKE_LOCK_OTHER);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
+	check_nothing_is_left();
+}
+
+static void test_a_standby_has_no_cache(void)
+{
+	struct bdev_rbd_opts opts = opts_of("R0");
+	struct answer a;
+
+	opts.standby = true;
+	fake.cache = "true";
+	CU_ASSERT_EQUAL(create(&opts, &a), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "rbd_cache"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "pool"));
+	fake.cache = NULL;
+	fake.pwl = "rwl";
+	CU_ASSERT_EQUAL(create(&opts, &a), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "rbd_persistent_cache_mode"));
+	opts.standby = false;
+	CU_ASSERT_EQUAL(create(&opts, &a), 0); /* who has the image alone may have one */
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
+	check_nothing_is_left();
+}
+
 static void test_a_client_that_is_blocklisted_cannot_take_the_lock(void)
 {
 	struct user u = {0};
@@ -545,11 +624,6 @@ static void test_a_client_that_is_blocklisted_cannot_take_the_lock(void)
 	user_close(&u);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
 	check_nothing_is_left();
-}
-
-static bool lock_waits(void *arg)
-{
-	return fake.waiting == 1;
 }
 
 static void note_deleted(void *arg, int rc)
@@ -578,6 +652,9 @@ static void test_a_deletion_waits_for_the_lock(void)
 static const struct unit_test tests[] = {
 	UNIT(test_an_owner_has_the_lock_and_a_standby_does_no_io),
 	UNIT(test_the_lock_of_another_client_is_broken_when_that_is_blocklisted),
+	UNIT(test_this_process_does_not_fence_itself),
+	UNIT(test_nobody_is_fenced_when_the_lease_has_ended),
+	UNIT(test_a_standby_has_no_cache),
 	UNIT(test_a_client_that_is_blocklisted_cannot_take_the_lock),
 	UNIT(test_a_deletion_waits_for_the_lock),
 	UNIT(test_data_goes_where_it_belongs),
