@@ -53,13 +53,13 @@ class EtcdServer:
 
 
 class Wire:
-    """A gateway's way to etcd, which can be cut: connections are ended, and new ones are not answered."""
+    """A gateway's way to etcd, which can be cut: nothing passes on connections that are open, and new ones are not answered."""
 
     def __init__(self, to):
         self.to, self.cut = to, False
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port = self.server.getsockname()[1]
-        self.open = []
+        self.open = set()
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -68,30 +68,42 @@ class Wire:
                 near, _ = self.server.accept()
             except OSError:
                 return
-            self.open.append(near)
+            self.open.add(near)
             if not self.cut:
                 try:
                     far = socket.create_connection(("127.0.0.1", self.to))
                 except OSError:
                     near.close()
+                    self.open.discard(near)
                     continue
-                self.open.append(far)
-                for a, b in ((near, far), (far, near)):
-                    threading.Thread(target=self.pass_on, args=(a, b), daemon=True).start()
+                self.open.add(far)
+                threading.Thread(target=self.connect, args=(near, far), daemon=True).start()
+
+    def connect(self, near, far):
+        """Until both directions have ended."""
+        back = threading.Thread(target=self.pass_on, args=(far, near), daemon=True)
+        back.start()
+        self.pass_on(near, far)
+        back.join()
+        for s in (near, far):
+            s.close()
+            self.open.discard(s)
 
     def pass_on(self, source, sink):
-        try:
+        silent = False      # it was cut, and stays so
+        with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if self.cut:
-                    return
-                sink.sendall(data)
+                silent = silent or self.cut
+                if not silent:
+                    sink.sendall(data)
+        with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
 
     def close(self):
         self.server.close()
-        for s in self.open:
+        for s in list(self.open):
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
             s.close()
 
 
