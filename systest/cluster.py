@@ -25,6 +25,7 @@ def test_groups_are_balanced_moved_and_handed_over_in_a_rolling_restart():
             check({g["owner"] for g in groups.values()} == {"a", "b"} and all(g["alive"] for g in groups.values()), groups)
             p = tell(s.etcd, "status")
             check(p.returncode == 0 and "1 to 1000" in p.stdout, p.stdout + p.stderr)
+            check('masked_oncs=["reservs"]' in s.gateways[0].agent_log(), s.gateways[0].agent_log())
             for name in ("a", "b", "a"):
                 check(tell(s.etcd, "move", "1", name).returncode == 0, "move")
                 wait_for(lambda name=name: status(s)["groups"]["1"] | {"token": 0} == {"owner": name, "token": 0, "alive": True, "wanted_on": name}

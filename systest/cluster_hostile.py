@@ -26,7 +26,13 @@ from varve_cluster import etcd, state  # noqa: E402
 SEED = int(os.environ.get("VARVE_SEED") or random.SystemRandom().getrandbits(32))
 ROUNDS = 20000
 PREFIX = "/varve/test/"
-FACTS = {"nqn": "n", "min_cntlid": 1, "max_cntlid": 1000, "namespaces": {"1": "00" * 16}, "waits": {}}
+
+
+def namespace(group):
+    return {"nguid": "00" * 16, "anagrpid": group, "block_size": 512, "blocks": 8192}
+
+
+FACTS = {"nqn": "n", "min_cntlid": 1, "max_cntlid": 1000, "namespaces": {"1": namespace(1), "2": namespace(2)}, "waits": {}}
 OTHER = {**FACTS, "min_cntlid": 1001, "max_cntlid": 2000}
 
 
@@ -75,13 +81,16 @@ def test_wrong_answers_name_what_is_wrong():
     refused(b'{"kvs": [], "more": true}', "part")
     for change, word in (({"key": "%"}, "a key"), ({"key": b64("/other/x")}, "not asked for"), ({"key": 5}, "a key"), ({"value": "%%"}, "value"),
                          ({"value": base64.b64encode(b"\xff").decode()}, "value"), ({"mod_revision": "x"}, "mod_revision"), ({"mod_revision": None}, "mod_revision"),
-                         ({"mod_revision": "9" * 30}, "mod_revision"), ({"mod_revision": True}, "mod_revision"), ({"lease": "1.5"}, "lease")):
+                         ({"mod_revision": "9" * 30}, "mod_revision"), ({"mod_revision": "--5"}, "mod_revision"), ({"mod_revision": "5-"}, "mod_revision"),
+                         ({"mod_revision": "\u0665"}, "mod_revision"), ({"create_revision": "x"}, "create_revision"), ({"mod_revision": True}, "mod_revision"), ({"lease": "1.5"}, "lease")):
         refused(json.dumps({"kvs": [{**kv("gateways/a", FACTS), **change}]}).encode(), word)
     for key, value, word in (("gateways/", FACTS, "name of a gateway"), ("gateways/a\x1b[2J", FACTS, "name of a gateway"), ("groups/x", {"owner": "a", "token": 1}, "ANA group"),
                              ("groups/1", {}, "owner"), ("groups/1", {"owner": "a", "token": -1}, "token"), ("groups/1", {"owner": "a", "token": True}, "token"),
                              ("groups/1", {"owner": "\x1b", "token": 1}, "owner"), ("groups/1", "[]", "object"), ("moves/1", "", "name of a gateway"),
                              ("moves/-1", "a", "ANA group"), ("others/1", "a", "not one of a cluster"), ("gateways/a", {**FACTS, "waits": {"1": 5}}, "waits"),
-                             ("gateways/a", {**FACTS, "min_cntlid": "1"}, "min_cntlid"), ("gateways/a", {**FACTS, "waits": {"1": "\ud800"}}, "waits")):
+                             ("gateways/a", {**FACTS, "min_cntlid": "1"}, "min_cntlid"), ("gateways/a", {**FACTS, "namespaces": {"1": "00"}}, "namespace '1'"),
+                             ("gateways/a", {**FACTS, "namespaces": {"1": {**namespace(1), "blocks": "1"}}}, "blocks"),
+                             ("gateways/a", {**FACTS, "namespaces": {"1": {**namespace(1), "nguid": "\x1b"}}}, "nguid"), ("gateways/a", {**FACTS, "waits": {"1": "\ud800"}}, "waits")):
         refused(json.dumps({"kvs": [kv(key, value)]}).encode(), word)
 
 
@@ -131,12 +140,49 @@ def test_random_damage_is_refused_or_harmless():
 
 def test_gateways_that_do_not_fit_are_told():
     check(state.conflict(FACTS, "b", OTHER) is None, "these fit")
-    for change, word in (({"nqn": "m"}, "nqn"), ({"min_cntlid": 1000}, "cntlid"), ({"namespaces": {"1": "11" * 16}}, "nguid of namespace 1")):
+    changes = [({"nqn": "m"}, "nqn"), ({"min_cntlid": 1000}, "cntlid")]
+    changes += [({"namespaces": {"1": {**namespace(1), name: value}}}, f"{name} of namespace 1")
+                for name, value in (("nguid", "11" * 16), ("anagrpid", 2), ("block_size", 4096), ("blocks", 1))]
+    for change, word in changes:
         check(word in state.conflict(FACTS, "b", {**OTHER, **change}), change)
+    check(state.conflict(FACTS, "b", {**OTHER, **changes[-1][0]}, sizes=False) is None, "an image that is being resized")
+    check(state.conflict(FACTS, "b", {**OTHER, "namespaces": {"2": namespace(2)}}) is None, "one that lacks a group")
+
+
+def facts_of(*groups, **more):
+    """One namespace in each group; of group 7, two."""
+    namespaces = {str(n): namespace(n) for n in groups}
+    return {**FACTS, "namespaces": {**namespaces, **({"8": namespace(7)} if 7 in groups else {})}, **more}
+
+
+def test_only_gateways_with_all_namespaces_of_a_group_have_it():
+    some = facts_of(1)
+    some["namespaces"]["7"] = namespace(7)
+    gateways = {"a": state.Gateway("a", 1, 1, facts_of(1, 7)), "b": state.Gateway("b", 1, 1, some), "c": state.Gateway("c", 1, 1, facts_of(2))}
+    for owner, expected in (("gone", {"a"}), ("a", {"a"}), ("b", {"b"})):
+        s = state.State(gateways, {7: state.Group(owner, 1, 1)}, {7: state.Move("c", 1)})
+        check(state.able(s, 7, (7,)).keys() == expected and state.is_free(s, 7) == (owner == "gone"), owner)
+        check(state.wanted_by(s, 7, (7,)) in expected and state.to_give(s, owner, (7,)) is None, owner)
+    s = state.State(gateways, {7: state.Group("c", 1, 1)}, {})
+    check(state.is_free(s, 7) and state.wanted_by(s, 7, (7,)) == "a", "an owner that was started again without the group")
+    check(state.wanted_by(s, 9, (9,)) is None and not state.able(s, 9, (9,)), "nobody has it")
+    # nobody can serve it now: one that has it tries it again, and none that has it not
+    gateways = {**gateways, "a": state.Gateway("a", 1, 1, facts_of(1, 7, waits={"7": "x"}))}
+    s = state.State(gateways, {7: state.Group("gone", 1, 1)}, {})
+    check(state.wanted_by(s, 7, (7,)) == "a" and not state.able(s, 7, (7,)), "it waits")
+
+
+def test_a_group_whose_io_does_not_end_stays():
+    gateways = {g: state.Gateway(g, 1, 1, facts_of(1, 2)) for g in "ab"}
+    s = state.State(gateways, {n: state.Group("a", 1, 1) for n in (1, 2)}, {})
+    check(state.to_give(s, "a", (1, 2)) == (2, "b") and state.to_give(s, "a", (1, 2), {2}) == (1, "b"), "the other one goes")
+    check(state.to_give(s, "a", (1, 2), {1, 2}) is None, "none goes")
+    s = s._replace(moves={1: state.Move("b", 1)})
+    check(state.to_give(s, "a", (1, 2)) == (1, "b") and state.to_give(s, "a", (1,), {1}) is None, "nor by command")
 
 
 def test_groups_are_spread():
-    gateways = {g: state.Gateway(g, 1, 1, FACTS) for g in "abc"}
+    gateways = {g: state.Gateway(g, 1, 1, facts_of(*range(1, 7))) for g in "abc"}
     owners = {n: state.Group("a", 1, 1) for n in range(1, 7)}
     moves = 0
     while True:

@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 
-from .daemon import Daemon, DaemonError, boottime_us
+from .daemon import Daemon, DaemonError, NoDevice, boottime_us
 from .etcd import Etcd, EtcdError
-from .state import Group, conflict, decode_state, is_free, to_give, wanted_by
+from .state import Group, able, conflict, decode_state, is_free, printable, to_give, wanted_by
 
 TAKE_S = 60     # to fence a client of Ceph, and to take its lock
+LEAVE_LEASES = 10   # for which something that failed is left alone
 
 
 class Fatal(Exception):
@@ -39,6 +40,7 @@ class Lease(threading.Thread):
         self.lapsed = set()             # groups that were owned when the lease ended
         self.trouble = {}               # why a group's bdevs cannot be prolonged
         self.said = None
+        self.broken = None              # the thread has ended, because of this
 
     def valid(self):
         with self.lock:
@@ -79,6 +81,9 @@ class Lease(threading.Thread):
                 self.tell(None)
             except EtcdError as e:
                 self.tell(str(e))
+            except Exception as e:      # pylint: disable=broad-except
+                self.broken = f"the lease cannot be kept: {type(e).__name__}: {e}"
+                return
             self.stop.wait(self.ttl_s / 8)
 
     def tell(self, why):
@@ -98,33 +103,49 @@ class Agent:
         self.lease = Lease(config)
         self.facts, self.groups = None, {}
         self.waits = {}             # why a group waits, for status
+        self.told = {}              # why a group waits, as it was said last
         self.waits_since = {}
         self.waits_at = {}          # when a group was found to wait last
+        self.kept_at = {}           # when a group could not be handed over, because its I/O did not end
+        self.claims = {}            # tokens that this process has written: no earlier request can change those groups any more
+        self.after = 0              # the group that was changed last
+        self.mine = False           # this gateway's name is this process's
+        self.admitted = False       # this gateway was found to fit to the others
         self.in_use = False         # another process has, or had, this gateway's name
         self.said = None            # why the last turn could not be ended
 
     def run(self, stop):
         self.learn(stop)
-        for n in self.groups:
-            self.make_inaccessible(n)
         self.lease.start()
-        while not stop.is_set():
-            try:
-                self.turn()
-                self.said = None
-            except (EtcdError, DaemonError) as e:
-                if str(e) != self.said:
-                    self.said = str(e)
-                    say(self.said)
-                self.drop_all_if_ended()
-            stop.wait(min(max(self.ttl_s / 20, 0.1), 0.5))
-        self.leave()
+        try:
+            while not stop.is_set():
+                if not self.try_turn():
+                    stop.wait(min(max(self.ttl_s / 20, 0.1), 0.5))
+        finally:
+            self.leave()
+
+    def try_turn(self):
+        """Whether to look again at once."""
+        if self.lease.broken:
+            raise Fatal(self.lease.broken)
+        try:
+            again = self.turn()
+            self.said = None
+            return again
+        except (EtcdError, DaemonError) as e:
+            if str(e) != self.said:
+                self.said = str(e)
+                say(self.said)
+            self.drop_all_if_ended()
+        return False
 
     def learn(self, stop):
         said = None
         while not stop.is_set():
             try:
                 self.facts, self.groups = self.daemon.facts()
+                for t in self.daemon.offers_reservations():
+                    say(f"transport {t}: reservations of hosts do not follow a group to another gateway: create it with masked_oncs=[\"reservs\"]")
                 return
             except DaemonError as e:
                 if str(e) != said:
@@ -135,34 +156,66 @@ class Agent:
     # --- One look at the cluster ---
 
     def turn(self):
+        """Whether a group was taken or handed over. A turn ends with its first change, which may take long: what was read before is old then."""
         lease = self.lease.valid()
-        self.look_for_losses()
+        self.look_at_bdevs()
+        listeners = self.daemon.listeners()
+        if self.mine:
+            self.hide(listeners)
         state = decode_state(self.etcd.entries(self.prefix))
         self.drop_all_if_ended()
         if lease == 0 or not self.register(state, lease):
-            return
-        for n in sorted(self.groups):
-            self.look_at(n, state)
-        give = to_give(state, self.me, self.groups)
+            return False
+        give = to_give(state, self.me, self.groups, self.kept())
         if give is not None and give[0] in self.lease.owned:
-            self.give(*give, state)
+            return self.give(*give, state)
+        for n in sorted(self.groups, key=lambda n: (n <= self.after, n)):
+            done = self.look_at(n, state, lease, listeners)
+            if done is not None:
+                self.after = n
+                return done
+        return False
 
-    def look_for_losses(self):
-        lost = self.daemon.lost([b for bdevs in self.groups.values() for b in bdevs])
+    def look_at_bdevs(self):
+        """Sizes follow the bdevs, and groups wait whose bdevs are lost or deleted."""
+        lost = None
+        for n, bdevs in self.groups.items():
+            for name, nsid in bdevs.items():
+                try:
+                    bdev = self.daemon.bdev(name)
+                except NoDevice:
+                    self.note_wait(n, f"bdev {name} is not there any more: start varve again")
+                    continue
+                self.facts["namespaces"][nsid].update(self.daemon.size(bdev))
+                lost = name if self.daemon.is_lost(bdev) else lost
+        for n in self.groups if lost is not None else ():
+            self.note_wait(n, f"bdev {lost} is lost: Ceph has blocklisted this gateway's client, or the image is gone; start varve again")
+
+    def note_wait(self, n, why):
+        self.waits[n] = why
+        self.waits_at[n] = time.monotonic()
+
+    def hide(self, listeners):
+        """Hosts are kept from what is not served here."""
         for n in self.groups:
-            if lost is not None:
-                self.waits_at[n] = time.monotonic()
-                self.waits[n] = f"bdev {lost} is lost: Ceph has blocklisted this gateway's client, or the image is gone; start varve again"
+            if n not in self.lease.owned:
+                self.make_inaccessible(n, listeners)
+
+    def kept(self):
+        """Groups whose I/O did not end lately."""
+        self.kept_at = {n: at for n, at in self.kept_at.items() if time.monotonic() - at < LEAVE_LEASES * self.ttl_s}
+        return self.kept_at.keys()
 
     def register(self, state, lease):
         """Whether this gateway is in etcd, under its present lease."""
-        facts = {**self.facts, "waits": {str(n): why for n, why in self.waits.items()}}
+        facts = {**self.facts, "waits": {str(n): printable(why) for n, why in self.waits.items()}}
         known = state.gateways.get(self.me)
         for other in state.gateways.values():
-            why = conflict(facts, other.id, other.facts) if other.id != self.me else None
-            if why is not None and known is None:       # who comes later is refused
+            why = conflict(facts, other.id, other.facts, not self.admitted) if other.id != self.me else None
+            if why is not None and (known is None or known.lease != lease or known.created > other.created):   # who comes later is refused
                 raise Fatal(why)
         if known is not None and known.lease != lease:
+            self.mine = False
             if not self.in_use:
                 self.in_use = True
                 say(f"gateway {self.me} is in use, or was until its lease ends")
@@ -170,67 +223,107 @@ class Agent:
         self.in_use = False
         if known is None or known.facts != facts:
             self.etcd.change(f"{self.prefix}gateways/{self.me}", known.revision if known else 0, json.dumps(facts), lease)
+        self.mine = self.mine or known is not None
+        self.admitted = self.admitted or known is not None
         return known is not None
 
-    def look_at(self, n, state):
+    def look_at(self, n, state, lease, listeners):
+        """None: nothing was done. Otherwise whether the group was taken."""
         group = state.groups.get(n, Group())
-        if group.owner == self.me and n not in self.lease.owned:
-            self.take(n, group, state)
-        elif group.owner == self.me and n in self.lease.trouble:
-            self.drop(n, self.lease.trouble[n])
-        elif group.owner == self.me and not self.daemon.is_optimized(n):
-            self.drop(n, "its listeners are not optimized any more: the daemon was started again")
-        elif group.owner != self.me and time.monotonic() - self.waits_at.get(n, 0) > 10 * self.ttl_s:
+        if group.owner == self.me:
+            return self.look_at_own(n, group, state, lease, listeners)
+        if time.monotonic() - self.waits_at.get(n, 0) > LEAVE_LEASES * self.ttl_s:
             self.waits.pop(n, None)         # the reason may have gone: it may be tried again
             self.waits_at.pop(n, None)
-        if group.owner == self.me:
-            return
         if n in self.lease.owned:
             self.drop(n, f"{group.owner} owns it")
-        elif is_free(state, n) and wanted_by(state, n, self.groups) == self.me:
+            return False
+        if is_free(state, n) and wanted_by(state, n, self.groups) == self.me:
             # not if the old owner has come back meanwhile
-            if self.set_owner(n, group, self.me, f"{self.prefix}gateways/{group.owner}" if group.owner else None):
-                self.take(n, Group(self.me, group.token + 1, 0), state)
+            return self.claim(n, group, state, lease, f"{self.prefix}gateways/{group.owner}" if group.owner not in ("", *state.gateways) else None)
+        return None
+
+    def look_at_own(self, n, group, state, lease, listeners):
+        if n in self.lease.owned:
+            why = self.lease.trouble.get(n)
+            if why is None and not self.daemon.is_optimized(n, listeners):
+                why = "its listeners are not optimized any more: the daemon was started again"
+            if why is None:
+                return None
+            self.drop(n, why)
+            return False
+        if self.claims.get(n) == group.token:
+            return self.take(n, group, state, lease)
+        return self.claim(n, group, state, lease)       # a hand-over whose answer was lost may still be carried out, but not behind this
+
+    def claim(self, n, group, state, lease, absent=None):
+        """Writes this gateway as the owner, if nothing has changed since the key was read, and takes the group then."""
+        if not self.set_owner(n, group, self.me, absent):
+            return False
+        self.claims[n] = group.token + 1
+        return self.take(n, Group(self.me, group.token + 1, 0), state, lease)
 
     def set_owner(self, n, group, owner, absent=None):
+        self.claims.pop(n, None)
         value = json.dumps({"owner": owner, "token": group.token + 1})
         return self.etcd.change(f"{self.prefix}groups/{n}", group.revision, value, absent=absent)
 
     # --- What is done with a group ---
 
-    def make_inaccessible(self, n):
+    def make_inaccessible(self, n, listeners=None):
+        """Whether it is."""
         try:
-            self.daemon.set_ana(n, "inaccessible")
+            self.daemon.set_ana(n, "inaccessible", listeners)
+            return True
         except DaemonError as e:
             say(f"group {n}: {e}")
+            return False
 
-    def take(self, n, group, state):
+    def take(self, n, group, state, lease):
+        """Whether it is served. The claim to it is of the time when this gateway had that lease."""
         with self.lease.lock:
-            until_us, lease = self.lease.until_us, self.lease.id
+            until_us, present = self.lease.until_us, self.lease.id
+        if lease == 0 or present != lease:
+            return False
         try:
             self.daemon.own(self.groups[n], until_us, TAKE_S, fence=True)
             self.daemon.set_ana(n, "optimized")
         except DaemonError as e:
-            self.wait_on(n, group, state, str(e))
-            return
+            self.wait_on(n, group, state, str(e), self.put_back(n))
+            return False
         with self.lease.lock:
-            if self.lease.id != lease:
-                return          # the daemon's lease ends by itself
-            self.lease.owned[n] = self.groups[n]
-        self.waits.pop(n, None)
-        self.waits_since.pop(n, None)
+            held = self.lease.id == lease
+            if held:
+                self.lease.owned[n] = self.groups[n]
+        if not held:
+            self.put_back(n)
+            return False
+        for notes in (self.waits, self.waits_since, self.told):
+            notes.pop(n, None)
         say(f"group {n} is served here, token {group.token}")
+        return True
 
-    def wait_on(self, n, group, state, why):
-        if self.waits.get(n) != why:
+    def wait_on(self, n, group, state, why, is_back):
+        """A group could not be taken. After a lease another gateway may have it, if nothing of it is left here."""
+        if self.told.get(n) != why:
+            self.told[n] = why
             say(f"group {n} waits: {why}")
-        self.waits[n] = why
-        self.waits_at[n] = time.monotonic()
+        self.note_wait(n, why)
         since = self.waits_since.setdefault(n, time.monotonic())
-        others = [g for g in state.gateways.values() if g.id != self.me and str(n) not in g.facts["waits"]]
-        if time.monotonic() - since > self.ttl_s and others and group.revision:
+        others = {g: count for g, count in able(state, n, self.groups).items() if g != self.me}
+        if is_back and time.monotonic() - since > self.ttl_s and others and group.revision:
             self.waits_since.pop(n)
-            self.set_owner(n, group, others[0].id)
+            self.set_owner(n, group, min(others, key=lambda g: (others[g], g)))
+
+    def put_back(self, n):
+        """Whether nothing of the group is served or owned here any more."""
+        hidden = self.make_inaccessible(n)
+        try:
+            self.daemon.disown(self.groups[n], self.ttl_s)
+            return hidden
+        except DaemonError as e:
+            say(f"group {n}: {e}")
+            return False
 
     def forget(self, n):
         with self.lease.lock:
@@ -241,11 +334,7 @@ class Agent:
     def drop(self, n, why):
         say(f"group {n} is not served here any more: {why}")
         self.forget(n)
-        self.make_inaccessible(n)
-        try:
-            self.daemon.disown(self.groups[n], self.ttl_s)
-        except DaemonError as e:
-            say(f"group {n}: {e}")
+        self.put_back(n)
 
     def drop_all_if_ended(self):
         valid = self.lease.valid()
@@ -257,17 +346,26 @@ class Agent:
     def give(self, n, to, state):
         """Hands a group over. If its I/O does not end within a lease, it stays here."""
         say(f"group {n} goes to {to}")
+        self.tell_of_reservations(n)
         self.forget(n)
         self.make_inaccessible(n)
         try:
             self.daemon.disown(self.groups[n], self.ttl_s)
         except DaemonError as e:
             say(f"group {n} stays here: {e}")
+            self.kept_at[n] = time.monotonic()
             move = state.moves.get(n)
             if move is not None:
                 self.etcd.change(f"{self.prefix}moves/{n}", move.revision, None)
-            return              # the next turn takes it again
-        self.set_owner(n, state.groups[n], to)
+            return True             # the next turn takes it again
+        return self.set_owner(n, state.groups[n], to)
+
+    def tell_of_reservations(self, n):
+        try:
+            if n in self.daemon.reserved():
+                say(f"group {n}: hosts have registered for reservations with its namespaces; these do not follow the group (doc/ceph.md)")
+        except DaemonError:
+            pass            # it only tells
 
     def leave(self):
         """The program ends: others may have what is owned here, at once."""

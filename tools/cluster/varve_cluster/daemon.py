@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The varve beside this program, by its RPC socket."""
+import errno
 import json
 import socket
 import time
@@ -7,6 +8,10 @@ import time
 
 class DaemonError(Exception):
     """The daemon has refused, or cannot be reached."""
+
+
+class NoDevice(DaemonError):
+    """The daemon has no such bdev."""
 
 
 def boottime_us():
@@ -32,7 +37,8 @@ class Daemon:
             raise DaemonError(f"{method}: {self.path}: {str(e) or type(e).__name__}") from None
         if "result" not in answer:
             error = answer.get("error")
-            raise DaemonError(f"{method}: {error.get('message') if isinstance(error, dict) else answer}")
+            kind = NoDevice if isinstance(error, dict) and error.get("code") == -errno.ENODEV else DaemonError
+            raise kind(f"{method}: {error.get('message') if isinstance(error, dict) else answer}")
         return answer["result"]
 
     @staticmethod
@@ -53,43 +59,75 @@ class Daemon:
             return answer
 
     def facts(self):
-        """What other gateways must know of this one; and the bdevs of each ANA group that standbys are in."""
+        """What other gateways must know of this one; and for each ANA group that standbys are in, its bdevs, with the numbers of their namespaces."""
         standbys = {o["name"] for o in self.call("bdev_get_owners")}
-        found = [s for s in self.call("nvmf_get_subsystems") if s["nqn"] == self.nqn]
-        if not found:
-            raise DaemonError(f"nqn: the daemon at {self.path} has no subsystem {self.nqn}")
-        s, groups = found[0], {}
+        s, groups, namespaces = self.subsystem(), {}, {}
         if not s.get("ana_reporting"):
             raise DaemonError(f"nqn: subsystem {self.nqn} was made without ana_reporting")
         for ns in s.get("namespaces", []):
             if ns["bdev_name"] not in standbys:
                 raise DaemonError(f"namespace {ns['nsid']}: its bdev {ns['bdev_name']} was made without standby")
-            groups.setdefault(ns["anagrpid"], []).append(ns["bdev_name"])
-        return {"nqn": self.nqn, "min_cntlid": s["min_cntlid"], "max_cntlid": s["max_cntlid"],
-                "namespaces": {str(ns["nsid"]): ns["nguid"] for ns in s.get("namespaces", [])}}, groups
+            groups.setdefault(ns["anagrpid"], {})[ns["bdev_name"]] = str(ns["nsid"])
+            namespaces[str(ns["nsid"])] = {"nguid": ns["nguid"], "anagrpid": ns["anagrpid"], **self.size(self.bdev(ns["bdev_name"]))}
+        return {"nqn": self.nqn, "min_cntlid": s["min_cntlid"], "max_cntlid": s["max_cntlid"], "namespaces": namespaces}, groups
 
-    def lost(self, bdevs):
-        """One of them that can do no I/O any more: Ceph has blocklisted this client, which all of a connection share."""
-        for bdev in bdevs:
-            for found in self.call("bdev_get_bdevs", name=bdev):
-                if found.get("driver_specific", {}).get("rbd", {}).get("lost"):
-                    return bdev
-        return None
+    def subsystem(self):
+        found = [s for s in self.call("nvmf_get_subsystems") if s["nqn"] == self.nqn]
+        if not found:
+            raise DaemonError(f"nqn: the daemon at {self.path} has no subsystem {self.nqn}")
+        return found[0]
 
-    def set_ana(self, group, state):
-        for listener in self.call("nvmf_subsystem_get_listeners", nqn=self.nqn):
-            self.call("nvmf_subsystem_listener_set_ana_state", nqn=self.nqn, listen_address=listener["address"], ana_state=state, anagrpid=group)
+    def reserved(self):
+        """The ANA groups with namespaces that hosts have registered with for reservations."""
+        return {ns["anagrpid"] for ns in self.subsystem().get("namespaces", []) if "reservation" in ns}
 
-    def is_optimized(self, group):
+    def offers_reservations(self):
+        """The transports whose hosts may use reservations, which each daemon keeps for itself."""
+        used = {listener["address"]["trtype"].upper() for listener in self.listeners()}
+        return sorted(t["trtype"] for t in self.call("nvmf_get_transports") if t["trtype"].upper() in used and "reservs" not in t.get("masked_oncs", []))
+
+    def bdev(self, name):
+        return self.call("bdev_get_bdevs", name=name)[0]
+
+    @staticmethod
+    def size(bdev):
+        return {"block_size": bdev["block_size"], "blocks": bdev["num_blocks"]}
+
+    @staticmethod
+    def is_lost(bdev):
+        """Whether it can do no I/O any more: Ceph has blocklisted this client, which all of a connection share."""
+        return bool(bdev.get("driver_specific", {}).get("rbd", {}).get("lost"))
+
+    def listeners(self):
+        return self.call("nvmf_subsystem_get_listeners", nqn=self.nqn)
+
+    @staticmethod
+    def states(listener, group):
+        return [s["ana_state"] for s in listener["ana_states"] if s["ana_group"] == group]
+
+    def set_ana(self, group, state, listeners=None):
+        """Where it is not that already."""
+        for listener in self.listeners() if listeners is None else listeners:
+            if self.states(listener, group) != [state]:
+                self.call("nvmf_subsystem_listener_set_ana_state", nqn=self.nqn, listen_address=listener["address"], ana_state=state, anagrpid=group)
+
+    def is_optimized(self, group, listeners):
         """Whether all listeners say so of a group."""
-        listeners = self.call("nvmf_subsystem_get_listeners", nqn=self.nqn)
-        states = [s["ana_state"] for listener in listeners for s in listener["ana_states"] if s["ana_group"] == group]
-        return len(states) == len(listeners) and all(s == "optimized" for s in states)
+        return all(self.states(listener, group) == ["optimized"] for listener in listeners)
 
     def own(self, bdevs, until_us, timeout_s=None, **params):
         for bdev in bdevs:
             self.call("bdev_own", timeout_s, name=bdev, until_us=until_us, **params)
 
     def disown(self, bdevs, timeout_s):
+        """All of them, whatever is said of one; a bdev that is not there owns nothing."""
+        failed, end = None, time.monotonic() + timeout_s
         for bdev in bdevs:
-            self.call("bdev_disown", timeout_s, name=bdev)
+            try:
+                self.call("bdev_disown", max(end - time.monotonic(), 0.001), name=bdev)
+            except NoDevice:
+                pass
+            except DaemonError as e:
+                failed = failed or e
+        if failed is not None:
+            raise failed

@@ -5,11 +5,12 @@ import binascii
 import collections
 import http.client
 import json
+import re
 import ssl
 import urllib.parse
 
 ANSWER_MAX = 1 << 20
-Entry = collections.namedtuple("Entry", "key value mod_revision lease")
+Entry = collections.namedtuple("Entry", "key value mod_revision lease create_revision")
 
 
 class EtcdError(Exception):
@@ -30,7 +31,7 @@ def decode_text(value, what):
 def decode_number(answer, name, default=None):
     """etcd writes 64-bit numbers as strings, and leaves out zeroes."""
     value = answer.get(name, default)
-    if isinstance(value, str) and value.isascii() and value.lstrip("-").isdigit() and len(value) <= 20:
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value, re.ASCII):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 64:
         raise EtcdError(f"{name} is {str(value)[:40]!r}, and no number")
@@ -66,7 +67,7 @@ def decode_range(answer, prefix):
         if not key.startswith(prefix):
             raise EtcdError(f"key {key[:80]!r} was not asked for")
         entries.append(Entry(key[len(prefix):], decode_text(kv.get("value", ""), f"the value of {key[:80]!r}"), decode_number(kv, "mod_revision"),
-                             decode_number(kv, "lease", 0)))
+                             decode_number(kv, "lease", 0), decode_number(kv, "create_revision", 0)))
     return entries
 
 

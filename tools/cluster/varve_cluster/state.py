@@ -10,7 +10,7 @@ import re
 
 from .etcd import EtcdError
 
-Gateway = collections.namedtuple("Gateway", "id lease revision facts")
+Gateway = collections.namedtuple("Gateway", "id lease revision facts created", defaults=(0,))     # created: the revision at which it came
 Group = collections.namedtuple("Group", "owner token revision", defaults=("", 0, 0))
 Move = collections.namedtuple("Move", "to revision")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")     # of clusters and gateways
@@ -52,8 +52,13 @@ def decode_facts(entry):
     value = decode_object(entry)
     for name, kind in {"nqn": str, "min_cntlid": int, "max_cntlid": int, "namespaces": dict, "waits": dict}.items():
         decode_field(entry, value, name, kind)
-    if not all(isinstance(x, str) and x.isprintable() for field in ("namespaces", "waits") for pair in value[field].items() for x in pair):
-        raise EtcdError(f"key {entry.key[:80]!r}: namespaces and waits have values that are no text")
+    if not all(isinstance(x, str) and x.isprintable() for pair in value["waits"].items() for x in pair):
+        raise EtcdError(f"key {entry.key[:80]!r}: waits has values that are no text")
+    for nsid, ns in value["namespaces"].items():
+        if not nsid.isprintable() or not isinstance(ns, dict):
+            raise EtcdError(f"key {entry.key[:80]!r}: namespace {nsid[:40]!r} is no object")
+        for name, kind in {"nguid": str, "anagrpid": int, "block_size": int, "blocks": int}.items():
+            decode_field(entry, ns, name, kind)
     return value
 
 
@@ -62,7 +67,7 @@ def decode_state(entries):
     for e in entries:
         kind, _, name = e.key.partition("/")
         if kind == "gateways":
-            state.gateways[decode_name(e, name)] = Gateway(name, e.lease, e.mod_revision, decode_facts(e))
+            state.gateways[decode_name(e, name)] = Gateway(name, e.lease, e.mod_revision, decode_facts(e), e.create_revision)
         elif kind == "groups":
             value = decode_object(e)
             owner = decode_field(e, value, "owner", str)
@@ -74,16 +79,23 @@ def decode_state(entries):
     return state
 
 
-def conflict(mine, other_id, other):
-    """Why two gateways cannot serve one subsystem together; None: they can."""
+def printable(text):
+    """What may stand in the facts of a gateway: decode_facts() refuses other text."""
+    return "".join(c if c.isprintable() else "?" for c in text)[:400]
+
+
+def conflict(mine, other_id, other, sizes=True):
+    """Why two gateways cannot serve one subsystem together; None: they can. sizes: these count, too; they differ for a moment when an image is resized."""
     if mine["nqn"] != other["nqn"]:
         return f"nqn: {mine['nqn']} here, {other['nqn']} on gateway {other_id}"
     if mine["min_cntlid"] <= other["max_cntlid"] and other["min_cntlid"] <= mine["max_cntlid"]:
         return (f"min_cntlid, max_cntlid: {mine['min_cntlid']} to {mine['max_cntlid']} here, {other['min_cntlid']} to {other['max_cntlid']} on gateway "
                 f"{other_id}: they must be disjoint")
-    for nsid in mine["namespaces"].keys() & other["namespaces"].keys():
-        if mine["namespaces"][nsid] != other["namespaces"][nsid]:
-            return f"nguid of namespace {nsid}: {mine['namespaces'][nsid]} here, {other['namespaces'][nsid]} on gateway {other_id}: they must be the same"
+    for nsid in sorted(mine["namespaces"].keys() & other["namespaces"].keys()):
+        here, there = mine["namespaces"][nsid], other["namespaces"][nsid]
+        for name in ("nguid", "anagrpid", "block_size", *(("blocks",) if sizes else ())):
+            if here[name] != there[name]:
+                return f"{name} of namespace {nsid}: {here[name]} here, {there[name]} on gateway {other_id}: they must be the same"
     return None
 
 
@@ -97,14 +109,28 @@ def loads(state, groups):
     return counts
 
 
+def members(state, gateway, n):
+    """The namespaces that a gateway has in a group."""
+    return frozenset(nsid for nsid, ns in state.gateways[gateway].facts["namespaces"].items() if ns["anagrpid"] == n)
+
+
+def fit(state, n, groups):
+    """Of the gateways that have the same namespaces in a group as its owner has, or, if it has none, all that any gateway has: how many groups each has."""
+    owner = state.groups.get(n, Group()).owner
+    have = {g: members(state, g, n) for g in state.gateways}
+    wanted = have.get(owner) or frozenset().union(*have.values())
+    return {g: count for g, count in loads(state, groups).items() if wanted and have[g] == wanted}
+
+
 def able(state, n, groups):
-    """Of the gateways that could serve a group now: how many groups each has."""
-    return {g: count for g, count in loads(state, groups).items() if str(n) not in state.gateways[g].facts["waits"]}
+    """Those that could serve a group now."""
+    return {g: count for g, count in fit(state, n, groups).items() if str(n) not in state.gateways[g].facts["waits"]}
 
 
 def wanted_by(state, n, groups):
-    """The gateway that should take a group which has no owner: where an operator wants it, or the one that has the fewest."""
-    counts = able(state, n, groups) or loads(state, groups)
+    """The gateway that should take a group which has no owner: where an operator wants it, or the one that has the fewest. If all wait for something, one of
+    them tries it again."""
+    counts = able(state, n, groups) or fit(state, n, groups)
     move = state.moves.get(n)
     if move is not None and move.to in counts:
         return move.to
@@ -112,21 +138,24 @@ def wanted_by(state, n, groups):
 
 
 def is_free(state, n):
-    return state.groups.get(n, Group()).owner not in state.gateways
+    """Whether a group's owner is not there, or has none of its namespaces: it was started again with others."""
+    owner = state.groups.get(n, Group()).owner
+    return owner not in state.gateways or not members(state, owner, n)
 
 
-def to_give(state, me, groups):
-    """A group that I own and should hand over, and to whom; or None."""
+def to_give(state, me, groups, stay=()):
+    """A group that I own and should hand over, and to whom; or None. stay: groups of mine that could not be handed over lately."""
     for n in sorted(groups):
         move = state.moves.get(n)
-        if move is not None and move.to in able(state, n, groups) and state.groups.get(n, Group()).owner not in ("", move.to):
+        if n not in stay and move is not None and move.to in able(state, n, groups) and state.groups.get(n, Group()).owner not in ("", move.to):
             return (n, move.to) if state.groups[n].owner == me else None
-    if any(is_free(state, n) for n in groups):
+    if any(is_free(state, n) and fit(state, n, groups) for n in groups):
         return None
     have = loads(state, groups).get(me, 0)
     for n in sorted(groups, reverse=True):
         counts = able(state, n, groups)
         least = min(counts, key=lambda g: (counts[g], g), default=me)
-        if n not in state.moves and state.groups[n].owner == me and have - counts.get(least, have) >= 2:
+        mine = state.groups.get(n, Group()).owner == me
+        if mine and n not in stay and n not in state.moves and have - counts.get(least, have) >= 2:
             return n, least
     return None

@@ -1,0 +1,369 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 300
+# quick
+# beside
+"""What a gateway's varve-cluster does, turn by turn, with an etcd and daemons in memory: answers that are lost, calls that fail half-way, leases that end
+at the worst moment."""
+import json
+import sys
+
+from appliance_lib import TOP, check, main
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(TOP / "tools" / "cluster"))
+from varve_cluster import agent, daemon, etcd, state  # noqa: E402
+
+PREFIX = "/varve/t/"
+TTL_S = 3600        # no lease ends by itself
+
+
+class FakeEtcd:
+    """Keys with revisions and leases."""
+
+    def __init__(self):
+        self.keys, self.revision, self.leases = {}, 0, set()
+        self.lose = None        # the answer of the next change of this key is lost, and the change comes later
+        self.late = None
+        self.on_read = None     # called once, when keys have been read
+        self.reads = 0
+
+    def entries(self, prefix):
+        self.reads += 1
+        answer = [etcd.Entry(k[len(prefix):], value, at, lease, created) for k, (value, at, lease, created) in sorted(self.keys.items())]
+        hook, self.on_read = self.on_read, None
+        if hook:
+            hook()
+        return answer
+
+    def change(self, key, revision, value, lease=0, absent=None):
+        if self.lose == key:
+            self.lose, self.late = None, (key, revision, value, lease, absent)
+            raise etcd.EtcdError("timed out")
+        old = self.keys.get(key, ("", 0, 0, 0))
+        if old[1] != revision or absent in self.keys:
+            return False
+        self.revision += 1
+        if value is None:
+            del self.keys[key]
+        else:
+            self.keys[key] = (value, self.revision, lease, old[3] or self.revision)
+        return True
+
+    def come_late(self):
+        late, self.late = self.late, None
+        return self.change(*late)
+
+    def grant(self, ttl_s):
+        self.revision += 1
+        self.leases.add(self.revision)
+        return self.revision, ttl_s
+
+    def keep_alive(self, lease):
+        return TTL_S if lease in self.leases else 0
+
+    def revoke(self, lease):
+        self.leases.discard(lease)
+        self.keys = {k: v for k, v in self.keys.items() if v[2] != lease}
+
+
+class FakeDaemon(daemon.Daemon):
+    """A subsystem with two groups, of which the first has two namespaces, and one listener."""
+
+    def __init__(self, low):
+        super().__init__("/none", "n", 1)
+        self.low = low
+        self.groups = {"F1": 1, "F2": 2, "G1": 1}
+        self.owned, self.calls, self.errors = set(), [], {}
+        self.ana = {1: "inaccessible", 2: "inaccessible"}
+        self.blocks = 8192
+
+    def call(self, method, timeout_s=None, **params):
+        name = params.get("name")
+        self.calls.append((method, name))
+        if (method, name) in self.errors:
+            raise self.errors[method, name]
+        return getattr(self, method)(**params)
+
+    def bdev_get_owners(self):
+        return [{"name": b} for b in self.groups]
+
+    def nvmf_get_subsystems(self):
+        namespaces = [{"nsid": i, "bdev_name": b, "anagrpid": n, "nguid": f"{i:032x}"} for i, (b, n) in enumerate(self.groups.items(), 1)]
+        return [{"nqn": "n", "ana_reporting": True, "min_cntlid": self.low, "max_cntlid": self.low + 99, "namespaces": namespaces}]
+
+    def bdev_get_bdevs(self, name):
+        return [{"name": name, "block_size": 512, "num_blocks": self.blocks, "driver_specific": {}}]
+
+    def nvmf_subsystem_get_listeners(self, nqn):
+        return [{"address": {"trtype": "TCP"}, "ana_states": [{"ana_group": n, "ana_state": s} for n, s in self.ana.items()]}]
+
+    def nvmf_get_transports(self):
+        return [{"trtype": "TCP", "masked_oncs": ["nvmcpys"]}, {"trtype": "RDMA"}]
+
+    def nvmf_subsystem_listener_set_ana_state(self, nqn, listen_address, ana_state, anagrpid):
+        self.ana[anagrpid] = ana_state
+
+    def bdev_own(self, name, until_us, fence=False):
+        check(until_us > daemon.boottime_us(), "a lease that has ended")
+        self.owned.add(name)
+
+    def bdev_disown(self, name):
+        self.owned.discard(name)
+
+    def owned_groups(self):
+        return {n for n in (1, 2) if {b for b, g in self.groups.items() if g == n} <= self.owned}
+
+
+class Gateway:
+    def __init__(self, name, number, store):
+        self.etcd, self.daemon = store, FakeDaemon(1 + 1000 * number)
+        self.agent = agent.Agent({"gateway": name, "cluster": "t", "nqn": "n", "lease_s": TTL_S, "rpc_socket": "/none", "etcd": {"endpoints": ["http://x"]}})
+        a = self.agent
+        a.etcd = a.lease.etcd = store
+        a.daemon = a.lease.daemon_ = self.daemon
+        a.facts, a.groups = self.daemon.facts()
+        a.lease.keep()
+
+    def turn(self, times=1):
+        for _ in range(times):
+            self.agent.try_turn()
+
+    def check_serves(self, groups):
+        check(self.agent.lease.owned.keys() == groups and self.daemon.owned_groups() == groups, f"{self.agent.lease.owned} {self.daemon.owned}")
+        check({n for n, s in self.daemon.ana.items() if s == "optimized"} == groups, self.daemon.ana)
+
+    def end_lease(self):
+        self.etcd.revoke(self.agent.lease.id)
+        self.agent.lease.keep()
+
+
+def owner(store, n):
+    return json.loads(store.keys[f"{PREFIX}groups/{n}"][0])
+
+
+def alone():
+    store = FakeEtcd()
+    g = Gateway("a", 0, store)
+    g.turn(4)
+    g.check_serves({1, 2})
+    return store, g
+
+
+def two():
+    store, a = alone()
+    b = Gateway("b", 1, store)
+    for _ in range(4):
+        a.turn()
+        b.turn()
+    a.check_serves({1})
+    b.check_serves({2})
+    return store, a, b
+
+
+def test_each_change_is_made_by_what_was_just_read():
+    store = FakeEtcd()
+    g = Gateway("a", 0, store)
+    g.turn(2)
+    check(len(g.agent.lease.owned) == 1, "one at a time")
+    reads = store.reads
+    g.turn()
+    g.check_serves({1, 2})
+    check(store.reads == reads + 1, "it was read again")
+
+
+def test_a_claim_of_a_lease_that_has_ended_takes_nothing():
+    store = FakeEtcd()
+    g = Gateway("a", 0, store)
+    g.turn()
+
+    def end_and_begin():
+        g.end_lease()
+        g.agent.lease.keep()
+    g.daemon.calls.clear()
+    store.on_read = end_and_begin
+    g.turn()
+    check(not any(m == "bdev_own" for m, _ in g.daemon.calls), g.daemon.calls)
+    g.turn(4)
+    g.check_serves({1, 2})
+
+
+def test_a_hand_over_that_comes_late_changes_nothing():
+    for late_first in (False, True):
+        store, a, b = two()
+        store.keys[f"{PREFIX}moves/1"] = ("b", 1, 0, 1)
+        store.lose = f"{PREFIX}groups/1"
+        a.turn()
+        a.check_serves(set())
+        if late_first:
+            store.on_read = lambda store=store: check(store.come_late(), "it was carried out")     # behind what was read
+            a.turn()
+            a.check_serves(set())
+            b.turn(2)       # group 2 goes to a then, which has none
+            b.check_serves({1})
+            continue
+        token = owner(store, 1)["token"]
+        del store.keys[f"{PREFIX}moves/1"]
+        a.turn()
+        a.check_serves({1})
+        check(owner(store, 1) == {"owner": "a", "token": token + 1}, owner(store, 1))
+        check(not store.come_late() and owner(store, 1)["owner"] == "a", "it was carried out")
+        for g in (a, b, a, b):
+            g.turn()
+        a.check_serves({1})
+
+
+def test_a_take_that_fails_half_way_leaves_nothing():
+    for call in (("bdev_own", "G1"), ("nvmf_subsystem_listener_set_ana_state", None)):
+        store = FakeEtcd()
+        g = Gateway("a", 0, store)
+        g.turn()
+        g.daemon.errors[call] = daemon.DaemonError("no \x1b")
+        g.turn(4)
+        check(not {"F1", "G1"} & g.daemon.owned and g.daemon.ana[1] == "inaccessible", g.daemon.owned)
+        check(("bdev_own", "F1") in g.daemon.calls, g.daemon.calls)
+        found = state.decode_state(store.entries(PREFIX)).gateways["a"].facts
+        check(found["waits"].get("1") == "no ?", found)        # other gateways can read it
+        token = owner(store, 1)["token"]
+        g.turn(4)
+        check(owner(store, 1)["token"] == token, "one claim is enough")
+        g.daemon.errors.clear()
+        g.turn(4)
+        g.check_serves({1, 2})
+
+
+def test_a_group_of_which_something_is_left_is_not_handed_over():
+    store, a, b = two()
+    a.daemon.errors = {("bdev_own", "F1"): daemon.DaemonError("no"), ("bdev_disown", "G1"): daemon.DaemonError("busy")}
+    a.agent.drop(1, "of the test")
+    a.turn()
+    a.agent.waits_since[1] -= 2 * TTL_S
+    a.turn(4)
+    check(owner(store, 1)["owner"] == "a", owner(store, 1))
+    del a.daemon.errors["bdev_disown", "G1"]
+    a.turn(4)
+    check(owner(store, 1)["owner"] == "b", owner(store, 1))
+    b.turn(2)
+    check(1 in b.daemon.owned_groups() and not a.daemon.owned, b.daemon.owned)
+
+
+def test_what_is_not_served_is_made_inaccessible():
+    _, a, b = two()
+    a.daemon.ana[2] = "optimized"
+    a.turn()
+    a.check_serves({1})
+    b.daemon.errors["nvmf_subsystem_listener_set_ana_state", None] = daemon.DaemonError("busy")
+    b.end_lease()
+    b.turn()
+    check(b.daemon.ana[2] == "optimized" and not b.daemon.owned, "it could not be made inaccessible")
+    b.daemon.errors.clear()
+    b.turn()
+    check(b.daemon.ana[2] == "inaccessible", b.daemon.ana)
+
+
+def test_a_second_program_of_one_gateway_changes_nothing():
+    store, a = alone()
+    second = Gateway("a", 0, store)
+    second.daemon = second.agent.daemon = a.daemon
+    second.turn(3)
+    a.turn(3)
+    a.check_serves({1, 2})
+    check(second.agent.in_use and not second.agent.lease.owned, "it waits")
+
+
+def test_of_two_that_do_not_fit_the_later_one_goes():
+    store = FakeEtcd()
+    a, b = Gateway("a", 0, store), Gateway("b", 0, store)
+    for g in (a, b):
+        g.agent.register(state.State({}, {}, {}), g.agent.lease.id)       # neither has seen the other
+    a.turn(3)
+    try:
+        b.turn()
+    except agent.Fatal as e:
+        check("min_cntlid" in str(e) and not b.daemon.owned, e)
+    else:
+        check(False, "both stay")
+    b.end_lease()
+    a.turn(3)
+    a.check_serves({1, 2})
+
+
+def test_a_deleted_bdev_is_the_reason_of_its_group_alone():
+    for when in ("before", "owned"):
+        store = FakeEtcd()
+        g = Gateway("a", 0, store)
+        g.turn(4 if when == "owned" else 1)
+        for method in ("bdev_get_bdevs", "bdev_own", "bdev_disown"):
+            g.daemon.errors[method, "F2"] = daemon.NoDevice("there is no bdev 'F2'")
+        g.daemon.owned.discard("F2")
+        g.agent.lease.keep()
+        g.turn(6)
+        g.check_serves({1})
+        check("F2" in g.agent.waits[2] and 1 not in g.agent.waits, g.agent.waits)
+
+
+def test_io_that_does_not_end_does_not_make_a_group_flap():
+    store, a, b = two()
+    b.end_lease()
+    a.turn(3)
+    a.check_serves({1, 2})
+    b.agent.lease.keep()
+    a.daemon.errors["bdev_disown", "F2"] = a.daemon.errors["bdev_disown", "F1"] = daemon.DaemonError("timed out")
+    a.daemon.calls.clear()
+    for _ in range(12):
+        b.turn()
+        a.turn()
+    a.check_serves({1, 2})
+    tries = [name for method, name in a.daemon.calls if method == "bdev_disown"]
+    check(len(tries) == len(set(tries)) == 3, tries)      # each bdev once
+    a.daemon.errors.clear()
+    a.agent.kept_at = {n: at - 11 * TTL_S for n, at in a.agent.kept_at.items()}
+    for _ in range(4):
+        a.turn()
+        b.turn()
+    check(len(a.agent.lease.owned) == 1 and len(b.agent.lease.owned) == 1, "it goes later")
+
+
+def test_sizes_follow_and_refuse_only_who_comes():
+    store, a, b = two()
+    a.daemon.blocks = 9000
+    a.turn()
+    b.turn()
+    check(state.decode_state(store.entries(PREFIX)).gateways["a"].facts["namespaces"]["1"]["blocks"] == 9000, "the new size")
+    c = Gateway("c", 2, store)
+    try:
+        c.turn(2)
+    except agent.Fatal as e:
+        check("blocks of namespace 1" in str(e), e)
+    else:
+        check(False, "it was let in")
+
+
+def test_reservations_that_hosts_may_use_are_told():
+    _, a = alone()
+    check(a.daemon.offers_reservations() == ["TCP"], "of the listener")
+    a.daemon.nvmf_get_transports = lambda: [{"trtype": "TCP", "masked_oncs": ["nvmcpys", "reservs"]}, {"trtype": "RDMA"}]
+    check(a.daemon.offers_reservations() == [] and a.daemon.reserved() == set(), "hidden")
+    found = a.daemon.nvmf_get_subsystems()
+    found[0]["namespaces"][1]["reservation"] = {}
+    a.daemon.nvmf_get_subsystems = lambda: found
+    check(a.daemon.reserved() == {2}, "a group")
+
+
+def test_a_lease_that_cannot_be_kept_ends_the_program():
+    _, a = alone()
+
+    def fail(_):
+        raise KeyError("unexpected")
+    a.agent.lease.etcd.keep_alive = fail
+    a.agent.lease.run()         # returns
+    try:
+        a.turn()
+    except agent.Fatal as e:
+        check("KeyError" in str(e), e)
+    else:
+        check(False, "it goes on")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
