@@ -300,6 +300,28 @@ def test_a_deleted_bdev_is_the_reason_of_its_group_alone():
         g.turn(6)
         g.check_serves({1})
         check("F2" in g.agent.waits[2] and 1 not in g.agent.waits, g.agent.waits)
+    # another gateway gets it
+    store, a, b = two()
+    for method in ("bdev_get_bdevs", "bdev_own", "bdev_disown"):
+        b.daemon.errors[method, "F2"] = daemon.NoDevice("there is no bdev 'F2'")
+    b.agent.drop(2, "of the test")
+    b.turn()
+    b.agent.waits_since[2] -= 2 * TTL_S
+    b.turn(2)
+    a.turn()
+    a.check_serves({1, 2})
+
+
+def test_a_group_that_waits_holds_up_no_hand_over():
+    store = FakeEtcd()
+    a, b = Gateway("a", 0, store), Gateway("b", 1, store)
+    a.daemon.errors["bdev_own", "F2"] = daemon.DaemonError("in use")
+    a.turn(4)
+    a.check_serves({1})
+    b.turn(2)
+    store.keys[f"{PREFIX}moves/1"] = ("b", 1, 0, 1)
+    a.turn()
+    check(owner(store, 1)["owner"] == "b", owner(store, 1))
 
 
 def test_io_that_does_not_end_does_not_make_a_group_flap():

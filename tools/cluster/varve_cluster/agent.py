@@ -166,15 +166,24 @@ class Agent:
         self.drop_all_if_ended()
         if lease == 0 or not self.register(state, lease):
             return False
-        give = to_give(state, self.me, self.groups, self.kept())
-        if give is not None and give[0] in self.lease.owned:
-            return self.give(*give, state)
-        for n in sorted(self.groups, key=lambda n: (n <= self.after, n)):
+        waiting = [n for n in self.groups if n in self.waits]       # these are tried again and again, and hold up nothing else
+        done = self.look_at_each(self.groups.keys() - waiting, state, lease, listeners)
+        if done is None:
+            give = to_give(state, self.me, self.groups, self.kept())
+            if give is not None and give[0] in self.lease.owned:
+                done = self.give(*give, state)
+            else:
+                done = self.look_at_each(waiting, state, lease, listeners)
+        return bool(done)
+
+    def look_at_each(self, groups, state, lease, listeners):
+        """Until something was done: look_at(). Begins behind the group of the last time."""
+        for n in sorted(groups, key=lambda n: (n <= self.after, n)):
             done = self.look_at(n, state, lease, listeners)
             if done is not None:
                 self.after = n
                 return done
-        return False
+        return None
 
     def look_at_bdevs(self):
         """Sizes follow the bdevs, and groups wait whose bdevs are lost or deleted."""
