@@ -237,5 +237,31 @@ def test_one_of_two_gateways_writes_to_an_image():
         check(b.stop() == 0, b.log())
 
 
+def test_a_standby_has_no_cache_and_does_not_fence_its_own_client():
+    with Ceph() as ceph, TcpTarget() as t:
+        ceph.image("rbd/image", 32)
+        t.call("bdev_rbd_register_cluster", name="c", config_file=str(ceph.conf))
+        image = {"pool_name": "rbd", "rbd_name": "image", "block_size": BS, "standby": True}
+        for name, value in (("rbd_cache", "true"), ("rbd_persistent_cache_mode", "ssd")):
+            for kind, of in (("image", "rbd/image"), ("pool", "rbd")):
+                ceph.run("rbd", "config", kind, "set", of, name, value)
+                refused(t, [name, value, kind], "bdev_rbd_create", name="S", cluster_name="c", **image)
+                ceph.run("rbd", "config", kind, "rm", of, name)
+        t.call("bdev_rbd_register_cluster", name="d", config_file=str(ceph.conf), config_param={"rbd_cache": "true"})
+        refused(t, ["rbd_cache", "connection"], "bdev_rbd_create", name="S", cluster_name="d", **image)
+        t.call("bdev_rbd_create", name="S", cluster_name="c", **image)
+        # a bdev that is no standby has the lock when it has written
+        add(t, "R", "image", nsid=1)
+        with queues(t) as q:
+            check(q.write(0, b"r" * BS, bs=BS).code == 0, "it writes")
+            refused(t, ["in use by this process"], "bdev_own", name="S", fence=True)
+            check(q.write(0, b"s" * BS, bs=BS).code == 0, "it still writes")
+        t.call("bdev_rbd_delete", name="R")
+        t.call("bdev_own", name="S", fence=True)
+        t.call("bdev_rbd_create", name="U", cluster_name="c", **image)
+        refused(t, ["in use by bdev 'S' of this process"], "bdev_own", name="U", fence=True)
+        check(t.stop() == 0, t.log())
+
+
 if __name__ == "__main__":
     main(sys.modules[__name__])
