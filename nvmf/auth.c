@@ -262,16 +262,17 @@ static void auth_fail(struct nvmf_auth *auth, uint8_t why)
 /* The host's next connections are made with the generated PSK. */
 static void auth_publish_psk(struct nvmf_auth *auth)
 {
-	const struct nvmf_qpair *qpair = auth->qpair;
+	struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
 
-	const struct nvmf_host *host = auth_find_host(qpair->ctl_ctrlr->subsystem, qpair->ctl_ctrlr->hostnqn);
+	const struct nvmf_host *host = auth_find_host(ctrlr->subsystem, ctrlr->hostnqn);
 	if (auth->psk == NULL || host == NULL || host->key != auth->key) {
 		return; /* the host was removed, or got another key, since it has proved that it has this one */
 	}
 	if (auth->sc_c == DHCHAP_SC_REPLACE_TLS_PSK) {
-		nvmf_psk_replaced(qpair->ctl_ctrlr->subsystem->tgt, qpair->secured_by);
+		nvmf_psk_replace(auth->psk, host, ctrlr);
+	} else {
+		nvmf_psk_publish(auth->psk, host);
 	}
-	nvmf_psk_publish(auth->psk, host);
 	auth->psk = NULL;
 }
 

@@ -166,6 +166,9 @@ static uint16_t connect_admin(struct nvmf_subsystem *s, struct nvmf_qpair *qpair
 	if (ctrlr == NULL) {
 		return connect_refuse(r, NVME_ST(CMD_SPECIFIC, CONNECT_CTRL_BUSY), "no memory for a controller");
 	}
+	if (qpair->secured_by != NULL && qpair->secured_by->generated) {
+		memcpy(ctrlr->psk_digest, qpair->secured_by->digest, sizeof(ctrlr->psk_digest));
+	}
 	if (qpair->auth == NULL) {
 		nvmf_ctrlr_announce(ctrlr);
 	}

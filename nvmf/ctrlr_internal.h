@@ -100,6 +100,7 @@ struct nvmf_ctrlr {
 	uint8_t *resv_mask; /* by nsid - 1: notices that its host does not want; NULL: it wants all */
 	uint8_t hostid[16];
 	char hostnqn[NVMF_NQN_MAX + 1];
+	char psk_digest[TLS_DIGEST_MAX + 1]; /* of the generated PSK that is in force; "": none is */
 	TAILQ_ENTRY(nvmf_ctrlr) link;
 	_Atomic uint64_t visible[]; /* bit nsid - 1: its host sees the namespace; groups read it too */
 };

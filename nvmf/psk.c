@@ -4,8 +4,9 @@
  * thread; so they lie apart from what the control thread owns, and under a lock, which is held for as long as a copy
  * takes.
  *
- * A generated PSK lives for NVMF_PSK_UNUSED_S, and then for as long as a controller lives whose admin queue was
- * connected with it. It ends before if the host replaces it, or loses its key, or is removed. */
+ * A generated PSK lives for NVMF_PSK_UNUSED_S, and then for as long as it is in force for a controller: its admin queue
+ * was connected with it, or the controller's host has replaced that one by it. It ends before if the host replaces it,
+ * or loses its key, or is removed. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,11 +111,7 @@ static bool generated_is_used(const struct nvmf_psk *p)
 	const struct nvmf_ctrlr *ctrlr;
 
 	TAILQ_FOREACH (ctrlr, &p->subsystem->ctrlrs, link) {
-		const struct nvmf_qpair *admin = ctrlr->admin_qpair;
-		const struct tls_identity *by = admin != NULL ? admin->secured_by : NULL;
-
-		if (by != NULL && by->generated && strcmp(by->hostnqn, p->hostnqn) == 0 &&
-		    strcmp(by->digest, p->digest) == 0) {
+		if (strcmp(ctrlr->hostnqn, p->hostnqn) == 0 && strcmp(ctrlr->psk_digest, p->digest) == 0) {
 			return true;
 		}
 	}
@@ -200,17 +197,24 @@ void nvmf_psk_publish(struct nvmf_psk *p, const struct nvmf_host *host)
 	}
 }
 
-void nvmf_psk_replaced(const struct nvmf_tgt *tgt, const struct tls_identity *by)
+static void generated_remove_of(const struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_psk *p, *next;
 
 	for (p = TAILQ_FIRST(&psks); p != NULL; p = next) {
 		next = TAILQ_NEXT(p, link);
-		if (p->generated != NULL && p->tgt == tgt && strcmp(p->hostnqn, by->hostnqn) == 0 &&
-		    strcmp(p->subnqn, by->subnqn) == 0 && strcmp(p->digest, by->digest) == 0) {
+		if (p->generated != NULL && p->subsystem == ctrlr->subsystem &&
+		    strcmp(p->hostnqn, ctrlr->hostnqn) == 0 && strcmp(p->digest, ctrlr->psk_digest) == 0) {
 			generated_remove(p);
 		}
 	}
+}
+
+void nvmf_psk_replace(struct nvmf_psk *p, const struct nvmf_host *host, struct nvmf_ctrlr *ctrlr)
+{
+	generated_remove_of(ctrlr);
+	memcpy(ctrlr->psk_digest, p->digest, sizeof(p->digest));
+	nvmf_psk_publish(p, host);
 }
 
 void nvmf_psk_forget_generated(const struct nvmf_host *host)

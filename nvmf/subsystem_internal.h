@@ -51,14 +51,14 @@ struct nvmf_psk *nvmf_psk_generate(struct nvmf_subsystem *s, const struct nvmf_h
 				   const uint8_t *bytes);
 /* Frees one that handshakes were never to find. NULL is ignored. */
 void nvmf_psk_discard(struct nvmf_psk *p);
-/* Handshakes find it from now on, for NVMF_PSK_UNUSED_S seconds, and then for as long as a controller lives whose admin
- * queue was connected with it. */
+/* Handshakes find it from now on, for NVMF_PSK_UNUSED_S seconds, and then for as long as it is in force for a
+ * controller: nvmf_ctrlr.psk_digest. */
 void nvmf_psk_publish(struct nvmf_psk *p, const struct nvmf_host *host);
 #define NVMF_PSK_UNUSED_S 120
 /* Removes those whose time is over. now: ticks (env_ticks()). Called from time to time, from within. */
 void nvmf_psk_expire(uint64_t now);
-/* The host has replaced the one that a connection was made with: no handshake finds it any more. */
-void nvmf_psk_replaced(const struct nvmf_tgt *tgt, const struct tls_identity *by);
+/* The same in place of the one that is in force for a controller, which no handshake finds any more. */
+void nvmf_psk_replace(struct nvmf_psk *p, const struct nvmf_host *host, struct nvmf_ctrlr *ctrlr);
 /* The host has other keys, or is being removed: the same for all of its generated ones. */
 void nvmf_psk_forget_generated(const struct nvmf_host *host);
 

@@ -265,6 +265,7 @@ def test_a_key_is_replaced_while_io_runs():
                     check(second.read(0, 1).status == 0, "I/O with the new one")
                 admin.authenticate()            # without a new one
                 again = admin.authenticate(REPLACE)
+                is_refused(t, replaced, "no such generated psk")
                 check(q.read(0, 1).status == 0, "I/O")
         use(again)
         t.stop_clean(*EXPECTED)

@@ -121,17 +121,39 @@ static void test_a_host_that_derives_as_older_libnvme_keeps_that_with_other_keys
 	remove_host();
 }
 
-/* Generates a key of `hash` from a seed, and tells whether it could be. */
-static bool generate(unsigned hash, uint8_t seed)
+static const struct nvmf_host *chap_host(void)
 {
-	struct nvmf_subsystem *s = loop_subsystem();
+	return nvmf_hosts_find(&loop_subsystem()->hosts, HOST);
+}
+
+static struct nvmf_psk *make_key(unsigned hash, uint8_t seed)
+{
 	uint8_t bytes[DHCHAP_HASH_MAX];
 
 	memset(bytes, seed, sizeof(bytes));
-	const struct nvmf_host *host = nvmf_hosts_find(&s->hosts, HOST);
-	struct nvmf_psk *p = nvmf_psk_generate(s, host, hash, bytes);
+	return nvmf_psk_generate(loop_subsystem(), chap_host(), hash, bytes);
+}
+
+/* Generates a key of `hash` from a seed, and tells whether it could be. */
+static bool generate(unsigned hash, uint8_t seed)
+{
+	struct nvmf_psk *p = make_key(hash, seed);
+
 	if (p != NULL) {
-		nvmf_psk_publish(p, host);
+		nvmf_psk_publish(p, chap_host());
+	}
+	return p != NULL;
+}
+
+/* The same in place of the one that is in force for the host's only controller. */
+static bool replace(uint8_t seed)
+{
+	struct nvmf_ctrlr *ctrlr = TAILQ_FIRST(&loop_subsystem()->ctrlrs);
+	struct nvmf_psk *p = make_key(DHCHAP_HASH_SHA256, seed);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(ctrlr);
+	if (p != NULL) {
+		nvmf_psk_replace(p, chap_host(), ctrlr);
 	}
 	return p != NULL;
 }
@@ -165,7 +187,7 @@ static void add_chap_host(void)
 	CU_ASSERT_FALSE(nvmf_psk_any_generated(loop_tgt()));
 }
 
-static void test_generated_keys_are_found_until_they_are_replaced(void)
+static void test_generated_keys_are_found_until_the_host_is_removed(void)
 {
 	add_chap_host();
 	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 1));
@@ -177,11 +199,8 @@ static void test_generated_keys_are_found_until_they_are_replaced(void)
 	CU_ASSERT(finds(DHCHAP_HASH_SHA384, 2, 0)); /* the newest */
 	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 2, 1));
 	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), -1); /* it is no configured one */
-	struct tls_identity id = identity_of(DHCHAP_HASH_SHA256, 1, 1);
-	nvmf_psk_replaced(loop_tgt(), &id);
-	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 1, 1));
-	CU_ASSERT(finds(DHCHAP_HASH_SHA384, 2, 1));
 	remove_host();
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 1, 1));
 	CU_ASSERT_FALSE(nvmf_psk_any_generated(loop_tgt()));
 	CU_ASSERT_EQUAL(tls_vault_used(), 0);
 }
@@ -232,6 +251,30 @@ static void test_generated_keys_last_as_long_as_they_are_used(void)
 	loop_close(c);
 	nvmf_psk_expire(env_ticks() + NVMF_PSK_UNUSED_S * hz);
 	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 1, 1));
+	CU_ASSERT_EQUAL(tls_vault_used(), 0);
+	remove_host();
+}
+
+static void test_a_key_that_replaced_another_is_in_force(void)
+{
+	uint64_t late = env_ticks() + 2 * NVMF_PSK_UNUSED_S * env_ticks_hz();
+
+	add_chap_host();
+	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 1));
+	struct tls_identity id = identity_of(DHCHAP_HASH_SHA256, 1, 1);
+	struct loop_conn *c = connect_with_generated(&id);
+	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 9)); /* of another connection */
+	for (uint8_t seed = 2; seed < 5; seed++) {
+		CU_ASSERT(replace(seed));
+		CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, (uint8_t)(seed - 1), 1));
+		CU_ASSERT_EQUAL(finds(DHCHAP_HASH_SHA256, 9, 1), seed == 2);
+		nvmf_psk_expire(late);
+		CU_ASSERT(finds(DHCHAP_HASH_SHA256, seed, 1));
+		CU_ASSERT_EQUAL(tls_vault_used(), 1);
+	}
+	loop_close(c);
+	nvmf_psk_expire(late);
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 4, 1));
 	CU_ASSERT_EQUAL(tls_vault_used(), 0);
 	remove_host();
 }
@@ -344,9 +387,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_key_is_found_by_host_and_subsystem),
 	UNIT(test_a_key_is_replaced_and_otherwise_stays),
 	UNIT(test_a_host_that_derives_as_older_libnvme_keeps_that_with_other_keys),
-	UNIT(test_generated_keys_are_found_until_they_are_replaced),
+	UNIT(test_generated_keys_are_found_until_the_host_is_removed),
 	UNIT(test_generated_keys_go_with_the_key_that_proved_the_host),
 	UNIT(test_generated_keys_last_as_long_as_they_are_used),
+	UNIT(test_a_key_that_replaced_another_is_in_force),
 	UNIT(test_a_host_has_only_so_many_generated_keys),
 	UNIT(test_keys_for_something_else_are_refused),
 	UNIT(test_the_key_says_who_connects_and_to_what),
