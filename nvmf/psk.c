@@ -251,7 +251,7 @@ static bool psk_matches(const struct nvmf_psk *p, const struct tls_identity *ide
 		return false;
 	}
 	if (identity->generated) {
-		return p->generated != NULL && (identity->version == 0 || strcmp(p->digest, identity->digest) == 0);
+		return p->generated != NULL && strcmp(p->digest, identity->digest) == 0;
 	}
 	return p->generated == NULL;
 }

@@ -109,6 +109,9 @@ bool tls_identity_parse(const char *text, size_t len, struct tls_identity *ident
 	identity->version = (uint8_t)(text[4] - '0');
 	identity->hash = (uint8_t)(text[7] - '0');
 	identity->generated = text[5] == 'G';
+	if (identity->generated && identity->version == 0) {
+		return false;
+	}
 	if (!take_space(&at, end) || !take_name(&at, end, identity->hostnqn) || !take_space(&at, end) ||
 	    !take_name(&at, end, identity->subnqn)) {
 		return false;

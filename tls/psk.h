@@ -55,8 +55,8 @@ struct tls_identity {
 	char digest[TLS_DIGEST_MAX + 1]; /* "": version 0 */
 };
 /* Takes an identity apart that a host has sent: len bytes, not ended by a NUL. False: it is none that a PSK may
- * have. The names have visible ASCII characters only, and so has the digest, of which tls_credential_make() computes
- * what it must be. */
+ * have; or it is of a generated PSK and has version 0, which does not say which of them it is. The names have visible
+ * ASCII characters only, and so has the digest, of which tls_credential_make() computes what it must be. */
 bool tls_identity_parse(const char *text, size_t len, struct tls_identity *identity);
 
 /* Writes the digest that identities of version 1 have of a PSK. 0; -ENAMETOOLONG: a name is longer than TLS_NQN_MAX; or

@@ -164,7 +164,7 @@ static bool take_identity(struct tls_session *s, const char *text, size_t len)
 
 	if (!tls_identity_parse(text, len, &s->identity)) {
 		session_explain(s, "TLS: its identity is not one of NVMe/TCP (NVMe0R01, NVMe0R02, NVMe1R01, NVMe1R02, "
-				   "or G in place of R)");
+				   "NVMe1G01, NVMe1G02)");
 		return false;
 	}
 	bool found = s->find(s->find_arg, &s->identity, &psk);

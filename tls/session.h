@@ -17,8 +17,8 @@
 
 struct tls_session;
 
-/* Finds the PSK of a host for a subsystem: the configured one; or, by its digest where the identity has one, the
- * generated one. False: there is none. Called by tls_session_step(), on its thread. */
+/* Finds the PSK of a host for a subsystem: the configured one; or, by the digest of the identity, the generated
+ * one. False: there is none. Called by tls_session_step(), on its thread. */
 typedef bool (*tls_find_fn)(void *arg, const struct tls_identity *identity, struct tls_psk *psk);
 
 /* The controller's side of a connection. NULL: no memory. */

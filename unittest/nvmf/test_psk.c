@@ -158,22 +158,19 @@ static bool replace(uint8_t seed)
 	return p != NULL;
 }
 
-static struct tls_identity identity_of(unsigned hash, uint8_t seed, unsigned version)
+static struct tls_identity identity_of(unsigned hash, uint8_t seed)
 {
-	struct tls_identity id = {
-		.version = (uint8_t)version, .generated = true, .hostnqn = HOST, .subnqn = LOOP_SUBNQN};
+	struct tls_identity id = {.version = 1, .generated = true, .hostnqn = HOST, .subnqn = LOOP_SUBNQN};
 	struct tls_psk psk = {.hash = (uint8_t)hash, .len = (uint8_t)dhchap_hash_bytes(hash), .generated = true};
 
 	memset(psk.bytes, seed, psk.len);
-	if (version == 1) {
-		CU_ASSERT_EQUAL(tls_psk_digest(&psk, HOST, LOOP_SUBNQN, id.digest), 0);
-	}
+	CU_ASSERT_EQUAL(tls_psk_digest(&psk, HOST, LOOP_SUBNQN, id.digest), 0);
 	return id;
 }
 
-static bool finds(unsigned hash, uint8_t seed, unsigned version)
+static bool finds(unsigned hash, uint8_t seed)
 {
-	struct tls_identity id = identity_of(hash, seed, version);
+	struct tls_identity id = identity_of(hash, seed);
 	struct tls_psk psk;
 	bool found = nvmf_psk_find(loop_tgt(), &id, &psk);
 
@@ -194,13 +191,12 @@ static void test_generated_keys_are_found_until_the_host_is_removed(void)
 	CU_ASSERT(generate(DHCHAP_HASH_SHA384, 2));
 	CU_ASSERT(nvmf_psk_any_generated(loop_tgt()));
 	CU_ASSERT_FALSE(nvmf_psk_any_generated(NULL));
-	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 1, 1));
-	CU_ASSERT(finds(DHCHAP_HASH_SHA384, 2, 1));
-	CU_ASSERT(finds(DHCHAP_HASH_SHA384, 2, 0)); /* the newest */
-	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 2, 1));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 1));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA384, 2));
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 2));
 	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), -1); /* it is no configured one */
 	remove_host();
-	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 1, 1));
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 1));
 	CU_ASSERT_FALSE(nvmf_psk_any_generated(loop_tgt()));
 	CU_ASSERT_EQUAL(tls_vault_used(), 0);
 }
@@ -212,10 +208,10 @@ static void test_generated_keys_go_with_the_key_that_proved_the_host(void)
 	add_chap_host();
 	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 1));
 	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, NULL, NULL, "a", why), 0); /* that key stays */
-	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 1, 1));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 1));
 	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), DHCHAP_HASH_SHA256);
 	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys(s, HOST, NULL, NULL, why), 0);
-	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 1, 1));
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 1));
 	CU_ASSERT_EQUAL(tls_vault_used(), 0);
 	remove_host();
 }
@@ -241,16 +237,16 @@ static void test_generated_keys_last_as_long_as_they_are_used(void)
 	add_chap_host();
 	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 1));
 	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 2));
-	struct tls_identity id = identity_of(DHCHAP_HASH_SHA256, 1, 1);
+	struct tls_identity id = identity_of(DHCHAP_HASH_SHA256, 1);
 	struct loop_conn *c = connect_with_generated(&id);
 	nvmf_psk_expire(env_ticks() + (NVMF_PSK_UNUSED_S - 60) * hz);
-	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 2, 1));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 2));
 	nvmf_psk_expire(env_ticks() + NVMF_PSK_UNUSED_S * hz);
-	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 2, 1));
-	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 1, 1));
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 2));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 1));
 	loop_close(c);
 	nvmf_psk_expire(env_ticks() + NVMF_PSK_UNUSED_S * hz);
-	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 1, 1));
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 1));
 	CU_ASSERT_EQUAL(tls_vault_used(), 0);
 	remove_host();
 }
@@ -261,20 +257,20 @@ static void test_a_key_that_replaced_another_is_in_force(void)
 
 	add_chap_host();
 	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 1));
-	struct tls_identity id = identity_of(DHCHAP_HASH_SHA256, 1, 1);
+	struct tls_identity id = identity_of(DHCHAP_HASH_SHA256, 1);
 	struct loop_conn *c = connect_with_generated(&id);
 	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 9)); /* of another connection */
 	for (uint8_t seed = 2; seed < 5; seed++) {
 		CU_ASSERT(replace(seed));
-		CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, (uint8_t)(seed - 1), 1));
-		CU_ASSERT_EQUAL(finds(DHCHAP_HASH_SHA256, 9, 1), seed == 2);
+		CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, (uint8_t)(seed - 1)));
+		CU_ASSERT_EQUAL(finds(DHCHAP_HASH_SHA256, 9), seed == 2);
 		nvmf_psk_expire(late);
-		CU_ASSERT(finds(DHCHAP_HASH_SHA256, seed, 1));
+		CU_ASSERT(finds(DHCHAP_HASH_SHA256, seed));
 		CU_ASSERT_EQUAL(tls_vault_used(), 1);
 	}
 	loop_close(c);
 	nvmf_psk_expire(late);
-	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 4, 1));
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 4));
 	CU_ASSERT_EQUAL(tls_vault_used(), 0);
 	remove_host();
 }
@@ -284,11 +280,11 @@ static void test_a_host_has_only_so_many_generated_keys(void)
 	add_chap_host();
 	for (unsigned i = 1; i <= 40; i++) {
 		CU_ASSERT(generate(DHCHAP_HASH_SHA256, (uint8_t)i));
-		CU_ASSERT(finds(DHCHAP_HASH_SHA256, (uint8_t)i, 1));
+		CU_ASSERT(finds(DHCHAP_HASH_SHA256, (uint8_t)i));
 	}
 	CU_ASSERT_EQUAL(tls_vault_used(), 16);
-	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 24, 1));
-	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 25, 1));
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 24));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 25));
 	struct tls_psk *taken[TLS_VAULT_KEYS];
 	unsigned n = 0;
 	while ((taken[n] = tls_vault_get()) != NULL) {

@@ -44,13 +44,11 @@ def credential(key, how, version, compat=0, hostnqn=HOSTNQN, subnqn=SUBNQN):
     return identity, hkdf(name, retained, label(length, b"nvme-tls-psk", context, compat), length)
 
 
-def generated_credential(psk, use, hostnqn=HOSTNQN, subnqn=SUBNQN, version=1):
+def generated_credential(psk, use, hostnqn=HOSTNQN, subnqn=SUBNQN):
     """The same of a PSK that was generated in an authentication with that hash function."""
     name = NAMES[use]
     digest = base64.b64encode(hmac.new(psk, f"{hostnqn} {subnqn} NVMe-over-Fabrics".encode(), name).digest()).decode()
-    identity = f"NVMe{version}G{use:02} {hostnqn} {subnqn}" + (f" {digest}" if version == 1 else "")
-    context = f"{use:02} {digest}" if version == 1 else identity
-    return identity, hkdf(name, psk, label(len(psk), b"nvme-tls-psk", context, 0), len(psk))
+    return f"NVMe1G{use:02} {hostnqn} {subnqn} {digest}", hkdf(name, psk, label(len(psk), b"nvme-tls-psk", f"{use:02} {digest}", 0), len(psk))
 
 
 def main():
@@ -64,12 +62,11 @@ def main():
                 identity, psk = credential(key, how, version, compat)
                 print(f'{{"{text(key, how)}", {how}, {length}, {version}, {compat}, "{identity}", {{{", ".join(map(hex, psk))}}}}},')
     print("};")
-    print("static const struct { unsigned hash, version; unsigned char psk[48]; const char *identity; unsigned char key[48]; } generated[] = {")
+    print("static const struct { unsigned hash; unsigned char psk[48]; const char *identity; unsigned char key[48]; } generated[] = {")
     for use, length in ((1, 32), (2, 48)):
         psk = bytes((5 + 17 * i) & 0xff for i in range(length))
-        for version in (0, 1):
-            identity, key = generated_credential(psk, use, version=version)
-            print(f'{{{use}, {version}, {{{", ".join(map(hex, psk))}}}, "{identity}", {{{", ".join(map(hex, key))}}}}},')
+        identity, key = generated_credential(psk, use)
+        print(f'{{{use}, {{{", ".join(map(hex, psk))}}}, "{identity}", {{{", ".join(map(hex, key))}}}}},')
     print("};")
 
 
