@@ -395,19 +395,23 @@ static int auth_make_response(const struct nvmf_auth *auth, bool of_host, uint8_
 		response);
 }
 
-/* Handshakes find it when the authentication is complete. False: no memory, or the host was removed meanwhile. */
+/* Handshakes find it when the authentication is complete. False: no room, or the host was removed meanwhile. A
+ * controller that lives does not end for want of room: then no handshake finds the key by which its host replaces one.
+ */
 static bool auth_generate_psk(struct nvmf_auth *auth)
 {
-	struct nvmf_subsystem *s = auth->qpair->ctl_ctrlr->subsystem;
-	const struct nvmf_host *host = auth_find_host(s, auth->qpair->ctl_ctrlr->hostnqn);
+	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;
+	const struct nvmf_host *host = auth_find_host(ctrlr->subsystem, ctrlr->hostnqn);
+	bool replaces = auth->sc_c == DHCHAP_SC_REPLACE_TLS_PSK, good = false;
 	uint8_t bytes[DHCHAP_HASH_MAX];
 
 	if (host != NULL && dhchap_generate_psk(auth->hash, auth->value, dhchap_group_bytes(auth->group),
 						auth->challenge, auth->reply.challenge, bytes) == 0) {
-		auth->psk = nvmf_psk_generate(s, host, auth->hash, bytes);
+		auth->psk = nvmf_psk_generate(ctrlr->subsystem, host, auth->hash, bytes, replaces ? ctrlr : NULL);
+		good = auth->psk != NULL || replaces;
 	}
 	dhchap_cleanse(bytes, sizeof(bytes));
-	return auth->psk != NULL;
+	return good;
 }
 
 /* The shared secret of Diffie-Hellman, if there is a group, is in auth->value. */

@@ -13,8 +13,9 @@
 #include "nvmf/internal.h"
 #include "tls/vault.h"
 
-#define LOOK_US       (10 * UINT64_C(1000000))
-#define GENERATED_MAX 16 /* of a host for a subsystem; the oldest that no controller uses goes first */
+#define LOOK_US    (10 * UINT64_C(1000000))
+#define UNUSED_MAX 16 /* generated ones of a host for a subsystem that no controller uses; the oldest goes first */
+#define HOST_MAX   (TLS_VAULT_KEYS / 4) /* generated ones of a host for all subsystems */
 
 struct nvmf_psk {
 	const struct nvmf_tgt *tgt; /* told apart only */
@@ -26,6 +27,7 @@ struct nvmf_psk {
 	struct nvmf_subsystem *subsystem;
 	char digest[TLS_DIGEST_MAX + 1];
 	uint64_t deadline; /* ticks */
+	TAILQ_ENTRY(nvmf_psk) generated_link;
 	TAILQ_ENTRY(nvmf_psk) link;
 };
 
@@ -34,6 +36,8 @@ static TAILQ_HEAD(, nvmf_psk) psks = TAILQ_HEAD_INITIALIZER(psks);
 static void look_at_generated(void *arg);
 static struct thread_timer look_timer = {.fn = look_at_generated};
 static unsigned num_generated; /* in the list. Control thread */
+/* All that are generated, also those that handshakes do not find yet. Control thread. */
+static TAILQ_HEAD(, nvmf_psk) generated = TAILQ_HEAD_INITIALIZER(generated);
 
 static struct nvmf_psk *psk_alloc(const struct nvmf_tgt *tgt, const char *hostnqn, const char *subnqn)
 {
@@ -57,7 +61,10 @@ static void psk_insert(struct nvmf_psk *p)
 static void psk_free(struct nvmf_psk *p)
 {
 	dhchap_cleanse(&p->psk, sizeof(p->psk));
-	tls_vault_put(p->generated);
+	if (p->generated != NULL) {
+		TAILQ_REMOVE(&generated, p, generated_link);
+		tls_vault_put(p->generated);
+	}
 	free(p);
 }
 
@@ -136,25 +143,72 @@ static void look_at_generated(void *arg)
 	nvmf_psk_expire(env_ticks());
 }
 
-/* Makes room for one more of the host. */
+/* Removes the one that is in force for a controller. */
+static void generated_remove_of(const struct nvmf_ctrlr *ctrlr)
+{
+	struct nvmf_psk *p, *next;
+
+	for (p = TAILQ_FIRST(&psks); p != NULL; p = next) {
+		next = TAILQ_NEXT(p, link);
+		if (p->generated != NULL && p->subsystem == ctrlr->subsystem &&
+		    strcmp(p->hostnqn, ctrlr->hostnqn) == 0 && strcmp(p->digest, ctrlr->psk_digest) == 0) {
+			generated_remove(p);
+		}
+	}
+}
+
+/* Makes room for one more that is not used. */
 static void generated_drop_oldest(const struct nvmf_host *host)
 {
 	struct nvmf_psk *p, *oldest = NULL;
 	unsigned n = 0;
 
 	TAILQ_FOREACH (p, &psks, link) {
-		if (p->generated != NULL && p->host == host) {
+		if (p->generated != NULL && p->host == host && !generated_is_used(p)) {
 			n++;
-			oldest = generated_is_used(p) ? oldest : p;
+			oldest = p;
 		}
 	}
-	if (n >= GENERATED_MAX && oldest != NULL) {
+	if (n >= UNUSED_MAX) {
 		generated_remove(oldest);
 	}
 }
 
+/* Those of the host that p is for. */
+static unsigned generated_count(const struct nvmf_psk *p)
+{
+	const struct nvmf_psk *other;
+	unsigned n = 0;
+
+	TAILQ_FOREACH (other, &generated, generated_link) {
+		n += other->tgt == p->tgt && strcmp(other->hostnqn, p->hostnqn) == 0;
+	}
+	return n;
+}
+
+static bool generated_has_room(const struct nvmf_psk *p)
+{
+	return generated_count(p) < HOST_MAX && tls_vault_used() < TLS_VAULT_KEYS;
+}
+
+static bool generated_take_place(struct nvmf_psk *p, const struct nvmf_ctrlr *replaces)
+{
+	if (replaces != NULL && !generated_has_room(p)) {
+		generated_remove_of(replaces); /* the new one takes its place */
+	}
+	p->generated = generated_has_room(p) ? tls_vault_get() : NULL;
+	if (p->generated == NULL) {
+		log_limited(LOG_LEVEL_WARNING,
+			    "%s: no room for a generated key for %s: the host has %u (at most %u), all have %u (%u)",
+			    p->hostnqn, p->subnqn, generated_count(p), HOST_MAX, tls_vault_used(), TLS_VAULT_KEYS);
+		return false;
+	}
+	TAILQ_INSERT_TAIL(&generated, p, generated_link);
+	return true;
+}
+
 struct nvmf_psk *nvmf_psk_generate(struct nvmf_subsystem *s, const struct nvmf_host *host, unsigned hash,
-				   const uint8_t *bytes)
+				   const uint8_t *bytes, const struct nvmf_ctrlr *replaces)
 {
 	struct nvmf_psk *p = psk_alloc(s->tgt, host->nqn, s->nqn);
 
@@ -162,8 +216,7 @@ struct nvmf_psk *nvmf_psk_generate(struct nvmf_subsystem *s, const struct nvmf_h
 		return NULL;
 	}
 	generated_drop_oldest(host);
-	p->generated = tls_vault_get();
-	if (p->generated == NULL) {
+	if (!generated_take_place(p, replaces)) {
 		psk_free(p);
 		return NULL;
 	}
@@ -194,19 +247,6 @@ void nvmf_psk_publish(struct nvmf_psk *p, const struct nvmf_host *host)
 	psk_insert(p);
 	if (num_generated++ == 0) {
 		thread_timer_start(&look_timer, LOOK_US);
-	}
-}
-
-static void generated_remove_of(const struct nvmf_ctrlr *ctrlr)
-{
-	struct nvmf_psk *p, *next;
-
-	for (p = TAILQ_FIRST(&psks); p != NULL; p = next) {
-		next = TAILQ_NEXT(p, link);
-		if (p->generated != NULL && p->subsystem == ctrlr->subsystem &&
-		    strcmp(p->hostnqn, ctrlr->hostnqn) == 0 && strcmp(p->digest, ctrlr->psk_digest) == 0) {
-			generated_remove(p);
-		}
 	}
 }
 

@@ -46,9 +46,11 @@ void nvmf_psk_set(struct nvmf_psk *p, const struct tls_psk *psk);
 void nvmf_psk_remove(struct nvmf_psk *p);
 
 /* Secure channel concatenation. Makes a PSK that was generated in the authentication of a host of s, of
- * dhchap_hash_bytes(hash) bytes, which handshakes do not find yet. NULL: no memory, or there are too many. */
+ * dhchap_hash_bytes(hash) bytes, which handshakes do not find yet. replaces: it is for nvmf_psk_replace() of this
+ * controller, and where there is no room, it takes the place of the one in force at once; else NULL. NULL: no memory,
+ * or there is no room, as the log says. */
 struct nvmf_psk *nvmf_psk_generate(struct nvmf_subsystem *s, const struct nvmf_host *host, unsigned hash,
-				   const uint8_t *bytes);
+				   const uint8_t *bytes, const struct nvmf_ctrlr *replaces);
 /* Frees one that handshakes were never to find. NULL is ignored. */
 void nvmf_psk_discard(struct nvmf_psk *p);
 /* Handshakes find it from now on, for NVMF_PSK_UNUSED_S seconds, and then for as long as it is in force for a

@@ -126,18 +126,18 @@ static const struct nvmf_host *chap_host(void)
 	return nvmf_hosts_find(&loop_subsystem()->hosts, HOST);
 }
 
-static struct nvmf_psk *make_key(unsigned hash, uint8_t seed)
+static struct nvmf_psk *make_key(unsigned hash, uint8_t seed, const struct nvmf_ctrlr *replaces)
 {
 	uint8_t bytes[DHCHAP_HASH_MAX];
 
 	memset(bytes, seed, sizeof(bytes));
-	return nvmf_psk_generate(loop_subsystem(), chap_host(), hash, bytes);
+	return nvmf_psk_generate(loop_subsystem(), chap_host(), hash, bytes, replaces);
 }
 
 /* Generates a key of `hash` from a seed, and tells whether it could be. */
 static bool generate(unsigned hash, uint8_t seed)
 {
-	struct nvmf_psk *p = make_key(hash, seed);
+	struct nvmf_psk *p = make_key(hash, seed, NULL);
 
 	if (p != NULL) {
 		nvmf_psk_publish(p, chap_host());
@@ -149,7 +149,7 @@ static bool generate(unsigned hash, uint8_t seed)
 static bool replace(uint8_t seed)
 {
 	struct nvmf_ctrlr *ctrlr = TAILQ_FIRST(&loop_subsystem()->ctrlrs);
-	struct nvmf_psk *p = make_key(DHCHAP_HASH_SHA256, seed);
+	struct nvmf_psk *p = make_key(DHCHAP_HASH_SHA256, seed, ctrlr);
 
 	CU_ASSERT_PTR_NOT_NULL_FATAL(ctrlr);
 	if (p != NULL) {
@@ -304,6 +304,90 @@ static void test_a_host_has_only_so_many_generated_keys(void)
 	CU_ASSERT_EQUAL(tls_vault_used(), 0);
 }
 
+static void test_keys_that_are_used_leave_room_for_others(void)
+{
+	add_chap_host();
+	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 1));
+	struct tls_identity id = identity_of(DHCHAP_HASH_SHA256, 1);
+	struct loop_conn *c = connect_with_generated(&id);
+	for (uint8_t i = 2; i < 2 + 17; i++) {
+		CU_ASSERT(generate(DHCHAP_HASH_SHA256, i));
+		CU_ASSERT_EQUAL(finds(DHCHAP_HASH_SHA256, 2), i < 2 + 16);
+		CU_ASSERT(finds(DHCHAP_HASH_SHA256, 1));
+	}
+	CU_ASSERT_EQUAL(tls_vault_used(), 1 + 16);
+	loop_close(c);
+	remove_host();
+}
+
+/* As many as one host may have, also before handshakes find them; and those of another. */
+#define HOST_KEYS 256
+
+static void test_a_host_does_not_take_all_the_room(void)
+{
+	struct nvmf_subsystem *s = loop_subsystem();
+	static struct nvmf_psk *taken[HOST_KEYS];
+	static const uint8_t bytes[DHCHAP_HASH_MAX];
+
+	add_chap_host();
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(s, HOST "2", "chap", NULL, why), 0);
+	for (unsigned i = 0; i < HOST_KEYS; i++) {
+		taken[i] = make_key(DHCHAP_HASH_SHA256, (uint8_t)i, NULL);
+		CU_ASSERT_PTR_NOT_NULL(taken[i]);
+	}
+	CU_ASSERT_PTR_NULL(make_key(DHCHAP_HASH_SHA256, 1, NULL));
+	struct nvmf_psk *other =
+		nvmf_psk_generate(s, nvmf_hosts_find(&s->hosts, HOST "2"), DHCHAP_HASH_SHA256, bytes, NULL);
+	CU_ASSERT_PTR_NOT_NULL(other);
+	nvmf_psk_discard(other);
+	for (unsigned i = 0; i < HOST_KEYS; i++) {
+		nvmf_psk_discard(taken[i]);
+		CU_ASSERT(i != 0 || generate(DHCHAP_HASH_SHA256, 1));
+	}
+	struct loop_wait wait = LOOP_WAIT;
+	nvmf_subsystem_remove_host(s, HOST "2", loop_done, &wait);
+	CU_ASSERT_EQUAL(loop_wait_for(&wait), 0);
+	remove_host();
+	CU_ASSERT_EQUAL(tls_vault_used(), 0);
+}
+
+static void test_where_there_is_no_room_a_key_takes_the_place_of_the_one_that_it_replaces(void)
+{
+	static struct nvmf_psk *own[HOST_KEYS - 1];
+	static struct tls_psk *taken[TLS_VAULT_KEYS];
+	unsigned n = 0;
+
+	add_chap_host();
+	CU_ASSERT(generate(DHCHAP_HASH_SHA256, 1));
+	struct tls_identity id = identity_of(DHCHAP_HASH_SHA256, 1);
+	struct loop_conn *c = connect_with_generated(&id);
+	for (unsigned i = 0; i < HOST_KEYS - 1; i++) {
+		own[i] = make_key(DHCHAP_HASH_SHA256, (uint8_t)i, NULL);
+	}
+	CU_ASSERT(replace(2)); /* the host has no room */
+	CU_ASSERT_EQUAL(tls_vault_used(), HOST_KEYS);
+	for (unsigned i = 0; i < HOST_KEYS - 1; i++) {
+		nvmf_psk_discard(own[i]);
+	}
+	while ((taken[n] = tls_vault_get()) != NULL) {
+		n++;
+	}
+	CU_ASSERT_FALSE(generate(DHCHAP_HASH_SHA256, 9));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 2));
+	CU_ASSERT(replace(3)); /* nobody has */
+	CU_ASSERT_FALSE(finds(DHCHAP_HASH_SHA256, 2));
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 3));
+	nvmf_psk_discard(make_key(DHCHAP_HASH_SHA256, 4, TAILQ_FIRST(&loop_subsystem()->ctrlrs)));
+	taken[n++] = tls_vault_get(); /* its place */
+	CU_ASSERT_FALSE(replace(5));  /* none was in force */
+	while (n > 0) {
+		tls_vault_put(taken[--n]);
+	}
+	loop_close(c);
+	remove_host();
+	CU_ASSERT_EQUAL(tls_vault_used(), 0);
+}
+
 static void test_keys_for_something_else_are_refused(void)
 {
 	struct nvmf_subsystem *s = loop_subsystem();
@@ -388,6 +472,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_generated_keys_last_as_long_as_they_are_used),
 	UNIT(test_a_key_that_replaced_another_is_in_force),
 	UNIT(test_a_host_has_only_so_many_generated_keys),
+	UNIT(test_keys_that_are_used_leave_room_for_others),
+	UNIT(test_a_host_does_not_take_all_the_room),
+	UNIT(test_where_there_is_no_room_a_key_takes_the_place_of_the_one_that_it_replaces),
 	UNIT(test_keys_for_something_else_are_refused),
 	UNIT(test_the_key_says_who_connects_and_to_what),
 	UNIT(test_a_connection_without_tls_is_not_let_in_where_it_is_demanded),
