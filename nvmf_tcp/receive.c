@@ -247,8 +247,11 @@ static void choose_stage(struct nvmf_tcp_qpair *qp)
 
 static void leave_shared_stage(struct nvmf_tcp_qpair *qp)
 {
+	if (unlikely(!nvmf_tcp_qpair_is_open(qp))) {
+		return; /* the control thread may be freeing its stage */
+	}
 	if (likely(qp->receiver.stage != qp->stage)) {
-		assert(!tcp_receiver_has_bytes(&qp->receiver) || !nvmf_tcp_qpair_is_open(qp));
+		assert(!tcp_receiver_has_bytes(&qp->receiver));
 		tcp_receiver_set_stage(&qp->receiver, qp->stage, NVMF_TCP_STAGE);
 	}
 }

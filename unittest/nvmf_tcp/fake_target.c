@@ -167,9 +167,11 @@ uint64_t thread_now_outside(void)
 	return clock_ticks;
 }
 
+static char control_thread; /* has an address */
+
 struct thread *thread_control(void)
 {
-	return NULL;
+	return (struct thread *)(void *)&control_thread;
 }
 
 struct thread *nvmf_poll_group_thread(const struct nvmf_poll_group *g)
@@ -219,6 +221,10 @@ static unsigned num_posted;
 
 void thread_post(struct thread *to, struct thread_msg *msg, void (*fn)(struct thread_msg *msg))
 {
+	if (to == thread_control() && fake.control_is_quick) {
+		fn(msg);
+		return;
+	}
 	must(num_posted < 64);
 	posted[num_posted].msg = msg;
 	posted[num_posted++].fn = fn;
@@ -263,6 +269,7 @@ void nvmf_qpair_fail(struct nvmf_qpair *qpair, const char *why)
 
 void nvmf_qpair_closed(struct nvmf_qpair *qpair)
 {
+	must(nvmf_tcp_qpair_of(qpair)->receiver.stage != NULL); /* not set since its own was freed */
 	fake.closed = true;
 	nvmf_tcp_op_qpair_destroy(qpair);
 	fake.qp = NULL;
@@ -419,7 +426,7 @@ void fake_open(void)
 
 	memset(&fake, 0, offsetof(struct fake, sent));
 	fake.sent_bytes = 0;
-	fake.host_closed = fake.leaver_open = fake.holds = fake.closed = false;
+	fake.host_closed = fake.leaver_open = fake.holds = fake.control_is_quick = fake.closed = false;
 	fake.buffers_used = fake.memory = fake.executed = fake.completed = fake.writes = fake.failures = 0;
 	fake.fd_open = true;
 	fake.buffers = 8;

@@ -21,6 +21,7 @@ struct fake {
 	size_t sent_bytes;
 	bool fd_open, leaver_open;
 	/* The target. */
+	bool control_is_quick;         /* the control thread does at once what it is asked to */
 	bool holds;                    /* commands are not carried out until fake_carry_out() */
 	unsigned buffers;              /* that there are */
 	unsigned buffers_used, memory; /* that are in use; pieces of memory */

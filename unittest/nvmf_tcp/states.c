@@ -365,6 +365,14 @@ static void test_all_is_given_back_at_each_end(void)
 	}
 }
 
+/* The control thread frees its memory while the read that has found the end returns. */
+static void test_connection_that_has_ended_is_not_touched(void)
+{
+	open_live(0);
+	fake.control_is_quick = true;
+	CU_ASSERT(fake_end());
+}
+
 static void test_more_commands_than_entries_end_it(void)
 {
 	open_live(0);
@@ -393,6 +401,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_late_data_and_those_of_the_next_command_are_told_apart),
 	UNIT(test_write_is_taken_back_when_its_queue_pair_is_ended),
 	UNIT(test_all_is_given_back_at_each_end),
+	UNIT(test_connection_that_has_ended_is_not_touched),
 	UNIT(test_more_commands_than_entries_end_it),
 	UNIT_END,
 };
