@@ -11,6 +11,7 @@
 #include "nvmf_tcp/internal.h"
 #include "nvmf_tcp/rules.h"
 #include "tls/handshake.h"
+#include "tls/wire.h"
 
 #define HANDSHAKE_US UINT64_C(10000000) /* the time that a host has for all of it */
 
@@ -75,6 +76,14 @@ static const char *find_no_room(const struct nvmf_tcp_transport *t, const char *
 	return nvmf_tcp_handshake_refusal(all, of_host, o->max_anonymous, o->max_anonymous_per_host);
 }
 
+/* Whether a connection that is not to be decrypted begins with TLS, as far as its first byte has come. */
+static bool begins_with_tls(int fd)
+{
+	uint8_t first;
+
+	return recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && tls_record_bytes(&first, 1, true) > 0;
+}
+
 static int start_handshake(struct nvmf_tcp_handshake *h, int fd)
 {
 	struct tls_session *session =
@@ -107,7 +116,7 @@ void nvmf_tcp_secure_accept(struct nvmf_tcp_listener *l, int fd, const struct so
 		}
 	}
 	free(h);
-	if (!l->secure) { /* it may be one without TLS, which is not refused because of others */
+	if (!l->secure && !begins_with_tls(fd)) { /* one without TLS is not refused because of others */
 		nvmf_tcp_qpair_accept(l, fd, peer, NULL);
 		return;
 	}

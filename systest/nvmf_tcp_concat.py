@@ -7,6 +7,7 @@
 The target judged by a host whose authentication and keys are Python's, and whose TLS is that of openssl s_client; then varve's own host."""
 import importlib.util
 import os
+import signal
 import socket
 import struct
 import sys
@@ -27,6 +28,7 @@ OTHER = "nqn.2026-11.io.varve:other"
 EXPECTED = ("authentication", "closed the connection", "not allowed to connect", "was refused", "handshake", "lost")
 QUICK = {"ctrlr_loss_timeout_sec": -1, "reconnect_delay_sec": 1}
 RAW = {seed: bytes((seed * 31 + i) & 0xFF for i in range(length)) for seed, length in ((1, 32), (2, 64), (4, 32))}     # as auth.secret()
+ICREQ = struct.pack("<BBBBIHBBI112x", 0, 0, 128, 0, 128, 0, 0, 0, 0)
 NEW, REPLACE = 2, 3
 SEND, RECEIVE = 5, 6
 FAILED, SCC_MISMATCH, HASH_UNUSABLE, INCORRECT_PAYLOAD = 1, 3, 4, 6
@@ -131,6 +133,14 @@ def generate(hostnqn=HOSTNQN, **kwargs):
         return q.authenticate(NEW, hostnqn=hostnqn, **kwargs)
 
 
+def gone(s):
+    """Whether the target closes the connection before it has sent anything."""
+    try:
+        return s.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
 def use(generated, **kwargs):
     with Secured(generated, **kwargs) as admin:
         admin.enable()
@@ -201,6 +211,24 @@ def test_tls_before_there_is_a_key_is_refused():
             q.authenticate()
             q.enable()
         use(generated)
+        check_gone(t)
+        t.stop_clean(*EXPECTED)
+
+
+def test_hosts_over_tls_are_refused_where_there_is_no_room_and_others_are_not():
+    with ConcatTarget(max_anonymous_per_host=3) as t:
+        generate()
+        t.process.send_signal(signal.SIGSTOP)           # what each of them begins with has come when the target looks
+        held = [socket.create_connection((ADDRESS, PORT), timeout=DEADLINE) for _ in range(3)]
+        late = [socket.create_connection((ADDRESS, PORT), timeout=DEADLINE) for _ in range(2)]
+        for s, first in zip(late, (b"\x16\x03\x01", ICREQ)):
+            s.sendall(first)
+        t.process.send_signal(signal.SIGCONT)
+        check(gone(late[0]), "the one with TLS was answered")
+        check(late[1].recv(1) == b"\x01", "no ICResp")
+        check(any("too many handshakes with this address" in r for r in t.refusals()), t.refusals())
+        for s in held + late:
+            s.close()
         check_gone(t)
         t.stop_clean(*EXPECTED)
 
