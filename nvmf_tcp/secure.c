@@ -55,7 +55,9 @@ static void handle_handshake_end(void *arg, struct tls_session *session, int err
 		tls_session_free(session);
 		nvmf_tcp_qpair_accept(h->listener, fd, (const struct sockaddr *)&h->peer, NULL);
 	} else {
-		nvmf_connection_refused(h->traddr, why);
+		if (error != -ENODATA || h->listener->secure) { /* else it need not have been a host over TLS */
+			nvmf_connection_refused(h->traddr, why);
+		}
 		tls_session_free(session);
 		close(fd);
 	}

@@ -233,6 +233,25 @@ def test_hosts_over_tls_are_refused_where_there_is_no_room_and_others_are_not():
         t.stop_clean(*EXPECTED)
 
 
+def test_who_connects_without_a_word_is_no_refused_host():
+    with ConcatTarget() as t:
+        generate()
+        silent = socket.create_connection((ADDRESS, PORT), timeout=DEADLINE)
+        with socket.create_connection((ADDRESS, PORT), timeout=DEADLINE) as s:
+            s.shutdown(socket.SHUT_WR)
+            check(gone(s), "it was answered")
+        check(gone(silent), "it was answered")          # it has had its time
+        silent.close()
+        check(t.refusals() == [] and "is refused" not in t.log(), t.log())
+        with socket.create_connection((ADDRESS, PORT), timeout=DEADLINE) as s:
+            s.sendall(b"\x16")
+            s.shutdown(socket.SHUT_WR)
+            check(gone(s), "it was answered")
+        check(any("closed the connection in the handshake" in r for r in t.refusals()), t.refusals())
+        check_gone(t)
+        t.stop_clean(*EXPECTED)
+
+
 def test_hosts_at_once_have_keys_of_their_own():
     with ConcatTarget(hosts=(HOSTNQN, OTHER)) as t:
         hosts = [HOSTNQN, OTHER] * 3

@@ -66,6 +66,15 @@ static void finish_handshake(struct tls_handshake *h, int error, const char *why
 	done(arg, session, error, text);
 }
 
+/* The connection has ended, or its time is over. */
+static void finish_unmade(struct tls_handshake *h, int error, const char *why)
+{
+	uint8_t first;
+	bool silent = h->is_server && !h->has_begun && recv(h->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+
+	finish_handshake(h, silent ? -ENODATA : error, why);
+}
+
 static void drop_handshake(struct tls_handshake *h)
 {
 	stop_waiting(h);
@@ -147,7 +156,7 @@ static void look_at_record(struct tls_handshake *h, bool has_ended)
 		return;
 	}
 	if (n <= 0) {
-		finish_handshake(h, -ECONNRESET, CLOSED);
+		finish_unmade(h, -ECONNRESET, CLOSED);
 		return;
 	}
 	int bytes = tls_record_bytes(head, (size_t)n, !h->has_begun);
@@ -202,7 +211,7 @@ static void end_late_handshake(void *arg)
 		h->late = true;
 		return;
 	}
-	finish_handshake(h, -ETIMEDOUT, LATE);
+	finish_unmade(h, -ETIMEDOUT, LATE);
 }
 
 static void begin_handshake(struct thread_msg *msg)
@@ -213,7 +222,7 @@ static void begin_handshake(struct thread_msg *msg)
 	if (h->cancelled) {
 		drop_handshake(h);
 	} else if (h->late) {
-		finish_handshake(h, -ETIMEDOUT, LATE);
+		finish_unmade(h, -ETIMEDOUT, LATE);
 	} else if (h->is_server) {
 		wait_for_socket(h, EPOLLIN);
 	} else {

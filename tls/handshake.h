@@ -14,7 +14,8 @@
 struct tls_handshake;
 
 /* How it has ended: error 0, and the session is ready; or a negative errno, and why says what was wrong:
- * -EPROTONOSUPPORT: the other side, a host, does not begin with TLS, and nothing of what it sends has been read.
+ * -EPROTONOSUPPORT: the other side, a host, does not begin with TLS, and nothing of what it sends has been read;
+ * -ENODATA: it has sent nothing until it closed, or its time was over.
  * Session and socket are the callee's again. The handshake is gone. */
 typedef void (*tls_handshake_fn)(void *arg, struct tls_session *session, int error, const char *why);
 

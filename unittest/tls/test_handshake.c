@@ -175,6 +175,29 @@ static void test_cancelled_ones_tell_nobody(void)
 	}
 }
 
+/* A host is told from somebody who has connected and nothing else. */
+static void test_who_has_sent_nothing_is_told_apart(void)
+{
+	for (unsigned sent = 0; sent < 2; sent++) {
+		struct end closed, late;
+		int fds[2], other[2];
+
+		open_sockets(fds);
+		open_sockets(other);
+		CU_ASSERT_EQUAL(send(fds[1], "\x16\x03", sent, 0), sent);
+		CU_ASSERT_EQUAL(send(other[1], "\x16\x03", sent, 0), sent);
+		shutdown(fds[1], SHUT_WR);
+		start(fds[0], true, WAIT_US, &closed);
+		start(other[0], true, 1000, &late);
+		wait_for(&closed);
+		wait_for(&late);
+		CU_ASSERT_EQUAL(closed.error, sent == 0 ? -ENODATA : -ECONNRESET);
+		CU_ASSERT_EQUAL(late.error, sent == 0 ? -ENODATA : -ETIMEDOUT);
+		close(fds[1]);
+		close(other[1]);
+	}
+}
+
 static void test_what_is_no_socket_ends_once(void)
 {
 	struct end end;
@@ -188,10 +211,8 @@ static void test_what_is_no_socket_ends_once(void)
 }
 
 static const struct unit_test tests[] = {
-	UNIT(test_both_sides_end_on_time),
-	UNIT(test_late_ones_end_once_wherever_they_are),
-	UNIT(test_cancelled_ones_tell_nobody),
-	UNIT(test_what_is_no_socket_ends_once),
-	UNIT_END,
+	UNIT(test_both_sides_end_on_time),      UNIT(test_late_ones_end_once_wherever_they_are),
+	UNIT(test_cancelled_ones_tell_nobody),  UNIT(test_who_has_sent_nothing_is_told_apart),
+	UNIT(test_what_is_no_socket_ends_once), UNIT_END,
 };
 UNIT_MAIN("tls-handshake", tests, setup, teardown)
