@@ -441,15 +441,16 @@ def test_the_host_driver_comes_back_and_authenticates_again_while_io_runs():
         f.add_ns("Nvme0n1")
         with verifying(f, 1, "-o", "4k", "-q", "16", "-t", str(3 * DEADLINE)) as h:
             wait_io(f, [h])
+            plain = tap.first.count(0)
             for key in ("new", "key"):
                 b.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN, dhchap_key=key)
                 check(f.call("bdev_nvme_set_keys", name="Nvme0", dhchap_key=key) is True, "other keys")
-            plain = tap.first.count(0)
-            check(plain == 1, f"connections without TLS: {tap.first}")
-            for i in range(2):
+            check(tap.first.count(0) == plain, f"connections without TLS: {tap.first}, {plain} of them before")
+            for _ in range(2):
+                before = tap.first.count(0)
                 check(f.call("bdev_nvme_reset_controller", name="Nvme0") is True, "reset")
                 wait_for(lambda: f.call("bdev_nvme_get_controllers", name="Nvme0")[0]["ctrlrs"][0]["state"] == "enabled", "the controller")
-                check(tap.first.count(0) == 2 + i, f"each reset begins without TLS: {tap.first}")
+                check(tap.first.count(0) > before, f"each reset begins without TLS: {tap.first}")       # again, if a handshake is late
             wait_io(f, [h], 1000)
             h.check_perfect(h.stop())
         f.stop_clean(*EXPECTED)
