@@ -215,7 +215,9 @@ struct nvmf_psk *nvmf_psk_generate(struct nvmf_subsystem *s, const struct nvmf_h
 	if (p == NULL) {
 		return NULL;
 	}
-	generated_drop_oldest(host);
+	if (replaces == NULL) {
+		generated_drop_oldest(host);
+	}
 	if (!generated_take_place(p, replaces)) {
 		psk_free(p);
 		return NULL;

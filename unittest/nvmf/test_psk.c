@@ -316,6 +316,9 @@ static void test_keys_that_are_used_leave_room_for_others(void)
 		CU_ASSERT(finds(DHCHAP_HASH_SHA256, 1));
 	}
 	CU_ASSERT_EQUAL(tls_vault_used(), 1 + 16);
+	CU_ASSERT(replace(40)); /* it is used at once, in place of another */
+	CU_ASSERT(finds(DHCHAP_HASH_SHA256, 3));
+	CU_ASSERT_EQUAL(tls_vault_used(), 1 + 16);
 	loop_close(c);
 	remove_host();
 }
