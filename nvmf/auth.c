@@ -410,6 +410,11 @@ static bool auth_generate_psk(struct nvmf_auth *auth)
 		auth->psk = nvmf_psk_generate(ctrlr->subsystem, host, auth->hash, bytes, replaces ? ctrlr : NULL);
 		good = auth->psk != NULL || replaces;
 	}
+	if (good && auth->psk == NULL) {
+		log_limited(LOG_LEVEL_WARNING,
+			    "%s: controller %u goes on, but no connection can be made with its new key", ctrlr->hostnqn,
+			    ctrlr->cntlid);
+	}
 	dhchap_cleanse(bytes, sizeof(bytes));
 	return good;
 }
