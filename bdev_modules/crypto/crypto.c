@@ -160,10 +160,19 @@ int bdev_crypto_create(const struct bdev_crypto_opts *opts, char *error)
 
 static int crypto_base_came(const struct vbdev_waiting *w, char *error)
 {
-	struct bdev_crypto_opts opts;
+	struct bdev_crypto_opts opts = {0};
 
 	bdev_crypto_get_waiting(w, &opts);
-	return crypto_make(&opts, error);
+	/* The list of those that wait lacks w meanwhile: a key that is the bdev's own must outlive a failure. */
+	struct crypto_key *key = crypto_key_find(opts.key_name);
+	if (key != NULL) {
+		crypto_key_hold(key);
+	}
+	int rc = crypto_make(&opts, error);
+	if (key != NULL) {
+		crypto_key_put(key);
+	}
+	return rc;
 }
 
 static void crypto_examine(struct bdev *b)

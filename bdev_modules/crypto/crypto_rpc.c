@@ -190,7 +190,9 @@ RPC_BDEV_DELETE_METHOD(crypto, "a crypto bdev")
 
 static void write_opts(json_t *methods, const struct bdev_crypto_opts *opts)
 {
-	if (crypto_key_keyring_name(crypto_key_find(opts->key_name)) == NULL) {
+	const struct crypto_key *key = crypto_key_find(opts->key_name);
+
+	if (key == NULL || crypto_key_keyring_name(key) == NULL) {
 		log_warning("bdev %s is not in the configuration, because its key %s is not saved", opts->name,
 			    opts->key_name);
 		return;

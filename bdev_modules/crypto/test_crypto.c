@@ -456,6 +456,35 @@ static void test_a_key_of_the_bdev_goes_with_it(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
 }
 
+/* Its base comes back while another bdev has its UUID: it goes on waiting, and keeps its key until it can be made. */
+static void test_a_key_of_the_bdev_outlives_a_return_that_fails(void)
+{
+	const struct crypto_key_opts key = {.name = "c0", .key = KEY_A, .key2 = KEY_B, .of_bdev = true};
+	const struct bdev_crypto_opts opts = {.name = "c0", .base_bdev_name = "n0", .key_name = "c0"};
+	struct bdev_malloc_opts same = {.name = "m0", .block_size = 512, .num_blocks = 100, .numa_id = -1};
+	uint8_t uuid[16];
+	char made[256];
+
+	make_null("n0", 512, 100);
+	CU_ASSERT_EQUAL(crypto_key_create(&key, error), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_crypto_create(&opts, error), 0);
+	memcpy(uuid, bdev_uuid(bdev_find("c0")), sizeof(uuid));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+	same.uuid = uuid;
+	CU_ASSERT_EQUAL_FATAL(bdev_malloc_create(&same, made, error), 0);
+	make_null("n0", 512, 100);
+	CU_ASSERT_PTR_NULL(bdev_find("c0"));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(crypto_key_find("c0"));
+	CU_ASSERT_EQUAL(crypto_key_users(crypto_key_find("c0")), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+	make_null("n0", 512, 100);
+	CU_ASSERT_PTR_NOT_NULL(bdev_find("c0"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_crypto_delete, "c0"), 0);
+	CU_ASSERT_PTR_NULL(crypto_key_find("c0"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
 static void test_a_base_that_goes_ends_io_that_is_under_way(void)
 {
 	static struct iovec iovs[CROWD];
@@ -581,6 +610,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_cannot_be_encrypted_is_refused),
 	UNIT(test_it_waits_for_its_base_and_holds_its_key),
 	UNIT(test_a_key_of_the_bdev_goes_with_it),
+	UNIT(test_a_key_of_the_bdev_outlives_a_return_that_fails),
 	UNIT(test_a_base_that_goes_ends_io_that_is_under_way),
 	UNIT(test_a_deletion_waits_for_io),
 	UNIT(test_what_was_not_read_is_not_decrypted),
