@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys for data as clients send them: two texts, with a zero byte between them, or only one. What is accepted is what
  * another decoder reads, and no error has a part of a key. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,13 @@ static void expect_bytes(const uint8_t *key, const char *digits)
 	}
 }
 
+/* Whether the error has that text, which may be a key: other texts can be words of the error. */
+static bool shows(const char *error, const char *text)
+{
+	return strlen(text) > 16 && strspn(text, "0123456789abcdefABCDEF") == strlen(text) &&
+	       strstr(error, text) != NULL;
+}
+
 static void fuzz(const char *key, const char *key2)
 {
 	uint8_t *out = malloc(XTS_KEY_MAX); /* of its own, so that a byte too many is noticed */
@@ -32,7 +40,7 @@ static void fuzz(const char *key, const char *key2)
 		}
 		expect_bytes(out, key);
 		expect_bytes(out + bytes / 2, key2);
-	} else if (error[0] == 0 || (strlen(key) > 16 && strstr(error, key) != NULL)) {
+	} else if (error[0] == 0 || shows(error, key) || (key2 != NULL && shows(error, key2))) {
 		abort();
 	}
 	free(out);
