@@ -118,11 +118,13 @@ static struct iobuf_channel *shared_of(struct crypto_channel *c)
 static bool piece_take_from(struct crypto_channel *c, struct iobuf_channel *from, enum iobuf_class class,
 			    enum source source, uint64_t blocks, struct piece *p)
 {
-	if (iobuf_size(class) < c->block_size || !iobuf_has(from, class, 1)) {
+	uint32_t bytes = from->cache[class].size; /* iobuf_size() takes a lock */
+
+	if (bytes < c->block_size || !iobuf_has(from, class, 1)) {
 		return false;
 	}
 	p->buffer = iobuf_take(from, class);
-	p->blocks = RTE_MIN(blocks, iobuf_size(class) / c->block_size);
+	p->blocks = RTE_MIN(blocks, bytes / c->block_size);
 	p->source = source;
 	return true;
 }
