@@ -255,17 +255,24 @@ static void io_stop_waiting(struct crypto_channel *c, struct crypto_io *ctx)
 
 static void write_go_on(struct bdev_io *parent);
 
-/* The own buffer is free again: the one that has waited longest has it, and all others that find one. */
+/* A buffer is free again: the one that has waited longest has it, and all others that find one. One that finds none
+ * stays the first; one that found some, but too few, is the last from now on. */
 static NOINLINE void waiters_serve(struct crypto_channel *c)
 {
 	struct crypto_io *ctx;
 
 	while ((ctx = TAILQ_FIRST(&c->waiters)) != NULL) {
+		uint64_t before = ctx->next;
 		io_stop_waiting(c, ctx);
 		write_go_on(bdev_io_from_ctx(ctx));
-		if (ctx == TAILQ_LAST(&c->waiters, waiter_list)) {
-			return;
+		if (ctx != TAILQ_LAST(&c->waiters, waiter_list)) {
+			continue; /* it may have ended */
 		}
+		if (ctx->next == before) {
+			TAILQ_REMOVE(&c->waiters, ctx, link);
+			TAILQ_INSERT_HEAD(&c->waiters, ctx, link);
+		}
+		return;
 	}
 }
 

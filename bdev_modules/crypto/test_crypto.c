@@ -229,6 +229,19 @@ static void test_a_reset_ends_those_that_wait_for_buffers(void)
 	crypto_unmake();
 }
 
+/* Aborts a request of u and waits for its end. */
+static void abort_one(struct user *u, struct request *r)
+{
+	struct request *abort = request_new(u);
+
+	abort->io->type = BDEV_IO_ABORT;
+	abort->io->abort.target = r->io;
+	CU_ASSERT_EQUAL(request_run(abort), 0);
+	CU_ASSERT_EQUAL(abort->cdw0, 0);
+	request_free(abort);
+	CU_ASSERT_EQUAL(request_finish(r), NVME_SC_ABORT_REQ);
+}
+
 static void test_each_that_waits_or_is_at_the_base_can_be_aborted(void)
 {
 	static struct iovec iovs[CROWD];
@@ -239,17 +252,75 @@ static void test_each_that_waits_or_is_at_the_base_can_be_aborted(void)
 	crowd_submit(r, iovs);
 	crowd_wait_until_it_waits();
 	for (unsigned i = CROWD; i-- > 0;) {
-		struct request *abort = request_new(&crypto_user);
-		abort->io->type = BDEV_IO_ABORT;
-		abort->io->abort.target = r[i]->io;
-		CU_ASSERT_EQUAL(request_run(abort), 0);
-		CU_ASSERT_EQUAL(abort->cdw0, 0);
-		request_free(abort);
-		CU_ASSERT_EQUAL(request_finish(r[i]), NVME_SC_ABORT_REQ);
+		abort_one(&crypto_user, r[i]);
 	}
 	CU_ASSERT_EQUAL(atomic_load(&crypto_disk->held), 0);
 	crypto_disk->hold = false;
 	CU_ASSERT_EQUAL(io_of(BDEV_IO_WRITE, crowd_data[0], 0, 16), 0);
+	crypto_unmake();
+}
+
+/* Whether it waits for a buffer. */
+static bool waits(const struct request *r)
+{
+	const struct bdev *b = bdev_find("c0");
+	char text[128] = "";
+
+	crypto_sync();
+	b->ops->describe_io(r->io, text, sizeof(text));
+	return text[0] != 0;
+}
+
+static unsigned first_that_waits(struct request *r[CROWD])
+{
+	unsigned i = 0;
+
+	while (i < CROWD - 2 && !waits(r[i])) {
+		i++;
+	}
+	CU_ASSERT_TRUE_FATAL(i > 0 && i < CROWD - 2);
+	return i;
+}
+
+static void crowd_abort(struct request *r[CROWD])
+{
+	for (unsigned i = CROWD; i-- > 0;) {
+		if (r[i] != NULL) {
+			abort_one(&crypto_user, r[i]);
+		}
+	}
+}
+
+static struct request *submit_write(struct user *u, struct iovec *iov, uint64_t offset)
+{
+	struct request *r = request_new(u);
+
+	bdev_io_set_rw(r->io, BDEV_IO_WRITE, iov, 1, offset, iov->iov_len / 4096);
+	request_submit(r);
+	return r;
+}
+
+/* What comes free first is too small for it; what comes free next is its own all the same. */
+static void test_one_that_finds_no_buffer_stays_the_first_that_waits(void)
+{
+	static struct iovec iovs[CROWD];
+	struct iovec small = {crowd_data[0], 4096};
+	struct request *r[CROWD];
+
+	crypto_make_on_testdev(4096, 16 * CROWD);
+	crypto_disk->hold = true;
+	struct request *of_small = submit_write(&crypto_user, &small, 0);
+	crowd_submit(r, iovs);
+	crowd_wait_until_it_waits();
+	unsigned first = first_that_waits(r);
+	abort_one(&crypto_user, of_small);
+	CU_ASSERT_TRUE(waits(r[first]));
+	abort_one(&crypto_user, r[0]);
+	r[0] = NULL;
+	CU_ASSERT_FALSE(waits(r[first]));
+	CU_ASSERT_TRUE(waits(r[first + 1]));
+	crowd_abort(r);
+	crypto_disk->hold = false;
 	crypto_unmake();
 }
 
@@ -612,6 +683,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_writes_wait_for_buffers_and_go_on_in_small_pieces),
 	UNIT(test_a_reset_ends_those_that_wait_for_buffers),
 	UNIT(test_each_that_waits_or_is_at_the_base_can_be_aborted),
+	UNIT(test_one_that_finds_no_buffer_stays_the_first_that_waits),
 	UNIT(test_what_waits_for_a_buffer_can_be_taken_back),
 	UNIT(test_errors_of_the_base_are_the_users),
 	UNIT(test_openssl_that_fails_leaves_neither_plain_nor_encrypted_data),
