@@ -39,11 +39,14 @@ struct crypto_channel {
 	uint32_t block_size;
 	bool clears_reads;
 	TAILQ_HEAD(waiter_list, crypto_io) waiters;
+	TAILQ_ENTRY(crypto_channel) link; /* of those with waiters */
 };
 
 /* Buffers that all crypto bdevs of a thread share. */
 struct crypto_buffers {
 	struct iobuf_channel iobuf;
+	TAILQ_HEAD(channel_list, crypto_channel) waiting; /* channels with waiters */
+	uint32_t n_waiting;
 };
 
 /* Where a buffer is from. */
@@ -70,6 +73,7 @@ static int buffers_channel_create(struct io_device *device, void *ctx)
 	struct crypto_buffers *b = ctx;
 	char error[ENV_ERROR_MAX];
 
+	TAILQ_INIT(&b->waiting);
 	opts.class[IOBUF_SMALL].floor = opts.class[IOBUF_LARGE].floor = 1;
 	opts.class[IOBUF_SMALL].keep = SMALL_KEEP;
 	opts.class[IOBUF_LARGE].keep = LARGE_KEEP;
@@ -110,9 +114,14 @@ void crypto_buffers_fini(void)
 	buffers_are_there = false;
 }
 
+static struct crypto_buffers *buffers_of(struct crypto_channel *c)
+{
+	return io_channel_ctx(c->shared);
+}
+
 static struct iobuf_channel *shared_of(struct crypto_channel *c)
 {
-	return &((struct crypto_buffers *)io_channel_ctx(c->shared))->iobuf;
+	return &buffers_of(c)->iobuf;
 }
 
 static bool piece_take_from(struct crypto_channel *c, struct iobuf_channel *from, enum iobuf_class class,
@@ -244,6 +253,10 @@ static NOINLINE void io_wait(struct crypto_channel *c, struct bdev_io *io)
 	iobuf_waits(&c->own, c->own_class);
 	USDT(buffer_wait, "crypto", c->name, (io->num_blocks - ctx->next) * c->block_size);
 	ctx->waits = true;
+	if (TAILQ_EMPTY(&c->waiters)) {
+		TAILQ_INSERT_TAIL(&buffers_of(c)->waiting, c, link);
+		buffers_of(c)->n_waiting++;
+	}
 	TAILQ_INSERT_TAIL(&c->waiters, ctx, link);
 }
 
@@ -251,13 +264,17 @@ static void io_stop_waiting(struct crypto_channel *c, struct crypto_io *ctx)
 {
 	ctx->waits = false;
 	TAILQ_REMOVE(&c->waiters, ctx, link);
+	if (TAILQ_EMPTY(&c->waiters)) {
+		TAILQ_REMOVE(&buffers_of(c)->waiting, c, link);
+		buffers_of(c)->n_waiting--;
+	}
 }
 
 static void write_go_on(struct bdev_io *parent);
 
 /* A buffer is free again: the one that has waited longest has it, and all others that find one. One that finds none
  * stays the first; one that found some, but too few, is the last from now on. */
-static NOINLINE void waiters_serve(struct crypto_channel *c)
+static void waiters_serve(struct crypto_channel *c)
 {
 	struct crypto_io *ctx;
 
@@ -273,6 +290,19 @@ static NOINLINE void waiters_serve(struct crypto_channel *c)
 			TAILQ_INSERT_HEAD(&c->waiters, ctx, link);
 		}
 		return;
+	}
+}
+
+/* A buffer of a channel came free, perhaps a shared one: each channel of the thread that has waiters is served once, in
+ * turn. */
+static NOINLINE void buffers_serve(struct crypto_buffers *b)
+{
+	struct crypto_channel *c;
+
+	for (uint32_t n = b->n_waiting; n > 0 && (c = TAILQ_FIRST(&b->waiting)) != NULL; n--) {
+		TAILQ_REMOVE(&b->waiting, c, link);
+		TAILQ_INSERT_TAIL(&b->waiting, c, link);
+		waiters_serve(c);
 	}
 }
 
@@ -354,8 +384,8 @@ static uint16_t write_child_ended(struct bdev_io *child, struct bdev_io *parent)
 
 	ctx->children--;
 	piece_put(c, (enum source)child->iovs[1].iov_len, child->iovs[0].iov_base);
-	if (unlikely(!TAILQ_EMPTY(&c->waiters))) {
-		waiters_serve(c);
+	if (unlikely(buffers_of(c)->n_waiting != 0)) {
+		buffers_serve(buffers_of(c));
 	}
 	return status;
 }

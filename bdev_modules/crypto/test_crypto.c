@@ -324,6 +324,36 @@ static void test_one_that_finds_no_buffer_stays_the_first_that_waits(void)
 	crypto_unmake();
 }
 
+/* A large buffer that another crypto bdev of the thread gives back. */
+static void test_a_buffer_of_another_bdev_ends_the_waiting(void)
+{
+	const struct bdev_crypto_opts opts = {.name = "c1", .base_bdev_name = "t1", .key_name = "k"};
+	static struct iovec iovs[CROWD];
+	struct iovec large = {crowd_data[0], sizeof(crowd_data[0])};
+	struct testdev *other = testdev_new("t1", 4096, 16);
+	struct request *r[CROWD];
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(testdev_register(other), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_crypto_create(&opts, error), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "c1", true, fixture_thread(0)), 0);
+	crypto_make_on_testdev(4096, 16 * CROWD);
+	crypto_disk->hold = other->hold = true;
+	struct request *of_other = submit_write(&u, &large, 0);
+	crowd_submit(r, iovs);
+	crowd_wait_until_it_waits();
+	unsigned first = first_that_waits(r);
+	abort_one(&u, of_other);
+	CU_ASSERT_FALSE(waits(r[first]));
+	CU_ASSERT_TRUE(waits(r[first + 1]));
+	crowd_abort(r);
+	crypto_disk->hold = other->hold = false;
+	crypto_unmake();
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_crypto_delete, "c1"), 0);
+	CU_ASSERT_TRUE(testdev_delete(other));
+}
+
 static void take_all_back(void *arg)
 {
 	bdev_channel_take_back(crypto_user.ch, crypto_user.desc, true);
@@ -684,6 +714,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_reset_ends_those_that_wait_for_buffers),
 	UNIT(test_each_that_waits_or_is_at_the_base_can_be_aborted),
 	UNIT(test_one_that_finds_no_buffer_stays_the_first_that_waits),
+	UNIT(test_a_buffer_of_another_bdev_ends_the_waiting),
 	UNIT(test_what_waits_for_a_buffer_can_be_taken_back),
 	UNIT(test_errors_of_the_base_are_the_users),
 	UNIT(test_openssl_that_fails_leaves_neither_plain_nor_encrypted_data),
