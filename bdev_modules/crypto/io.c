@@ -5,8 +5,8 @@
  * many buffers others hold, those of other crypto bdevs above and below included. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "bdev_modules/crypto/internal.h"
 #include "bdev_modules/crypto/keys.h"
@@ -35,7 +35,6 @@ struct crypto_channel {
 	struct iobuf_channel own;   /* one buffer */
 	enum iobuf_class own_class; /* its class */
 	struct io_channel *shared;  /* its context: struct crypto_buffers */
-	uint8_t *block;             /* room for one, of those that lie in several parts of memory */
 	uint32_t block_size;
 	bool clears_reads;
 	TAILQ_HEAD(waiter_list, crypto_io) waiters;
@@ -47,6 +46,7 @@ struct crypto_buffers {
 	struct iobuf_channel iobuf;
 	TAILQ_HEAD(channel_list, crypto_channel) waiting; /* channels with waiters */
 	uint32_t n_waiting;
+	uint8_t *block; /* room for one, of those that lie in several parts of memory */
 };
 
 /* Where a buffer is from. */
@@ -67,6 +67,22 @@ size_t crypto_io_ctx_size(void)
 
 static struct iobuf_module iobuf_module = {.name = "crypto"};
 
+/* Plain data are in it: whole pages, which are left out of core dumps, and which the kernel clears when they are given
+ * back. NULL: no memory. */
+static uint8_t *block_alloc(void)
+{
+	void *p = mmap(NULL, CRYPTO_BLOCK_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED) {
+		return NULL;
+	}
+	if (madvise(p, CRYPTO_BLOCK_MAX, MADV_DONTDUMP) != 0) {
+		munmap(p, CRYPTO_BLOCK_MAX);
+		return NULL;
+	}
+	return p;
+}
+
 static int buffers_channel_create(struct io_device *device, void *ctx)
 {
 	struct iobuf_channel_opts opts = {.module = &iobuf_module};
@@ -74,12 +90,18 @@ static int buffers_channel_create(struct io_device *device, void *ctx)
 	char error[ENV_ERROR_MAX];
 
 	TAILQ_INIT(&b->waiting);
+	b->block = block_alloc();
+	if (b->block == NULL) {
+		log_error("crypto bdevs: no memory");
+		return -ENOMEM;
+	}
 	opts.class[IOBUF_SMALL].floor = opts.class[IOBUF_LARGE].floor = 1;
 	opts.class[IOBUF_SMALL].keep = SMALL_KEEP;
 	opts.class[IOBUF_LARGE].keep = LARGE_KEEP;
 	int rc = iobuf_channel_create(&b->iobuf, &opts, error);
 	if (rc != 0) {
 		log_error("crypto bdevs: %s", error);
+		munmap(b->block, CRYPTO_BLOCK_MAX);
 	}
 	return rc;
 }
@@ -89,6 +111,7 @@ static void buffers_channel_destroy(struct io_device *device, void *ctx)
 	struct crypto_buffers *b = ctx;
 
 	iobuf_channel_destroy(&b->iobuf);
+	munmap(b->block, CRYPTO_BLOCK_MAX);
 }
 
 static struct io_device buffers_device = {.name = "crypto_buffers",
@@ -192,13 +215,14 @@ static bool encrypt_blocks(struct crypto_channel *c, uint64_t lba, struct iov_cu
 
 static bool decrypt_block_in_parts(struct crypto_channel *c, uint64_t lba, struct iov_cursor *at)
 {
+	uint8_t *block = buffers_of(c)->block;
 	struct iov_cursor to = *at;
 
-	iov_to_buffer(at, c->block, c->block_size);
-	if (!crypto_xts_block(c->xts.decrypt, lba, c->block, c->block, c->block_size)) {
+	iov_to_buffer(at, block, c->block_size);
+	if (!crypto_xts_block(c->xts.decrypt, lba, block, block, c->block_size)) {
 		return false;
 	}
-	iov_from_buffer(&to, c->block, c->block_size);
+	iov_from_buffer(&to, block, c->block_size);
 	return true;
 }
 
@@ -497,7 +521,6 @@ static void crypto_channel_destroy(struct bdev *b, void *channel)
 	if (c->shared != NULL) {
 		io_channel_put(c->shared);
 	}
-	free(c->block);
 }
 
 static int channel_get_buffers(struct crypto_channel *c)
@@ -543,8 +566,7 @@ static int crypto_channel_create(struct bdev *b, void *channel)
 	c->name = b->name;
 	c->block_size = b->block_size;
 	c->clears_reads = own->clears_reads;
-	c->block = malloc(b->block_size);
-	int rc = c->block == NULL ? -ENOMEM : channel_get_buffers(c);
+	int rc = channel_get_buffers(c);
 	rc = rc != 0 ? rc : channel_make_keys(c, own);
 	if (rc == 0) {
 		c->pool = bdev_child_pool_create_for(&(struct bdev_child_pool_opts){
