@@ -10,6 +10,7 @@
 
 #include "bdev_modules/crypto/internal.h"
 #include "bdev_modules/crypto/keys.h"
+#include "env_dpdk/iobuf.h"
 #include "util/log.h"
 
 /* One that is not there for want of its base. */
@@ -92,6 +93,12 @@ static int crypto_base_check(const struct bdev *base, char *error)
 	if (bytes < XTS_UNIT_MIN || bytes > CRYPTO_BLOCK_MAX) {
 		return bdev_error(error, -EINVAL, "bdev '%.150s' has blocks of %u bytes: %u to %u can be encrypted",
 				  bdev_name(base), bytes, XTS_UNIT_MIN, CRYPTO_BLOCK_MAX);
+	}
+	if (bytes > iobuf_size(IOBUF_LARGE)) {
+		return bdev_error(error, -EINVAL,
+				  "bdev '%.100s' has blocks of %u bytes, which do not fit into data buffers of %u: "
+				  "raise large_bufsize (iobuf_set_options)",
+				  bdev_name(base), bytes, iobuf_size(IOBUF_LARGE));
 	}
 	return 0;
 }

@@ -511,6 +511,25 @@ static void test_what_cannot_be_encrypted_is_refused(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
 }
 
+static void test_a_block_must_fit_into_a_buffer(void)
+{
+	const struct bdev_crypto_opts opts = {.name = "c0", .base_bdev_name = "n0", .key_name = "k"};
+	struct iobuf_opts before, less;
+	char why[ENV_ERROR_MAX];
+
+	iobuf_get_opts(&before);
+	less = before;
+	less.large_bufsize = 8192;
+	CU_ASSERT_EQUAL_FATAL(iobuf_set_opts(&less, why), 0);
+	make_null("n0", 16384, 100);
+	CU_ASSERT_EQUAL(bdev_crypto_create(&opts, error), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "do not fit into data buffers of 8192"));
+	CU_ASSERT_EQUAL(iobuf_set_opts(&before, why), 0);
+	CU_ASSERT_EQUAL(bdev_crypto_create(&opts, error), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_crypto_delete, "c0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+}
+
 static void test_it_waits_for_its_base_and_holds_its_key(void)
 {
 	struct bdev_crypto_opts opts = {.name = "c0", .base_bdev_name = "n0", .key_name = "k"}, now;
@@ -720,6 +739,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_openssl_that_fails_leaves_neither_plain_nor_encrypted_data),
 	UNIT(test_memory_that_is_missing_fails_a_creation_or_a_channel),
 	UNIT(test_what_cannot_be_encrypted_is_refused),
+	UNIT(test_a_block_must_fit_into_a_buffer),
 	UNIT(test_it_waits_for_its_base_and_holds_its_key),
 	UNIT(test_a_key_of_the_bdev_goes_with_it),
 	UNIT(test_a_key_of_the_bdev_outlives_a_return_that_fails),
