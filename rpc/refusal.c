@@ -8,29 +8,61 @@
 #include "util/log.h"
 #include "util/parse.h"
 
-#define TYPE         "rpc_refused"
-#define SECRET_BYTES 8 /* so many bytes of a secret in a message are taken for the secret */
-#define PARAMS_DEPTH 64
+#define TYPE          "rpc_refused"
+#define SECRET_BYTES  8  /* so many bytes of a secret in a message are taken for the secret */
+#define SECRET_DIGITS 16 /* so many hexadecimal digits in a row are taken for a key */
+#define PARAMS_DEPTH  64
 
 __attribute__((constructor)) static void refusal_register_notification(void)
 {
 	notify_type_register(TYPE);
 }
 
-/* Parameters whose value may be a secret: by their name, or because the value is a key in its interchange format, which
- * somebody gave where a name or a path belongs. */
-static bool param_is_secret(const char *name, const char *value)
+/* Whether the value is a key in its interchange format, which somebody gave where a name or a path belongs. */
+static bool value_is_key(const char *value)
 {
-	static const char *const words[] = {"key", "psk", "secret", "passw", "token"};
 	static const char *const formats[] = {"DHHC-1", "NVMeTLSkey"};
 
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		if (strcasestr(name, words[i]) != NULL) {
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+		if (strcasestr(value, formats[i]) != NULL) {
 			return true;
 		}
 	}
-	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
-		if (value != NULL && strcasestr(value, formats[i]) != NULL) {
+	return false;
+}
+
+/* Whether a part of the value can be a key, or a good part of one. */
+static bool value_has_digits(const char *value)
+{
+	const char *at = value;
+	size_t digits = 0;
+
+	while (*at != 0 && digits < SECRET_DIGITS) {
+		digits = strspn(at, "0123456789abcdefABCDEF");
+		at += digits != 0 ? digits : 1;
+	}
+	return digits >= SECRET_DIGITS;
+}
+
+/* Whether the parameter has the name of a key, not a key. */
+static bool param_is_name_of_key(const char *name)
+{
+	return strcmp(name, "key_name") == 0 || strcmp(name, "keyring_key") == 0;
+}
+
+/* Parameters whose value may be a secret: by their name, or by the value. value: NULL if it is not a string. */
+static bool param_is_secret(const char *name, const char *value)
+{
+	static const char *const words[] = {"key", "psk", "secret", "passw", "token"};
+
+	if (value != NULL && value_is_key(value)) {
+		return true;
+	}
+	if (value != NULL && param_is_name_of_key(name)) {
+		return value_has_digits(value);
+	}
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (strcasestr(name, words[i]) != NULL) {
 			return true;
 		}
 	}

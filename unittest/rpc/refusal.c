@@ -54,6 +54,19 @@ static void test_keys_in_other_parameters_are_not_told(void)
 	CU_ASSERT(!is_told("{\"list\": [\"" SECRET "\"]}", "list[0] '" SECRET "'"));
 }
 
+/* At the start of the appliance nobody else sees which key is missing. */
+static void test_names_of_keys_are_told(void)
+{
+	CU_ASSERT(is_told("{\"keyring_key\": \"k0\"}", "parameter \"keyring_key\" is \"k0\": no such key"));
+	CU_ASSERT(is_told("{\"key_name\": \"volume 17-4711\"}", "key_name 'volume 17-4711': there is no such key"));
+	CU_ASSERT(is_told("{\"key_name\": \"\"}", "parameter \"key_name\" is \"\": no such key"));
+	CU_ASSERT(!is_told("{\"key_name\": \"0123456789abcdefABCDEF0123456789\"}", "key_name '0123456789abc...'"));
+	CU_ASSERT(!is_told("{\"key_name\": \"0x0123456789abcde 0123456789abcdef\"}", "key_name '0x0123456789a...'"));
+	CU_ASSERT(!is_told("{\"keyring_key\": \"" SECRET "\"}", "parameter \"keyring_key\" is wrong"));
+	CU_ASSERT(!is_told("{\"keyring_key\": {\"x\": \"abc\"}}", "parameter \"keyring_key\" is {\"x\": \"abc\"}"));
+	CU_ASSERT(!is_told("{\"key_name\": 17}", "parameter \"key_name\" is 17: expected a string"));
+}
+
 static void test_a_deep_value_is_looked_through_to_its_end(void)
 {
 	char text[300] = "{\"a\": ";
@@ -108,6 +121,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_texts_without_secrets_are_told),
 	UNIT(test_texts_with_secrets_are_not_told),
 	UNIT(test_keys_in_other_parameters_are_not_told),
+	UNIT(test_names_of_keys_are_told),
 	UNIT(test_a_deep_value_is_looked_through_to_its_end),
 	UNIT(test_codes_of_wrong_calls_are_told),
 	UNIT(test_refusals_are_notified_of_but_not_all_of_a_flood),
