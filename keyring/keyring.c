@@ -197,6 +197,19 @@ static bool key_name_is_good(const char *name)
 	return len != 0 && len < KEYRING_NAME_MAX;
 }
 
+/* A key for data of that name that was removed, and that somebody has a reference to; or NULL. */
+static const struct keyring_key *key_find_removed_data(const char *name)
+{
+	const struct keyring_key *key;
+
+	TAILQ_FOREACH (key, &keys, link) {
+		if (key->removed && key->kind == KEYRING_DATA && strcmp(key->name, name) == 0) {
+			return key;
+		}
+	}
+	return NULL;
+}
+
 static int key_names_check(const char *name, const char *path, char error[KEYRING_ERROR_MAX])
 {
 	if (!key_name_is_good(name)) {
@@ -211,6 +224,15 @@ static int key_names_check(const char *name, const char *path, char error[KEYRIN
 	}
 	if (key_find(name) != NULL) {
 		return keyring_error(error, -EEXIST, "there is a key \"%s\" already", name);
+	}
+	const struct keyring_key *held = key_find_removed_data(name);
+	if (held != NULL) {
+		return keyring_error(
+			error, -EBUSY,
+			"parameter \"name\" is \"%s\": the key of that name was removed, and %u keys for crypto "
+			"bdevs are still made of it (\"keyring_key\" in accel_crypto_keys_get): another key by "
+			"its name would be mistaken for it; destroy those, or choose another name",
+			name, held->refs);
 	}
 	return 0;
 }

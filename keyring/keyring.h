@@ -20,10 +20,13 @@ struct keyring_key;
 /* Reads a key from a file and adds it to the keyring. path is absolute, and names a regular file that belongs to the
  * process's user or root, that neither group nor others may read or write, and that holds one secret
  * (dhchap_secret_parse()), one TLS key (tls_psk_parse()), or one key for data: 64 or 128 hexadecimal digits, with white
- * space around them. 0; or a negative errno, and error says what is wrong: -EINVAL, -EEXIST (the name is taken), -EPERM
- * (mode or owner of the file), -ENOMEM, or an errno of open(). */
+ * space around them. 0; or a negative errno, and error says what is wrong: -EINVAL, -EEXIST (the name is taken), -EBUSY
+ * (a key for data of that name was removed, and somebody still has a reference), -EPERM (mode or owner of the file),
+ * -ENOMEM, or an errno of open(). */
 int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERROR_MAX]);
-/* Removes a key from the keyring, so that its name is free. Whoever has a reference keeps the key. 0 or -ENOENT. */
+/* Removes a key from the keyring. Whoever has a reference keeps the key. Its name is free; that of a key for data only
+ * when nobody has a reference any more, because data that were encrypted by one key are lost under another. 0 or
+ * -ENOENT. */
 int keyring_file_remove(const char *name);
 
 /* What a key is for. */

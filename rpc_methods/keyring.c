@@ -55,7 +55,8 @@ static void rpc_remove_key(struct rpc_request *req, void *params)
 }
 RPC_METHOD("keyring_file_remove_key", rpc_remove_key, struct remove_key, remove_key_params, RPC_STARTUP | RPC_RUNTIME,
 	   "Forget a key; who uses it keeps it until it is given another, and a saved configuration has it until then, "
-	   "unless another was added by its name",
+	   "unless another was added by its name. A key for data that is in use is not saved any more, nor is what it "
+	   "encrypts, and none can be added by its name",
 	   .result = "true")
 
 static json_t *key_json(const struct keyring_key *key)
@@ -86,18 +87,27 @@ RPC_METHOD("keyring_get_keys", rpc_get_keys, struct rpc_no_params, NULL, RPC_STA
 
 /* ---- Configuration: names and paths ---- */
 
+/* A removed key for data is never saved: its file may have another key by now, under which data would be destroyed. */
+static bool key_is_gone(const struct keyring_key *key)
+{
+	return keyring_key_removed(key) && keyring_key_kind(key) == KEYRING_DATA;
+}
+
 /* Whether a key is to be saved. The saved configuration refers to keys by name, so a removed key that is still in use
  * is saved as well. Of several keys of one name, only one can be saved: the one in the ring, or, if all have been
  * removed, the last one. */
 static bool key_is_saved(const struct keyring_key *key)
 {
+	if (key_is_gone(key)) {
+		return false;
+	}
 	for (struct keyring_key *k = keyring_next(NULL); k != NULL; k = keyring_next(k)) {
 		if (!keyring_key_removed(k) && strcmp(keyring_key_name(k), keyring_key_name(key)) == 0) {
 			return k == key;
 		}
 	}
 	for (struct keyring_key *k = keyring_next(key); k != NULL; k = keyring_next(k)) {
-		if (strcmp(keyring_key_name(k), keyring_key_name(key)) == 0) {
+		if (!key_is_gone(k) && strcmp(keyring_key_name(k), keyring_key_name(key)) == 0) {
 			return false;
 		}
 	}

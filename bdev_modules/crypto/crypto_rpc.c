@@ -107,16 +107,14 @@ RPC_METHOD("accel_crypto_keys_get", rpc_keys_get, struct key_name, keys_get_para
 static void crypto_write_keys(json_t *methods)
 {
 	for (struct crypto_key *k = crypto_key_next(NULL); k != NULL; k = crypto_key_next(k)) {
-		const char *keyring_name = crypto_key_keyring_name(k);
-		if (keyring_name == NULL) {
-			log_warning("key %s is not in the configuration: keys that were not made from the keyring are "
-				    "not saved",
+		if (!crypto_key_is_saved(k)) {
+			log_warning("key %s is not in the configuration: only keys that the keyring has are saved",
 				    crypto_key_name(k));
 			continue;
 		}
 		json_t *params = rpc_bdev_params("name", crypto_key_name(k));
 		json_object_set_new(params, "cipher", json_string("AES_XTS"));
-		json_object_set_new(params, "keyring_key", rpc_string(keyring_name));
+		json_object_set_new(params, "keyring_key", rpc_string(crypto_key_keyring_name(k)));
 		rpc_config_add(methods, "accel_crypto_key_create", params);
 	}
 }

@@ -198,6 +198,11 @@ const char *crypto_key_keyring_name(const struct crypto_key *k)
 	return k->of_keyring != NULL ? keyring_key_name(k->of_keyring) : NULL;
 }
 
+bool crypto_key_is_saved(const struct crypto_key *k)
+{
+	return k->of_keyring != NULL && !keyring_key_removed(k->of_keyring);
+}
+
 unsigned crypto_key_users(const struct crypto_key *k)
 {
 	return k->users;

@@ -42,6 +42,8 @@ void crypto_key_fini(void);
 const char *crypto_key_name(const struct crypto_key *k);
 /* The name that it has in the keyring; NULL: it was not made from there. */
 const char *crypto_key_keyring_name(const struct crypto_key *k);
+/* Whether a saved configuration can make it again: the keyring has it, under that name. */
+bool crypto_key_is_saved(const struct crypto_key *k);
 /* Bdevs that use it. */
 unsigned crypto_key_users(const struct crypto_key *k);
 /* The key itself, of *bytes bytes, for crypto_xts_create(). Any thread, as long as it is held. */

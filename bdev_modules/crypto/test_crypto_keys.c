@@ -178,11 +178,14 @@ static void test_keys_of_the_keyring(void)
 	CU_ASSERT_EQUAL(crypto_key_create(&opts, error), -EEXIST);
 	struct crypto_key *k = crypto_key_find("a");
 	CU_ASSERT_STRING_EQUAL(crypto_key_keyring_name(k), "ring");
+	CU_ASSERT_TRUE(crypto_key_is_saved(k));
 	CU_ASSERT_EQUAL(crypto_key_secret(k, &bytes)[31], 0x22);
 	CU_ASSERT_EQUAL(bytes, 32);
 	CU_ASSERT_TRUE(secret_owns(crypto_key_secret(k, &bytes)));
 	CU_ASSERT_EQUAL(keyring_file_remove("ring"), 0);
 	CU_ASSERT_STRING_EQUAL(crypto_key_keyring_name(k), "ring"); /* held */
+	CU_ASSERT_FALSE(crypto_key_is_saved(k));
+	keyring_add(HEX_22 HEX_11, -EBUSY, "1 keys for crypto bdevs are still made of it");
 	CU_ASSERT_EQUAL(crypto_key_destroy("a", error), 0);
 	keyring_add(HEX_11 HEX_11, 0, "");
 	CU_ASSERT_EQUAL(crypto_key_create(&opts, error), -EINVAL);
