@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bdev/module.h"
-#include "bdev/vbdev/waiting.h"
+#include "bdev/vbdev/vbdev.h"
 #include "rpc_methods/bdev.h"
 #include "rpc_methods/bdev_module.h"
 #include "rpc_methods/rate.h"
@@ -74,17 +74,37 @@ static void write_watching(json_t *methods, struct bdev *b)
 	write_histogram(methods, b);
 }
 
+/* A bdev that is being deleted is left out, however long that takes: whoever asked for it does not want it back, and
+ * what it stands on may be gone before. */
+static bool is_being_deleted(const struct bdev *b)
+{
+	return bdev_get_state(b) > BDEV_READY;
+}
+
+/* The base of b if that is not saved; otherwise NULL. */
+static const struct bdev *unsaved_base(const struct bdev *b)
+{
+	const struct bdev *base = vbdev_base_of(b);
+
+	return base != NULL && !rpc_bdev_is_saved(base) ? base : NULL;
+}
+
+static bool module_saves(const struct bdev *b)
+{
+	const struct rpc_bdev_config *c = rpc_bdev_config_find(b->module->name);
+
+	return c == NULL || c->is_saved == NULL || c->is_saved(b);
+}
+
+bool rpc_bdev_is_saved(const struct bdev *b)
+{
+	return !is_being_deleted(b) && module_saves(b) && unsaved_base(b) == NULL;
+}
+
 static void write_settings(json_t *methods, struct bdev *b)
 {
 	write_qos(methods, b);
 	write_watching(methods, b);
-}
-
-/* A bdev that is being deleted is left out, however long that takes: whoever asked for it does not want it back, and
- * what it stands on may be gone before. */
-static bool rpc_bdev_is_saved(const struct bdev *b)
-{
-	return bdev_get_state(b) <= BDEV_READY;
 }
 
 static int by_name(const void *a, const void *b)
@@ -159,12 +179,20 @@ const struct rpc_bdev_config *rpc_bdev_config_find(const char *module)
 static void write_bdev(json_t *methods, const struct bdev *b)
 {
 	const struct rpc_bdev_config *c = rpc_bdev_config_find(b->module->name);
+	const struct bdev *base = unsaved_base(b);
 
-	if (c == NULL) {
+	if (base != NULL) {
+		log_warning("bdev %s is not in the configuration, because bdev %s, on which it stands, is not", b->name,
+			    bdev_name(base));
+	} else if (c == NULL) {
 		log_error("bdev %s: module %s cannot save it in a configuration: its methods lack an RPC_BDEV_CONFIG",
 			  b->name, b->module->name);
 	} else if (c->write_bdev != NULL) {
 		c->write_bdev(methods, b);
+	} else if (!module_saves(b)) {
+		log_warning("bdev %s will not be there when the configuration is loaded, because what it stands on is "
+			    "not in it",
+			    b->name);
 	}
 }
 
@@ -201,7 +229,7 @@ static void write_bdevs(json_t *methods)
 		}
 	}
 	for (const struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
-		if (rpc_bdev_is_saved(b)) {
+		if (!is_being_deleted(b)) {
 			write_bdev(methods, b);
 		}
 	}

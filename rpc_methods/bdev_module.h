@@ -68,6 +68,9 @@ struct rpc_bdev_config {
 	 * one bdev after the other in the order in which they were made, so that a base comes before what is built on
 	 * it. */
 	void (*write_bdev)(json_t *methods, const struct bdev *b);
+	/* Whether b, a bdev of this module, is there when the configuration has been loaded. write_bdev leaves out one
+	 * that is not, and warns of it. NULL: all are whose base is, if they are on one (vbdev_base_of()). */
+	bool (*is_saved)(const struct bdev *b);
 	/* Appends the call that asks again for a bdev of this module that waits for its base (bdev/vbdev/waiting.h), if
 	 * the module has such; behind all bdevs that there are. */
 	void (*write_waiting)(json_t *methods, const struct vbdev_waiting *w);
@@ -80,6 +83,10 @@ struct rpc_bdev_config {
 	{                                                                                                              \
 		rpc_bdev_config_register(&rpc_bdev_config_##module_);                                                  \
 	}
+/* Whether b is there when the saved configuration has been loaded: it is not being deleted, its module saves it, and
+ * what it stands on is saved. Calls that need the bdev are left out otherwise: they would be refused, and the file with
+ * them. */
+bool rpc_bdev_is_saved(const struct bdev *b);
 /* Called before main(), by RPC_BDEV_CONFIG. */
 void rpc_bdev_config_register(struct rpc_bdev_config *c);
 /* By the module's name. NULL: the module cannot save its bdevs, which is an error of the module. */

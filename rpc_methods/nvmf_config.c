@@ -6,9 +6,11 @@
 #include "bdev/bdev.h"
 #include "env_dpdk/env.h"
 #include "nvmf/qos.h"
+#include "rpc_methods/bdev_module.h"
 #include "rpc_methods/dhchap.h"
 #include "rpc_methods/nvmf.h"
 #include "rpc_methods/rate.h"
+#include "util/log.h"
 
 static json_t *config_add_tgt_name(struct nvmf_tgt *tgt, json_t *params)
 {
@@ -125,6 +127,12 @@ static void config_write_namespaces(json_t *methods, struct nvmf_tgt *tgt, const
 {
 	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
 		if (nvmf_ns_is_being_removed(ns)) {
+			continue;
+		}
+		const struct bdev *b = bdev_find(nvmf_ns_bdev_name(ns));
+		if (b != NULL && !rpc_bdev_is_saved(b)) {
+			log_warning("namespace %u of %s is not in the configuration, because bdev %s is not",
+				    nvmf_ns_nsid(ns), nvmf_subsystem_nqn(s), bdev_name(b));
 			continue;
 		}
 		json_t *params = config_subsystem_params(tgt, s);

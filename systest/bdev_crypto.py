@@ -283,6 +283,57 @@ def test_the_key_is_in_no_core_trace_log_answer_or_configuration():
         check(not memory_has(d.pid, ring[0]) and not memory_has(d.pid, named[0]) and not memory_has(d.pid, own[1]), "a key is in memory after its end")
 
 
+def test_what_stands_on_a_bdev_that_is_not_saved_is_not_saved_either():
+    """Its key came with the call: a file that named the bdev would be refused when it is loaded."""
+    key, key2 = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+    with TcpTarget() as d:
+        for name in ("M0", "M1"):
+            d.call("bdev_malloc_create", name=name, num_blocks=8192, block_size=BLOCK)
+        d.call("bdev_crypto_create", name="C0", base_bdev_name="M0", key=key, key2=key2)
+        d.call("bdev_crypto_create", name="C1", base_bdev_name="M1", key=key, key2=key2)
+        d.call("bdev_passthru_create", name="P0", base_bdev_name="C0")
+        d.call("bdev_delay_create", name="D0", base_bdev_name="P0", avg_read_latency=0, p99_read_latency=0, avg_write_latency=0, p99_write_latency=0)
+        d.call("bdev_lvol_create_lvstore", bdev_name="C1", lvs_name="s", cluster_sz=1 << 20)
+        volume = d.call("bdev_lvol_create", lvs_name="s", lvol_name="v", size_in_mib=4)
+        d.call("bdev_malloc_create", name="M2", num_blocks=8192, block_size=BLOCK)
+        for name in ("C0", "D0", volume, "M2"):
+            d.call("bdev_set_qos_limit", name=name, rw_ios_per_sec=10000)
+        for name in ("D0", volume, "M2"):
+            d.add_ns(name)
+        status, saved, err = d.rpc("save_config")
+        check(status == 0, err)
+        for name in ("C0", "C1", "P0", "D0", volume):
+            check(f'"{name}"' not in saved, f"{name} is saved: {saved}")
+            check(re.search(rf"bdev {name} (is not in the configuration|will not be there)", d.log()), f"the log does not say that {name} is not saved")
+        check(len(re.findall("namespace [0-9]+ of .* is not in the configuration", d.log())) == 2, "the log does not name the namespaces")
+        check(d.stop() == 0, d.log())
+        file = d.folder / "config.json"
+        file.write_text(saved)
+        with Daemon("-c", file) as again:
+            check([b["name"] for b in again.call("bdev_get_bdevs")] == ["M0", "M1", "M2"], again.call("bdev_get_bdevs"))
+            spaces = [n["bdev_name"] for s in again.call("nvmf_get_subsystems") for n in s.get("namespaces", [])]
+            check(spaces == ["M2"], spaces)
+
+
+def test_a_key_that_was_removed_is_not_saved_and_no_other_takes_its_name():
+    rng = random.Random(4)
+    with Daemon() as d:
+        for name in ("a", "b"):
+            key_file(d.folder / name, rng)
+        d.call("bdev_malloc_create", name="M0", num_blocks=2048, block_size=BLOCK)
+        d.call("keyring_file_add_key", name="ring", path=str(d.folder / "a"))
+        d.call("accel_crypto_key_create", name="k", cipher="AES_XTS", keyring_key="ring")
+        d.call("bdev_crypto_create", name="C0", base_bdev_name="M0", key_name="k")
+        d.call("keyring_file_remove_key", name="ring")
+        refused(d, -16, ["ring", "accel_crypto_keys_get"], "keyring_file_add_key", name="ring", path=str(d.folder / "b"))
+        status, saved, err = d.rpc("save_config")
+        check(status == 0, err)
+        check('"C0"' not in saved and '"ring"' not in saved, saved)
+        d.call("bdev_crypto_delete", name="C0")
+        d.call("accel_crypto_key_destroy", key_name="k")
+        d.call("keyring_file_add_key", name="ring", path=str(d.folder / "b"))
+
+
 def test_a_configuration_of_another_target_is_loaded():
     """As SPDK saves it: the key stands in it."""
     rng = random.Random(int.from_bytes(os.urandom(8), "little"))

@@ -101,6 +101,11 @@ void vbdev_destruct(struct bdev *b)
 	bdev_close(base); /* last: it may be all that a base waits for that is being removed */
 }
 
+const struct bdev *vbdev_base_of(const struct bdev *b)
+{
+	return b->ops->destruct == vbdev_destruct ? bdev_desc_bdev(((const struct vbdev *)b)->base) : NULL;
+}
+
 const char *vbdev_base_name(const struct vbdev *v)
 {
 	return bdev_name(bdev_desc_bdev(v->base));

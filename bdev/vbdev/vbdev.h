@@ -45,6 +45,8 @@ int vbdev_open(struct vbdev *v, const char *name, const char *base_name, const c
 int vbdev_register(struct vbdev *v, char *error);
 /* The module's ops.destruct: closes the base and frees v. */
 void vbdev_destruct(struct bdev *b);
+/* The base of a bdev that is a struct vbdev, as its ops.destruct, vbdev_destruct, tells; otherwise NULL. */
+const struct bdev *vbdev_base_of(const struct bdev *b);
 /* The name of the base. Valid while v is. */
 const char *vbdev_base_name(const struct vbdev *v);
 /* The bdev that stands on desc's bdev by way of desc, if vbdev_open() has opened desc; otherwise NULL. */

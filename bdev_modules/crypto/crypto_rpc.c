@@ -186,11 +186,16 @@ RPC_METHOD("bdev_crypto_create", rpc_bdev_crypto_create, struct crypto_create, c
 
 RPC_BDEV_DELETE_METHOD(crypto, "a crypto bdev")
 
-static void write_opts(json_t *methods, const struct bdev_crypto_opts *opts)
+static bool opts_are_saved(const struct bdev_crypto_opts *opts)
 {
 	const struct crypto_key *key = crypto_key_find(opts->key_name);
 
-	if (key == NULL || crypto_key_keyring_name(key) == NULL) {
+	return key != NULL && crypto_key_is_saved(key);
+}
+
+static void write_opts(json_t *methods, const struct bdev_crypto_opts *opts)
+{
+	if (!opts_are_saved(opts)) {
 		log_warning("bdev %s is not in the configuration, because its key %s is not saved", opts->name,
 			    opts->key_name);
 		return;
@@ -221,4 +226,12 @@ static void bdev_crypto_write_waiting(json_t *methods, const struct vbdev_waitin
 		write_opts(methods, &opts);
 	}
 }
-RPC_BDEV_CONFIG(crypto, .write_bdev = bdev_crypto_write_config, .write_waiting = bdev_crypto_write_waiting)
+
+static bool bdev_crypto_is_saved(const struct bdev *b)
+{
+	struct bdev_crypto_opts opts;
+
+	return bdev_crypto_get(b, &opts) && opts_are_saved(&opts);
+}
+RPC_BDEV_CONFIG(crypto, .write_bdev = bdev_crypto_write_config, .is_saved = bdev_crypto_is_saved,
+		.write_waiting = bdev_crypto_write_waiting)

@@ -47,6 +47,10 @@ const char *bdev_lvol_store_base(const struct bdev_lvol_store *s);
 /* The store itself, whose volumes and figures others may read. */
 struct lvol_live *bdev_lvol_store_live(const struct bdev_lvol_store *s);
 
+/* What a volume that can be used stands on: bases[0] is the bdev of its store, bases[1] the bdev outside of the store
+ * that it reads. NULL: there is none. */
+void bdev_lvol_get_bases(const struct bdev *b, const struct bdev *bases[2]);
+
 struct bdev_lvol_opts {
 	struct bdev_lvol_store *store;
 	const char *name;

@@ -59,6 +59,15 @@ const char *lvol_external_of(const struct lvol_live_volume *v)
 	return v->external;
 }
 
+void bdev_lvol_get_bases(const struct bdev *b, const struct bdev *bases[2])
+{
+	const struct bdev_lvol *l = lvol_volume_of(b);
+	const char *name = l->v->external_clusters != 0 ? lvol_external_of(l->v) : NULL;
+
+	bases[0] = bdev_find(l->store->base_name);
+	bases[1] = name != NULL ? bdev_find(name) : NULL;
+}
+
 /* --- Opening --- */
 
 static struct bdev_lvol *lvol_of_bases(struct vbdev_bases *bases)

@@ -629,4 +629,12 @@ LVOL_CALL(grow_lvstore)
 RPC_METHOD("bdev_lvol_grow_lvstore", rpc_grow_lvstore, struct lvol_by_store, by_store_params, RPC_RUNTIME,
 	   "Use what was added to the bdev of a store", .result = "true")
 
-RPC_BDEV_CONFIG(lvol)
+/* The stores keep their volumes. */
+static bool bdev_lvol_is_saved(const struct bdev *b)
+{
+	const struct bdev *bases[2];
+
+	bdev_lvol_get_bases(b, bases);
+	return (bases[0] == NULL || rpc_bdev_is_saved(bases[0])) && (bases[1] == NULL || rpc_bdev_is_saved(bases[1]));
+}
+RPC_BDEV_CONFIG(lvol, .is_saved = bdev_lvol_is_saved)
