@@ -256,7 +256,7 @@ void rpc_wrong_element(struct rpc_request *req, const char *name, size_t i, cons
 	vsnprintf(allowed, sizeof(allowed), fmt, ap);
 	va_end(ap);
 	rpc_error(req, RPC_ERROR_INVALID_PARAMS, "parameter \"%s[%zu]\" is %s: allowed %s", name, i,
-		  rpc_value_text(value, text), allowed);
+		  rpc_value_of_text(name, value, text), allowed);
 }
 
 /* Creates a request and decodes its parameters. NULL: *code and why say what is wrong. */

@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "rpc/message.h"
+#include "rpc/refusal.h"
 #include "util/compiler.h"
 #include "util/log.h"
 #include "util/parse.h"
@@ -50,6 +51,18 @@ const char *rpc_value_text(const json_t *value, char text[RPC_VALUE_TEXT_MAX])
 	return text;
 }
 
+const char *rpc_value_of_text(const char *name, const json_t *value, char text[RPC_VALUE_TEXT_MAX])
+{
+	bool is_plain = json_is_null(value) || json_is_boolean(value) ||
+			(json_is_string(value) && json_string_length(value) == 0);
+
+	rpc_value_text(value, text);
+	if (!is_plain && rpc_param_is_secret(name, text)) {
+		strcpy(text, "not shown, for it may be a secret");
+	}
+	return text;
+}
+
 /* Writes the error "NAME is VALUE: expected ...". Returns -EINVAL. */
 static int __attribute__((format(printf, 4, 5)))
 params_wrong_value(struct decode *d, const struct rpc_param *p, const json_t *value, const char *fmt, ...)
@@ -61,7 +74,7 @@ params_wrong_value(struct decode *d, const struct rpc_param *p, const json_t *va
 	vsnprintf(expected, sizeof(expected), fmt, ap);
 	va_end(ap);
 	snprintf(d->why, d->why_size, "parameter \"%s%s\" is %s: expected %s", d->path, p->name,
-		 rpc_value_text(value, text), expected);
+		 rpc_value_of_text(p->name, value, text), expected);
 	return -EINVAL;
 }
 
@@ -414,7 +427,7 @@ void rpc_params_log_no_effect(const char *method, const struct rpc_param *table,
 		}
 		if (value != NULL && p->no_effect && !params_is_only(p, value) && params_no_effect_is_new(p)) {
 			log_notice("%s: parameter \"%s\" is %s: taken, %s", method, p->name,
-				   rpc_value_text(value, text), p->help);
+				   rpc_value_of_text(p->name, value, text), p->help);
 		}
 	}
 }

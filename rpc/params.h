@@ -17,6 +17,9 @@ void rpc_params_free(const struct rpc_param *table, void *params);
 /* Writes value as the client wrote it, in valid UTF-8, cut if it is longer. Returns text. */
 const char *rpc_value_text(const json_t *value, char text[RPC_VALUE_TEXT_MAX]);
 
+/* The same of the value of a parameter: what may be a secret (rpc_param_is_secret()) is not shown. */
+const char *rpc_value_of_text(const char *name, const json_t *value, char text[RPC_VALUE_TEXT_MAX]);
+
 /* A type's name in --help and in the documentation: "uint32", "string", "enum" ... */
 const char *rpc_type_name(enum rpc_type type);
 

@@ -50,8 +50,7 @@ static bool param_is_name_of_key(const char *name)
 	return strcmp(name, "key_name") == 0 || strcmp(name, "keyring_key") == 0;
 }
 
-/* Parameters whose value may be a secret: by their name, or by the value. value: NULL if it is not a string. */
-static bool param_is_secret(const char *name, const char *value)
+bool rpc_param_is_secret(const char *name, const char *value)
 {
 	static const char *const words[] = {"key", "psk", "secret", "passw", "token"};
 
@@ -96,12 +95,12 @@ static const char *params_find_shown(const json_t *params, const char *outer, co
 	}
 	json_object_foreach ((json_t *)params, name, value) {
 		const char *text = json_string_value(value);
-		bool shown = param_is_secret(name, text) && message_shows(message, name, text);
+		bool shown = rpc_param_is_secret(name, text) && message_shows(message, name, text);
 		found = found != NULL ? found : shown ? name : params_find_shown(value, name, message, depth + 1);
 	}
 	json_array_foreach (params, i, value) {
 		const char *text = json_string_value(value);
-		bool shown = param_is_secret(outer, text) && message_shows(message, outer, text);
+		bool shown = rpc_param_is_secret(outer, text) && message_shows(message, outer, text);
 		found = found != NULL ? found : shown ? outer : params_find_shown(value, outer, message, depth + 1);
 	}
 	return found;

@@ -5,6 +5,9 @@
 
 #include "rpc/rpc.h"
 
+/* Whether the value of the parameter may be a secret: by the parameter's name, or by the value; NULL if that is not a
+ * string. Pure. */
+bool rpc_param_is_secret(const char *name, const char *value);
 /* Whether clients' calls that end with this code are told of in the log and as notifications: the call itself was
  * wrong. Others may be questions whose answer is no. Pure. */
 bool rpc_refusal_is_told(int code);

@@ -216,9 +216,31 @@ static void test_of_what_others_have_only_one_value_is_taken(void)
 	check_refused("{\"name\":\"\",\"digest\":true}", "\"digest\" is true|expected false: there are none");
 	check_refused("{\"name\":\"\",\"digest\":0}", "\"digest\" is 0|false");
 	check_refused("{\"name\":\"\",\"secret\":\"\"}", "\"secret\" is \"\"|null");
+	check_refused("{\"name\":\"\",\"secret\":true}", "\"secret\" is true|null");
 	check_refused("{\"name\":\"\",\"mode\":\"some\"}", "\"mode\" is \"some\"|expected \"any\"");
 	check_refused("{\"name\":\"\",\"masks\":[1]}", "\"masks\" is [1]|expected []");
 	check_refused("{\"name\":\"\",\"digest\":18446744073709551615}", "\"digest\"|18446744073709551615");
+}
+
+static void check_not_shown(const char *text, const char *hidden)
+{
+	char why[RPC_ERROR_TEXT_MAX];
+	struct sample s;
+
+	CU_ASSERT_EQUAL(decode(text, &s, why), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(why, "is not shown, for it may be a secret: expected"));
+	CU_ASSERT_PTR_NULL(strstr(why, hidden));
+	rpc_params_free(sample_params, &s);
+}
+
+/* Clients write errors to logs of their own. */
+static void test_errors_do_not_show_secrets(void)
+{
+	check_not_shown("{\"name\":\"\",\"secret\":\"hunter22\"}", "hunter");
+	check_not_shown("{\"name\":\"\",\"secret\":{\"a\":\"hunter22\"}}", "hunter");
+	check_not_shown("{\"name\":\"\",\"secret\":4711}", "4711");
+	check_not_shown("{\"name\":\"\",\"mode\":\"DHHC-1:00:abcdefgh:\"}", "abcd");
+	check_not_shown("{\"name\":\"\",\"masks\":[\"NVMeTLSkey-1:01:abcdefgh:\"]}", "abcd");
 }
 
 static void test_what_has_no_effect_is_taken_if_it_has_its_type(void)
@@ -332,6 +354,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_wrong_types_are_refused),
 	UNIT(test_missing_and_unknown_parameters_are_named),
 	UNIT(test_of_what_others_have_only_one_value_is_taken),
+	UNIT(test_errors_do_not_show_secrets),
 	UNIT(test_what_has_no_effect_is_taken_if_it_has_its_type),
 	UNIT(test_what_asks_for_no_effect_is_logged_once),
 	UNIT(test_a_range_around_zero_has_both_signs),
