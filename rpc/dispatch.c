@@ -244,6 +244,7 @@ void rpc_error(struct rpc_request *req, int code, const char *fmt, ...)
 	if (req->client != 0 && rpc_refusal_is_told(code)) {
 		rpc_refusal_tell(req->method->name, req->given, code, message);
 	}
+	rpc_refusal_mask(req->given, message);
 	rpc_request_end(req, &answer);
 }
 
@@ -314,6 +315,7 @@ dispatch_refuse(const struct refused_call *call, int code, const char *fmt, ...)
 	if (call->origin->client != 0 && rpc_refusal_is_told(code)) {
 		rpc_refusal_tell(call->method, call->params, code, message);
 	}
+	rpc_refusal_mask(call->params, message);
 	call->done(call->arg, &answer);
 }
 

@@ -121,6 +121,45 @@ const char *rpc_refusal_text(const json_t *params, const char *message, char tex
 	return text;
 }
 
+/* Puts asterisks in the place of what the message has of the value. */
+static void message_mask(char *message, const char *value)
+{
+	char start[SECRET_BYTES + 1];
+
+	snprintf(start, sizeof(start), "%s", value);
+	for (char *at = message; (at = strstr(at, start)) != NULL;) {
+		for (size_t i = 0; value[i] != 0 && *at == value[i]; i++) {
+			*at++ = '*';
+		}
+	}
+}
+
+static void params_mask(const json_t *value, const char *name, char *message, unsigned depth)
+{
+	const char *text = json_string_value(value), *key;
+	json_t *inner;
+	size_t i;
+
+	if (depth == PARAMS_DEPTH) {
+		return;
+	}
+	if (text != NULL && strlen(text) >= SECRET_DIGITS &&
+	    (value_is_key(text) || (value_has_digits(text) && rpc_param_is_secret(name, text)))) {
+		message_mask(message, text);
+	}
+	json_object_foreach ((json_t *)value, key, inner) {
+		params_mask(inner, key, message, depth + 1);
+	}
+	json_array_foreach (value, i, inner) {
+		params_mask(inner, name, message, depth + 1);
+	}
+}
+
+void rpc_refusal_mask(const json_t *params, char *message)
+{
+	params_mask(params, "", message, 0);
+}
+
 bool rpc_refusal_is_told(int code)
 {
 	return code == RPC_ERROR_INVALID_PARAMS || code == RPC_ERROR_NO_METHOD || code == RPC_ERROR_INVALID_STATE;

@@ -8,6 +8,10 @@
 /* Whether the value of the parameter may be a secret: by the parameter's name, or by the value; NULL if that is not a
  * string. Pure. */
 bool rpc_param_is_secret(const char *name, const char *value);
+/* Puts asterisks in the place of what the message has of keys: values of parameters in the interchange format of keys,
+ * and hexadecimal ones of parameters that may be secrets. Clients write messages to logs of their own. params: of the
+ * call; may be NULL. Pure. */
+void rpc_refusal_mask(const json_t *params, char *message);
 /* Whether clients' calls that end with this code are told of in the log and as notifications: the call itself was
  * wrong. Others may be questions whose answer is no. Pure. */
 bool rpc_refusal_is_told(int code);

@@ -67,6 +67,31 @@ static void test_names_of_keys_are_told(void)
 	CU_ASSERT(!is_told("{\"key_name\": 17}", "parameter \"key_name\" is 17: expected a string"));
 }
 
+static void check_mask(const char *params, const char *message, const char *wanted)
+{
+	char text[RPC_ERROR_TEXT_MAX];
+	json_t *o = params != NULL ? json_loads(params, 0, NULL) : NULL;
+
+	snprintf(text, sizeof(text), "%s", message);
+	rpc_refusal_mask(o, text);
+	CU_ASSERT_STRING_EQUAL(text, wanted);
+	json_decref(o);
+}
+
+static void test_answers_do_not_show_keys(void)
+{
+	check_mask(NULL, "there is no key 'k'", "there is no key 'k'");
+	check_mask("{\"psk\": \"host-key-of-node-17\"}", "psk 'host-key-of-node-17': no such key",
+		   "psk 'host-key-of-node-17': no such key");
+	check_mask("{\"psk\": \"" SECRET "\"}", "no key 'DHHC-1:01:c2Vj...', and 'DHHC-1:01:c2V'",
+		   "no key '**************...', and '*************'");
+	check_mask("{\"a\": [{\"nqn\": \"" SECRET "\"}]}", "a[0].nqn 'DHHC-1:01:c2Vj' is wrong",
+		   "a[0].nqn '**************' is wrong");
+	check_mask("{\"keys\": [\"0123456789abcdef\"]}", "'0123456789abcdef' is short", "'****************' is short");
+	check_mask("{\"nguid\": \"0123456789abcdef\"}", "'0123456789abcdef' is short", "'0123456789abcdef' is short");
+	check_mask("{\"secret\": \"DHHC-1\"}", "allowed is DHHC-1:XX:...", "allowed is DHHC-1:XX:...");
+}
+
 static void test_a_deep_value_is_looked_through_to_its_end(void)
 {
 	char text[300] = "{\"a\": ";
@@ -122,6 +147,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_texts_with_secrets_are_not_told),
 	UNIT(test_keys_in_other_parameters_are_not_told),
 	UNIT(test_names_of_keys_are_told),
+	UNIT(test_answers_do_not_show_keys),
 	UNIT(test_a_deep_value_is_looked_through_to_its_end),
 	UNIT(test_codes_of_wrong_calls_are_told),
 	UNIT(test_refusals_are_notified_of_but_not_all_of_a_flood),
