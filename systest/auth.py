@@ -12,7 +12,7 @@ import struct
 import sys
 import zlib
 
-from appliance_lib import Daemon, Failure, RpcError, check, main
+from appliance_lib import Daemon, Failure, RpcError, check, main, wait_for
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT, Host as Perf, Target, preload, verifying, wait_io
 
 DIGESTS = ["sha256", "sha384", "sha512"]
@@ -80,8 +80,9 @@ def test_who_gets_in():
         t.allow(dhchap_key="key", dhchap_ctrlr_key="ctrlr")
         check(h.attach(dhchap_key="key") == ["Rn1"], "the right key")
         check(t.auth() == [{"state": "completed", "digest": "sha512", "dhgroup": "ffdhe2048"}], t.auth())
-        qpairs = t.call("nvmf_subsystem_get_qpairs", nqn=NQN)
-        check(all(q["auth"]["state"] == "completed" and q["state"] == "enabled" for q in qpairs), qpairs)
+        # The host has the controller; its queue pair for I/O may still be on its way.
+        wait_for(lambda: all(q["auth"]["state"] == "completed" and q["state"] == "enabled" for q in t.call("nvmf_subsystem_get_qpairs", nqn=NQN)),
+                 "all queue pairs to be authenticated")
         h.detach()
         check(h.attach(dhchap_key="key", dhchap_ctrlr_key="ctrlr") == ["Rn1"], "both ways")
         h.detach()
