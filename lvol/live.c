@@ -116,6 +116,11 @@ struct lvol_live_volume *lvol_live_next(const struct lvol_live *s, const struct 
 	return v == NULL ? s->first : v->internal->next;
 }
 
+const char *lvol_live_external(const struct lvol_live_volume *v)
+{
+	return v->external_clusters == 0 ? NULL : v->external_at->external;
+}
+
 struct lvol_live_volume *lvol_live_find(const struct lvol_live *s, const char *name)
 {
 	struct lvol_live_volume *v = s->first;
@@ -218,5 +223,6 @@ uint64_t live_external_clusters(const struct lvol_live_volume *v)
 
 void live_volume_inherit(struct lvol_live_volume *v)
 {
+	v->external_at = v->external != NULL ? v : v->parent != NULL ? v->parent->external_at : NULL;
 	v->external_clusters = live_external_clusters(v);
 }

@@ -11,7 +11,8 @@
  *
  *   read:   lvol_live_cluster(entry) != 0: there, whoever's it is. 0 and n < v->external_clusters: in the external
  *           snapshot (that of v or of the nearest ancestor with one; zeroes behind its end). Else: zeroes. Reads go on
- *           while the parent changes: so a 0 counts only if the entry, read again after external_clusters, still is 0.
+ *           while the parent changes: so the external snapshot counts only if n < v->external_clusters before and
+ *           after the reader has looked which one it is, and a 0 only if the entry, read again after that, still is 0.
  *
  *   write:  refused by the user if v->read_only. The entry is LVOL_LIVE_OWN without LVOL_LIVE_BUSY: there. Else it is
  *           a first write:
@@ -77,11 +78,17 @@ struct lvol_live_user {
 	 * have ended, with their fills. Reads go on. done's status is 0. Not called twice without a resume. Not called
 	 * for a volume whose `user` is NULL: nobody uses it. */
 	void (*pause)(void *ctx, struct lvol_live_volume *v, lvol_live_done done, void *arg);
+	/* The end of a pause, or of what would have been one: v may have lost its user meanwhile, or got its first (see
+	 * lvol_live_volume_is_paused()). */
 	void (*resume)(void *ctx, struct lvol_live_volume *v);
 	/* Reads from the external snapshot of v, for inflating; zeroes behind its end. May be NULL: then such an
 	 * inflation fails with -ENOTSUP. */
 	void (*external_read)(void *ctx, struct lvol_live_volume *v, uint64_t offset, void *to, size_t bytes,
 			      lvol_live_done done, void *arg);
+	/* The parent of v is being changed: its external snapshot is that one (NULL: none) from now on, for all that
+	 * looks for it after this call. v may get clusters that the user still reads in the old one. NULL: nobody reads
+	 * while a parent changes. Not called if v->user is NULL. */
+	void (*external_changes)(void *ctx, struct lvol_live_volume *v, const char *external);
 	/* Whether a store with that name and UUID may be opened, before anything is written to it: 0, or a negative
 	 * errno, which is the status of the open; e may say why. NULL: each may. */
 	int (*may_open)(void *ctx, const char *name, const char *uuid, struct lvol_error *e);
@@ -108,18 +115,19 @@ struct lvol_live_volume {
 	void *user;                          /* the user's. Set while I/O may come */
 	_Atomic(struct lvol_live_map *) map; /* replaced by a resize; the old one lives through a grace period */
 	uint32_t cluster_bytes;
-	/* The first ones; where these have no cluster, an external snapshot has the data. Read after the entry: a
-	 * parent that goes leaves entries before this, and one that comes is here before it is in entries. */
+	/* The first ones; where these have no cluster, an external snapshot has the data. Read after the entry. */
 	_Atomic uint64_t external_clusters;
 	uint64_t id;
 	char name[LVOL_NAME_MAX + 1], uuid[LVOL_UUID_TEXT];
 	bool thin;
-	bool read_only;                      /* snapshots are */
-	uint64_t num_clusters;               /* its size */
-	uint64_t num_own;                    /* clusters of its own */
-	struct lvol_live_volume *parent;     /* its snapshot, or NULL */
-	uint32_t num_clones;                 /* volumes whose parent it is. More than 0: it is a snapshot */
-	char *external;                      /* the name of the external snapshot that is its parent, or NULL */
+	bool read_only;                  /* snapshots are */
+	uint64_t num_clusters;           /* its size */
+	uint64_t num_own;                /* clusters of its own */
+	struct lvol_live_volume *parent; /* its snapshot, or NULL */
+	uint32_t num_clones;             /* volumes whose parent it is. More than 0: it is a snapshot */
+	char *external;                  /* the name of the external snapshot that is its parent, or NULL */
+	/* It, or the nearest ancestor that has an external snapshot; or NULL. */
+	struct lvol_live_volume *external_at;
 	struct lvol_live_internal *internal; /* the store's */
 };
 
@@ -204,6 +212,10 @@ uint32_t lvol_live_free_clusters(const struct lvol_live *s);
 /* The volume behind v, the first one if v is NULL; NULL behind the last. In the order of their creation, or of their
  * ids after an open. */
 struct lvol_live_volume *lvol_live_next(const struct lvol_live *s, const struct lvol_live_volume *v);
+/* Whether a change holds v. A user that begins to use v meanwhile (sets v->user) holds back writes until resume. */
+bool lvol_live_volume_is_paused(const struct lvol_live_volume *v);
+/* The name of the external snapshot in which v reads what neither it nor its ancestors have; NULL if there is none. */
+const char *lvol_live_external(const struct lvol_live_volume *v);
 /* By the name within the store; NULL if there is none. */
 struct lvol_live_volume *lvol_live_find(const struct lvol_live *s, const char *name);
 /* See lvol_live_find(): by the UUID only. */

@@ -83,13 +83,22 @@ static void change_begin(struct live_change *c)
 
 	if (rc != 0) {
 		live_change_end(c, rc == 1 ? 0 : rc);
-	} else if (c->paused != NULL && c->paused->user != NULL) {
-		c->state = LIVE_CHANGE_PAUSES;
-		c->is_paused = true;
-		s->user.pause(s->user.ctx, c->paused, change_paused, c);
-	} else {
-		c->state = LIVE_CHANGE_READY;
+		return;
 	}
+	/* One that nobody uses may get a user meanwhile, who asks lvol_live_volume_is_paused(). */
+	bool waits = c->paused != NULL && c->paused->user != NULL;
+	c->is_paused = c->paused != NULL;
+	c->state = waits ? LIVE_CHANGE_PAUSES : LIVE_CHANGE_READY;
+	if (waits) {
+		s->user.pause(s->user.ctx, c->paused, change_paused, c);
+	}
+}
+
+bool lvol_live_volume_is_paused(const struct lvol_live_volume *v)
+{
+	const struct live_change *c = TAILQ_FIRST(&v->store->changes);
+
+	return c != NULL && c->is_paused && c->paused == v;
 }
 
 bool live_change_step(struct lvol_live *s)

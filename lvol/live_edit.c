@@ -311,6 +311,37 @@ static int set_parent_build(struct live_change *c, struct live_batch *b)
 	return rc != 0 ? rc : edit_write(c, b);
 }
 
+/* The entries that are inherited: those that have a cluster now, or the others. */
+static void inherit_entries(struct lvol_live_volume *v, bool with_cluster)
+{
+	for (uint64_t n = 0; n < v->num_clusters; n++) {
+		uint32_t entry = live_inherited(v->parent, n);
+		if ((lvol_live_entry(v, n) & LVOL_LIVE_OWN) == 0 && (entry != 0) == with_cluster) {
+			atomic_store_explicit(&live_map(v)->entries[n], entry, memory_order_release);
+		}
+	}
+}
+
+/* Reads go on: whoever finds no cluster looks at external_clusters, at what is external, at external_clusters and at
+ * the entry again, in this order. So what the new snapshots hide is in the entries before the new external snapshot is
+ * there, no more of either one is read than it has, and an entry becomes 0 when the new one is there. */
+static void set_parent_read(struct lvol_live_volume *v)
+{
+	struct lvol_live *s = v->store;
+	uint64_t clusters = live_external_clusters(v);
+
+	inherit_entries(v, true);
+	if (clusters < v->external_clusters) {
+		v->external_clusters = clusters;
+	}
+	if (v->user != NULL && s->user.external_changes != NULL) {
+		const char *inherited = v->parent != NULL ? lvol_live_external(v->parent) : NULL;
+		s->user.external_changes(s->user.ctx, v, v->external != NULL ? v->external : inherited);
+	}
+	live_volume_inherit(v);
+	inherit_entries(v, false);
+}
+
 static void set_parent_publish(struct live_change *c)
 {
 	struct lvol_live_volume *v = c->volume;
@@ -325,18 +356,7 @@ static void set_parent_publish(struct live_change *c)
 	free(v->external);
 	v->external = c->text;
 	c->text = NULL;
-	/* Reads go on: an entry becomes 0 when what is external is there, and that goes when entries have what is not.
-	 */
-	if (live_external_clusters(v) > v->external_clusters) {
-		live_volume_inherit(v);
-	}
-	for (uint64_t n = 0; n < v->num_clusters; n++) {
-		if ((lvol_live_entry(v, n) & LVOL_LIVE_OWN) == 0) {
-			atomic_store_explicit(&live_map(v)->entries[n], live_inherited(v->parent, n),
-					      memory_order_release);
-		}
-	}
-	live_volume_inherit(v);
+	set_parent_read(v);
 	edit_publish(c);
 }
 

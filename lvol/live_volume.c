@@ -505,6 +505,9 @@ static void merge_publish(struct live_change *c)
 	clone->parent = v->parent;
 	clone->external = v->external;
 	v->external = NULL;
+	for (struct lvol_live_volume *w = c->store->first; w != NULL; w = w->internal->next) {
+		w->external_at = w->external_at == v ? clone : w->external_at;
+	}
 }
 
 static void delete_publish(struct live_change *c)

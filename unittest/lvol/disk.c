@@ -237,7 +237,7 @@ static void disk_resume(void *ctx, struct lvol_live_volume *v)
 {
 	struct disk *d = ctx;
 
-	if (v->user == NULL || d->paused-- == 0) {
+	if (v->user != NULL && d->paused-- == 0) {
 		abort();
 	}
 }
@@ -268,6 +268,7 @@ struct lvol_live_user disk_user(struct disk *d)
 		.pause = disk_pause,
 		.resume = disk_resume,
 		.external_read = d->no_external ? NULL : disk_external_read,
+		.external_changes = d->external_changes,
 		.may_open = d->may_open,
 		.owner = d->owner.pid == 0 ? NULL : &d->owner,
 	};

@@ -35,6 +35,7 @@ struct disk {
 	struct lvol_owner owner; /* who opens stores on it; pid 0: this process */
 	/* See struct lvol_live_user. */
 	int (*may_open)(void *ctx, const char *name, const char *uuid, struct lvol_error *e);
+	void (*external_changes)(void *ctx, struct lvol_live_volume *v, const char *external); /* the same */
 };
 
 void disk_init(struct disk *d, uint64_t size);

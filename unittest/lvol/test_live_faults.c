@@ -445,6 +445,127 @@ static void test_another_parent(void)
 	world_free(&w);
 }
 
+/* What the user finds in the middle of a change of the parent. */
+static struct {
+	unsigned calls;
+	char external[16];
+	uint32_t entry[3];
+	uint64_t external_clusters;
+} seen;
+
+static void external_changes(void *ctx, struct lvol_live_volume *v, const char *external)
+{
+	(void)ctx;
+	seen.calls++;
+	snprintf(seen.external, sizeof(seen.external), "%s", external == NULL ? "-" : external);
+	for (uint64_t n = 0; n < 3; n++) {
+		seen.entry[n] = lvol_live_cluster(lvol_live_entry(v, n));
+	}
+	seen.external_clusters = v->external_clusters;
+}
+
+/* A reader that finds no cluster must neither look into the old one where only the new one has the data, nor into the
+ * new one where it is hidden. */
+static void test_what_is_external_changes_between_entries(void)
+{
+	struct outcome o = {.done = false};
+
+	world_create(&w, 64);
+	world_close(&w);
+	w.disk.external_changes = external_changes;
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+	struct lvol_live_volume *e = external_create("e"), *snapshot;
+	lvol_live_volume_snapshot(e, "s", "u2", outcome_volume, &o);
+	CU_ASSERT_EQUAL_FATAL(world_wait(&w, &o), 0);
+	CU_ASSERT_STRING_EQUAL(lvol_live_external(e), lvol_live_external(o.volume));
+	/* s: cluster 1 of its own, the rest in e's external snapshot. t: the same, of clusters 0 and 1. */
+	CU_ASSERT_EQUAL(world_put(&w, e, WORLD_SECTORS, 1, 99), 0);
+	o.done = false;
+	lvol_live_volume_snapshot(e, "t", "u3", outcome_volume, &o);
+	CU_ASSERT_EQUAL_FATAL(world_wait(&w, &o), 0);
+	snapshot = o.volume;
+	uint32_t cluster = lvol_live_cluster(lvol_live_entry(snapshot, 1));
+	CU_ASSERT_TRUE(cluster != 0 && lvol_live_cluster(lvol_live_entry(e, 1)) == cluster);
+	memset(&seen, 0, sizeof(seen));
+	o.done = false;
+	lvol_live_volume_set_parent_external(e, "bdev", outcome_done, &o);
+	CU_ASSERT_EQUAL(world_wait(&w, &o), 0);
+	/* The cluster is there until the other one is. */
+	CU_ASSERT_TRUE(seen.calls == 1 && strcmp(seen.external, "bdev") == 0 && seen.external_clusters == 5);
+	CU_ASSERT_TRUE(seen.entry[0] == 0 && seen.entry[1] == cluster && lvol_live_entry(e, 1) == 0);
+	CU_ASSERT_STRING_EQUAL(lvol_live_external(e), "bdev");
+	o.done = false;
+	lvol_live_volume_set_parent(e, snapshot, outcome_done, &o);
+	CU_ASSERT_EQUAL(world_wait(&w, &o), 0);
+	CU_ASSERT_TRUE(seen.calls == 2 && strcmp(seen.external, "bdev") != 0 && seen.external_clusters == 5);
+	CU_ASSERT_TRUE(seen.entry[1] == cluster && lvol_live_entry(e, 1) == cluster);
+	/* One that has nothing external. */
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, 5, true), 0);
+	CU_ASSERT_EQUAL(world_read_only(&w, 0), 0);
+	o.done = false;
+	lvol_live_volume_set_parent(e, world_volume(&w, 0), outcome_done, &o);
+	CU_ASSERT_EQUAL(world_wait(&w, &o), 0);
+	CU_ASSERT_TRUE(seen.calls == 3 && strcmp(seen.external, "-") == 0 && seen.external_clusters == 0);
+	CU_ASSERT_TRUE(seen.entry[1] == cluster && lvol_live_entry(e, 1) == 0 && lvol_live_external(e) == NULL);
+	world_close(&w);
+	world_free(&w);
+}
+
+/* Each volume has it by way of the nearest volume that has one. */
+static void test_a_merged_snapshot_hands_on_its_external_snapshot(void)
+{
+	struct outcome o = {.done = false};
+	struct lvol_live_volume *s[3];
+
+	world_create(&w, 64);
+	struct lvol_live_volume *e = external_create("e");
+	for (unsigned i = 0; i < 3; i++) {
+		char name[2] = {(char)('1' + i)}, uuid[3] = {'u', (char)('2' + i)};
+		o.done = false;
+		lvol_live_volume_snapshot(e, name, uuid, outcome_volume, &o);
+		CU_ASSERT_EQUAL_FATAL(world_wait(&w, &o), 0);
+		s[i] = o.volume;
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		CU_ASSERT_TRUE(e->external_at == s[i] && s[2]->external_at == s[i]);
+		o.done = false;
+		lvol_live_volume_delete(s[i], outcome_done, &o);
+		CU_ASSERT_EQUAL_FATAL(world_wait(&w, &o), 0);
+	}
+	CU_ASSERT_TRUE(e->external_at == e && e->external != NULL && external_is_at(e, 9));
+	world_close(&w);
+	world_free(&w);
+}
+
+/* ---- Users that come ---- */
+
+/* The change has begun while nobody used the volume: the user finds it held, and lets writes go on after it. */
+static void test_a_user_comes_while_a_change_holds_its_volume(void)
+{
+	struct outcome o = {.done = false}, other = {.done = false};
+
+	world_create(&w, 64);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, 5, true), 0);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 1, 5, true), 0);
+	struct lvol_live_volume *v = world_volume(&w, 0);
+	v->user = NULL;
+	w.disk.late = true;
+	lvol_live_volume_snapshot(v, "s", "u2", outcome_volume, &o);
+	lvol_live_volume_resize(v, 6, outcome_done, &other);
+	CU_ASSERT_FALSE(o.done);
+	CU_ASSERT_EQUAL(w.disk.paused, 0);
+	CU_ASSERT_TRUE(lvol_live_volume_is_paused(v));
+	CU_ASSERT_FALSE(lvol_live_volume_is_paused(world_volume(&w, 1)));
+	v->user = &o;
+	w.disk.paused++; /* as it does itself */
+	CU_ASSERT_EQUAL(world_wait(&w, &o), 0);
+	CU_ASSERT_EQUAL(world_wait(&w, &other), 0);
+	CU_ASSERT_FALSE(lvol_live_volume_is_paused(v));
+	CU_ASSERT_EQUAL(w.disk.paused, 0);
+	world_close(&w);
+	world_free(&w);
+}
+
 /* ---- Growing ---- */
 
 /* The disk has twice the size now, the store not yet. */
@@ -725,6 +846,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_each_allocation_may_fail),
 	UNIT(test_clones_of_something_external),
 	UNIT(test_another_parent),
+	UNIT(test_what_is_external_changes_between_entries),
+	UNIT(test_a_merged_snapshot_hands_on_its_external_snapshot),
+	UNIT(test_a_user_comes_while_a_change_holds_its_volume),
 	UNIT(test_memory_may_be_missing_for_growth),
 	UNIT(test_a_store_grows_with_its_device),
 	UNIT(test_a_destroyed_store_is_gone),
