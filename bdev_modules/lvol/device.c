@@ -324,5 +324,6 @@ void lvol_device_fill_in(struct bdev_lvol_store *s, struct lvol_live_user *u)
 		.pause = device_pause,
 		.resume = device_resume,
 		.external_read = lvol_external_read,
+		.external_changes = lvol_external_switch,
 	};
 }

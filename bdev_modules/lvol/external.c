@@ -3,7 +3,8 @@
  * that nobody writes to it. If it goes, the volume's bdev goes, and comes back with it.
  *
  * A volume may change from one to another, while reads go on: the new one is given to all channels before the change,
- * and the old one taken from them after it. */
+ * which says itself when it is to be read (lvol_external_switch()), and the old one is taken from them after it. One
+ * such change of a volume at a time. */
 #include <errno.h>
 #include <inttypes.h>
 #include <rte_common.h>
@@ -33,6 +34,13 @@ int lvol_external_check(const struct bdev_lvol_store *s, const char *bdev_name, 
 		return bdev_error(error, -EINVAL, "bdev '%.150s' is a volume of the same store: use bdev_lvol_clone",
 				  bdev_name);
 	}
+	if (b->leaves_buffers) {
+		return bdev_error(
+			error, -EINVAL,
+			"bdev '%.150s' has no data: a READ leaves memory as it is, so a volume would show what "
+			"was there before",
+			bdev_name);
+	}
 	if (b->md.size != 0 || b->block_size > s->block_bytes || !rte_is_power_of_2(b->block_size)) {
 		return bdev_error(error, -EINVAL,
 				  "bdev '%.100s' has blocks of %u bytes, %u of them metadata: at most %u, a power of "
@@ -51,18 +59,10 @@ void lvol_external_name(const struct bdev *base, char name[LVOL_EXTERNAL_BYTES])
 	}
 }
 
-const char *lvol_external_of(const struct lvol_live_volume *v)
-{
-	while (v->external == NULL && v->parent != NULL) {
-		v = v->parent;
-	}
-	return v->external;
-}
-
 void bdev_lvol_get_bases(const struct bdev *b, const struct bdev *bases[2])
 {
 	const struct bdev_lvol *l = lvol_volume_of(b);
-	const char *name = l->v->external_clusters != 0 ? lvol_external_of(l->v) : NULL;
+	const char *name = lvol_live_external(l->v);
 
 	bases[0] = bdev_find(l->store->base_name);
 	bases[1] = name != NULL ? bdev_find(name) : NULL;
@@ -75,12 +75,20 @@ static struct bdev_lvol *lvol_of_bases(struct vbdev_bases *bases)
 	return container_of(bases, struct bdev_lvol, external.bases);
 }
 
-/* An I/O would end with an error soon. */
+static void place_release(struct bdev_lvol *l, uint32_t i);
+
+/* An I/O would end with an error soon; unless the volume does not depend on it yet, or no more. */
 static void external_removed(struct vbdev_bases *bases, uint32_t place)
 {
 	struct bdev_lvol *l = lvol_of_bases(bases);
 
-	if (l->bdev.core != NULL) {
+	if (l->external.closed != NULL) {
+		return; /* all is being closed, and the volume may have been deleted */
+	}
+	const char *own = lvol_live_external(l->v);
+	if (own == NULL || strcmp(own, l->external.place[place].name) != 0) {
+		place_release(l, place);
+	} else if (l->bdev.core != NULL) {
 		log_warning("volume %s/%s: bdev %s, which it is a clone of, is being removed, and the volume's bdev "
 			    "with it",
 			    l->store->name, l->v->name, l->external.place[place].name);
@@ -112,13 +120,16 @@ static int place_take(struct bdev_lvol *l, uint32_t i, const char *name, char *e
 		p->meta = NULL;
 		return rc;
 	}
+	const struct bdev *b = bdev_desc_bdev(vbdev_bases_desc(&l->external.bases, i));
+	p->block_shift = rte_log2_u32(l->bdev.block_size / b->block_size);
+	p->num_blocks = bdev_num_blocks(b);
 	l->external.metas++;
 	return 0;
 }
 
 int lvol_external_open(struct bdev_lvol *l, char *error)
 {
-	const char *name = lvol_external_of(l->v), *names[EXTERNAL_PLACES] = {name};
+	const char *name = lvol_live_external(l->v), *names[EXTERNAL_PLACES] = {name};
 
 	atomic_init(&l->external.active, -1);
 	any |= name != NULL;
@@ -186,23 +197,34 @@ void lvol_external_close(struct bdev_lvol *l, void (*closed)(struct bdev_lvol *l
 
 /* --- Changing --- */
 
-int lvol_external_prepare(struct bdev_lvol *l, const char *name, char *error)
+static int place_of(const struct bdev_lvol *l, const char *name)
+{
+	const struct lvol_external *e = &l->external;
+
+	for (int i = 0; i < EXTERNAL_PLACES && name != NULL; i++) {
+		if (e->place[i].meta != NULL && strcmp(e->place[i].name, name) == 0) {
+			return i;
+		}
+	}
+	return -1;
+}
+
+static int external_attach(struct bdev_lvol *l, const char *name, char *error)
 {
 	struct lvol_external *e = &l->external;
 	uint32_t i = 0;
 
-	if (name == NULL) {
+	if (place_of(l, name) >= 0) {
 		return 0;
 	}
-	for (; i < EXTERNAL_PLACES && e->place[i].is_taken; i++) {
-		if (e->place[i].meta != NULL && strcmp(e->place[i].name, name) == 0) {
-			return 0;
-		}
+	while (i < EXTERNAL_PLACES && e->place[i].is_taken) {
+		i++;
 	}
 	if (i == EXTERNAL_PLACES) {
 		return bdev_error(error, -EBUSY, "volume %s/%s: its last change of that kind has not ended",
 				  l->store->name, l->v->name);
 	}
+	any = true;
 	int rc = vbdev_bases_attach(&e->bases, i, name, "lvol", error);
 	if (rc != 0) {
 		return rc;
@@ -210,29 +232,46 @@ int lvol_external_prepare(struct bdev_lvol *l, const char *name, char *error)
 	rc = place_take(l, i, name, error);
 	if (rc != 0) {
 		vbdev_bases_detach(&e->bases, i);
-		return rc;
 	}
-	/* Before there is anything to be read in it. */
-	int none = -1;
-	atomic_compare_exchange_strong(&e->active, &none, (int)i);
-	return 0;
+	return rc;
 }
 
-void lvol_external_settle(struct bdev_lvol *l)
+int lvol_external_prepare(struct bdev_lvol *l, const char *name, const void *change, char *error)
 {
-	const char *name = l->v->external_clusters != 0 ? lvol_external_of(l->v) : NULL;
-	struct lvol_external *e = &l->external;
-	int active = -1;
+	if (l->external.change != NULL) {
+		return bdev_error(error, -EBUSY, "volume %s/%s: another change of its parent has not ended",
+				  l->store->name, l->v->name);
+	}
+	int rc = name == NULL ? 0 : external_attach(l, name, error);
+	l->external.change = rc == 0 ? change : NULL;
+	return rc;
+}
 
-	if (e->closed != NULL) {
+void lvol_external_switch(void *ctx, struct lvol_live_volume *v, const char *name)
+{
+	struct bdev_lvol *l = v->user;
+
+	atomic_store(&l->external.active, place_of(l, name));
+}
+
+void lvol_external_settle(struct bdev_lvol *l, const void *change)
+{
+	const char *name = lvol_live_external(l->v);
+	struct lvol_external *e = &l->external;
+	char error[BDEV_ERROR_MAX];
+
+	if (e->closed != NULL || (e->change != NULL && e->change != change)) {
 		return;
 	}
-	for (uint32_t i = 0; i < EXTERNAL_PLACES; i++) {
-		if (name != NULL && e->place[i].meta != NULL && strcmp(e->place[i].name, name) == 0) {
-			active = (int)i;
-		}
+	e->change = NULL;
+	/* It may have gone since it was prepared, or the volume's bdev is another one that came meanwhile. */
+	if (name != NULL && external_attach(l, name, error) != 0) {
+		log_warning("volume %s/%s: it is a clone of bdev '%.80s' now, so its bdev is removed: %s",
+			    l->store->name, l->v->name, name, error);
+		bdev_unregister(&l->bdev, NULL, NULL);
 	}
 	/* First: who finds the old one gone looks here again. */
+	int active = place_of(l, name);
 	atomic_store(&e->active, active);
 	for (uint32_t i = 0; i < EXTERNAL_PLACES; i++) {
 		if ((int)i != active) {
@@ -265,16 +304,21 @@ struct bdev_child_pool *lvol_external_pool(void *channel)
 
 bool lvol_external_view(const struct bdev_lvol *l, struct lvol_external_view *view)
 {
-	int active = atomic_load(&l->external.active);
-	const struct bdev_desc *desc = active < 0 ? NULL : vbdev_bases_desc(&l->external.bases, (uint32_t)active);
+	const struct bdev_desc *desc;
+	int active, now = atomic_load(&l->external.active);
 
+	do { /* it may have been taken away after another one had come in its place */
+		active = now;
+		desc = active < 0 ? NULL : vbdev_bases_desc(&l->external.bases, (uint32_t)active);
+		now = atomic_load(&l->external.active);
+	} while (desc == NULL && now != active);
 	if (desc == NULL) {
 		return false;
 	}
-	const struct bdev *b = bdev_desc_bdev(desc);
+	const struct lvol_external_place *p = &l->external.place[active];
 	view->place = (uint32_t)active;
-	view->block_shift = rte_log2_u32(l->bdev.block_size / b->block_size);
-	view->num_blocks = bdev_num_blocks(b);
+	view->block_shift = p->block_shift;
+	view->num_blocks = p->num_blocks;
 	return true;
 }
 
@@ -303,8 +347,9 @@ void lvol_external_read(void *ctx, struct lvol_live_volume *v, uint64_t offset, 
 		done(arg, -ENODEV); /* it has gone, and with it the volume's bdev */
 		return;
 	}
-	const struct bdev *b = bdev_desc_bdev(vbdev_bases_desc(&l->external.bases, (uint32_t)active));
-	uint64_t size = bdev_num_blocks(b) * b->block_size, there = offset < size ? RTE_MIN(size - offset, bytes) : 0;
+	const struct lvol_external_place *p = &l->external.place[active];
+	uint32_t block_size = l->bdev.block_size >> p->block_shift;
+	uint64_t size = p->num_blocks * block_size, there = offset < size ? RTE_MIN(size - offset, bytes) : 0;
 	struct external_read *r = there == 0 ? NULL : calloc(1, sizeof(*r));
 	memset((uint8_t *)to + there, 0, bytes - there);
 	if (r == NULL) {
@@ -312,8 +357,8 @@ void lvol_external_read(void *ctx, struct lvol_live_volume *v, uint64_t offset, 
 		return;
 	}
 	r->op = (struct vbdev_meta_op){.type = BDEV_IO_READ,
-				       .offset_blocks = offset / b->block_size,
-				       .num_blocks = there / b->block_size,
+				       .offset_blocks = offset / block_size,
+				       .num_blocks = there / block_size,
 				       .data = to,
 				       .done = external_read_done};
 	r->done = done;
@@ -329,7 +374,7 @@ static void store_examine(struct bdev_lvol_store *s, const struct bdev *b)
 	struct lvol_live_volume *v;
 
 	for (v = lvol_live_next(s->live, NULL); v != NULL; v = lvol_live_next(s->live, v)) {
-		const char *name = lvol_volume_is_degraded(v) ? lvol_external_of(v) : NULL;
+		const char *name = lvol_volume_is_degraded(v) ? lvol_live_external(v) : NULL;
 		if (name != NULL && bdev_find(name) == b && lvol_volume_register(s, v, error) != 0) {
 			log_error("%s", error);
 		}

@@ -85,9 +85,14 @@ struct lvol_external {
 		struct bdev_lvol *lvol;
 		char name[LVOL_EXTERNAL_BYTES]; /* as it is stored */
 		struct vbdev_meta *meta;        /* for inflating */
+		/* Its blocks when it was opened, and those in a block of the volume, as a shift. What it grows by
+		 * later is not the volume's. Set before it is active. */
+		uint64_t num_blocks;
+		uint32_t block_shift;
 		bool is_taken;
 	} place[EXTERNAL_PLACES];
 	atomic_int active;                   /* the place that is read; -1: none */
+	const void *change;                  /* of the parent, that has been prepared and not settled; or NULL */
 	unsigned metas;                      /* that are open, or being closed */
 	void (*closed)(struct bdev_lvol *l); /* it is being closed */
 };
@@ -185,17 +190,19 @@ struct lvol_live_volume *lvol_volume_find_degraded(const char *name, struct bdev
 int lvol_external_check(const struct bdev_lvol_store *s, const char *bdev_name, char *error);
 /* The name by which it is stored. */
 void lvol_external_name(const struct bdev *base, char name[LVOL_EXTERNAL_BYTES]);
-/* The name of the bdev in which a volume reads what neither it nor its snapshots have, or NULL. */
-const char *lvol_external_of(const struct lvol_live_volume *v);
 /* Opens what a volume needs whose bdev is about to be made. 0; or a negative errno and the reason in error. */
 int lvol_external_open(struct bdev_lvol *l, char *error);
 /* Closes all, then calls closed. l has no channels any more. */
 void lvol_external_close(struct bdev_lvol *l, void (*closed)(struct bdev_lvol *l));
-/* Before the volume gets that one (NULL: none) by a change: gives it to all channels. 0; or as lvol_external_open().
- * lvol_external_settle() follows, however the change ends. */
-int lvol_external_prepare(struct bdev_lvol *l, const char *name, char *error);
-/* After a change: the volume reads what it has now; what it has no more is closed. */
-void lvol_external_settle(struct bdev_lvol *l);
+/* Before the volume gets that one (NULL: none) by a change of its parent: gives it to all channels. 0; or as
+ * lvol_external_open(), or -EBUSY: such a change has not ended. lvol_external_settle() follows, however the change
+ * ends. */
+int lvol_external_prepare(struct bdev_lvol *l, const char *name, const void *change, char *error);
+/* See struct lvol_live_user: external_changes. */
+void lvol_external_switch(void *ctx, struct lvol_live_volume *v, const char *name);
+/* After a change: the volume reads what it has now; what it has no more is closed. If that cannot be opened, the bdev
+ * of the volume goes. Nothing, while another change of its parent has been prepared: that settles all. */
+void lvol_external_settle(struct bdev_lvol *l, const void *change);
 /* Any thread, when a channel is made: whether it needs a pool. */
 bool lvol_external_is_used(const struct bdev_lvol *l);
 /* A channel's pool, which is made if there is none. NULL: no memory. Channel's thread. */

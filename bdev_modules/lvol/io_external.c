@@ -172,19 +172,24 @@ void lvol_io_read_external(struct bdev_io *io)
 	const struct bdev_lvol *l = io_channel_of(io)->lvol;
 	struct lvol_external_view view;
 	uint64_t n = cluster_of(l, io->offset_blocks);
-	bool is_external = lvol_external_view(l, &view) && n < l->v->external_clusters;
-	/* Its parent may just have become another one: see lvol_live.external_clusters. */
-	uint32_t cluster = lvol_live_cluster(lvol_live_entry(l->v, n));
+	/* Its parent may just have become another one: see the head of lvol/live.h, "read". */
+	bool inside = n < l->v->external_clusters, there = lvol_external_view(l, &view);
+	bool is_external = inside && n < l->v->external_clusters;
 
-	if (cluster != 0) {
+	if (lvol_live_cluster(lvol_live_entry(l->v, n)) != 0) {
 		lvol_io_run(io);
 		return;
 	}
-	struct lvol_slow *slow = is_external ? lvol_io_get_slow(io) : NULL;
+	if (!is_external) {
+		io_end_zeroes(io);
+		return;
+	}
+	if (!there) { /* its bdev is going, too */
+		lvol_io_end_errno(io, -ENODEV);
+		return;
+	}
+	struct lvol_slow *slow = lvol_io_get_slow(io);
 	if (slow == NULL) {
-		if (!is_external) {
-			io_end_zeroes(io);
-		}
 		return;
 	}
 	if (read_needs_bounce(io, &view)) {

@@ -547,6 +547,283 @@ static void test_the_bdev_is_copied_by_a_change_and_by_writes(void)
 	end_on_testdev(t, &u);
 }
 
+/* --- Changes that meet --- */
+
+/* A change that has begun while the volume had no bdev holds it: the writes of a bdev that comes wait for its end. */
+static void test_a_bdev_that_comes_while_a_change_holds_its_volume_is_paused(void)
+{
+	struct testdev *t = testdev_new("t0", BLOCK, BASE_BLOCKS);
+	struct operation op;
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	wait_for_examine();
+	CU_ASSERT_EQUAL_FATAL(store_make("t0"), 0);
+	image_make("x");
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "x", NULL, error), 0);
+	wait_for_examine();
+	CU_ASSERT_EQUAL_FATAL(image_clone("p0", "v"), 0);
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SNAPSHOT, "lvs/v", "s", 0), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	CU_ASSERT_PTR_NULL(bdev_find("lvs/v"));
+	atomic_store(&t->held, 0);
+	t->hold = true;
+	change_start(&op, BDEV_LVOL_DELETE, "lvs/s", NULL, 0); /* its clusters become those of v */
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->held, 1));
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "x", NULL, error), 0);
+	wait_for_examine();
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "lvs/v", true, fixture_thread(0)), 0);
+	struct request *write = write_start(&u, 1);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(something_waits, "its volume to be changed"));
+	CU_ASSERT_FALSE(atomic_load(&op.done));
+	t->hold = false; /* its poller completes what is held */
+	CU_ASSERT_EQUAL(operation_wait(&op), 0);
+	CU_ASSERT_EQUAL(request_finish(write), 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(store_delete(), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	image_delete("x");
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+static bool has_no_bdev(void *name)
+{
+	return bdev_find(name) == NULL;
+}
+
+/* Its bdev has gone, and the deletion has yet to begin: it is not one that waits for its bdev. */
+static void test_a_clone_is_deleted_once(void)
+{
+	struct operation first, second;
+	struct user u;
+
+	begin(&u);
+	user_close(&u);
+	uint32_t before = free_clusters();
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SNAPSHOT, "lvs/c", "s", 0), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		const char *name = i == 0 ? "lvs/c" : "lvs/s";
+		change_start(&first, BDEV_LVOL_DELETE, name, NULL, 0);
+		CU_ASSERT_TRUE(fixture_poll(has_no_bdev, (void *)(uintptr_t)name));
+		change_start(&second, BDEV_LVOL_DELETE, name, NULL, 0);
+		CU_ASSERT_EQUAL(operation_wait(&second), -ENODEV);
+		CU_ASSERT_EQUAL(operation_wait(&first), 0);
+	}
+	CU_ASSERT_EQUAL(free_clusters(), before);
+	CU_ASSERT_EQUAL_FATAL(image_clone("x", "c"), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "lvs/c", true, fixture_thread(0)), 0);
+	end(&u);
+}
+
+/* The bdev before the last change has been closed. */
+static bool has_one_place(void *arg)
+{
+	const struct bdev_lvol *l = arg;
+
+	return l->external.place[0].is_taken != l->external.place[1].is_taken;
+}
+
+/* A snapshot on x has the same data as y, and hides what x has there. */
+static void test_reads_see_neither_bdev_where_a_snapshot_hides_it(void)
+{
+	struct iovec iov = {data, CLUSTER};
+	struct operation op;
+	struct user u, reader, y;
+	unsigned wrong = 0;
+
+	begin(&u);
+	image_make("y");
+	CU_ASSERT_EQUAL_FATAL(user_open(&y, "y", true, fixture_thread(0)), 0);
+	memset(long_data, 0xfb, CLUSTER);
+	CU_ASSERT_EQUAL(user_io(&y, BDEV_IO_WRITE, long_data, 0, CLUSTER / SMALL), 0);
+	user_close(&y);
+	wait_for_examine();
+	CU_ASSERT_EQUAL(fill(&u, 0xfb, 0, CLUSTER_BLOCKS), 0);
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SNAPSHOT, "lvs/c", "s", 0), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&reader, "lvs/c", false, fixture_thread(1)), 0);
+	for (unsigned i = 0; i < 100; i++) {
+		change_start(&op, i % 2 == 0 ? BDEV_LVOL_SET_PARENT_BDEV : BDEV_LVOL_SET_PARENT, "lvs/c",
+			     i % 2 == 0 ? "y" : "lvs/s", 0);
+		do {
+			struct request *r = request_new(&reader);
+			memset(data, 0xfe, CLUSTER);
+			bdev_io_set_rw(r->io, BDEV_IO_READ, &iov, 1, 0, CLUSTER_BLOCKS);
+			request_submit(r);
+			wrong += request_finish(r) != 0 || data[0] != 0xfb || memcmp(data, data + 1, CLUSTER - 1) != 0;
+		} while (!atomic_load(&op.done));
+		CU_ASSERT_EQUAL(op.rc, 0);
+		CU_ASSERT_TRUE(fixture_poll(has_one_place, lvol_volume_of(bdev_find("lvs/c"))));
+	}
+	CU_ASSERT_EQUAL(wrong, 0);
+	CU_ASSERT_TRUE(is_image(&u, CLUSTER_BLOCKS, 2 * CLUSTER_BLOCKS));
+	user_close(&reader);
+	CU_ASSERT_EQUAL(fill(&u, 0xaa, 1, 1), 0);
+	CU_ASSERT_TRUE(holds(&u, 0xfb, 0, 1) && holds(&u, 0xaa, 1, 1) && holds(&u, 0xfb, 2, CLUSTER_BLOCKS - 2));
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_DELETE, "lvs/s", NULL, 0), 0);
+	image_delete("y");
+	end(&u);
+}
+
+/* A volume that has nothing external gets two at once: the end of the first change would take away what the second one
+ * has prepared. */
+static void test_one_change_of_the_parent_at_a_time(void)
+{
+	struct operation first, second;
+	struct user u;
+
+	store_on_malloc();
+	image_make("x");
+	image_make("y");
+	CU_ASSERT_EQUAL_FATAL(volume_make("c", 3 * CLUSTER, true), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "lvs/c", true, fixture_thread(0)), 0);
+	change_start(&first, BDEV_LVOL_SET_PARENT_BDEV, "lvs/c", "x", 0);
+	change_start(&second, BDEV_LVOL_SET_PARENT_BDEV, "lvs/c", "y", 0);
+	CU_ASSERT_EQUAL(operation_wait(&second), -EBUSY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(second.why, "another change of its parent"));
+	CU_ASSERT_EQUAL(operation_wait(&first), 0);
+	CU_ASSERT_TRUE(is_image(&u, 0, 3 * CLUSTER_BLOCKS));
+	/* One that is refused, and a change of another kind that ends meanwhile, leave it as it is. */
+	change_start(&first, BDEV_LVOL_INFLATE, "lvs/c", NULL, 0);
+	change_start(&second, BDEV_LVOL_SET_PARENT_BDEV, "lvs/c", "y", 0);
+	CU_ASSERT_EQUAL(operation_wait(&second), -EBUSY);
+	CU_ASSERT_EQUAL(operation_wait(&first), 0);
+	CU_ASSERT_TRUE(is_image(&u, 0, 3 * CLUSTER_BLOCKS));
+	CU_ASSERT_TRUE(fixture_poll(is_free, "x") && fixture_poll(is_free, "y"));
+	image_delete("y");
+	end(&u);
+}
+
+/* Whatever comes to pass: what nobody can read is an error. */
+static void test_data_that_cannot_be_read_are_no_zeroes(void)
+{
+	struct user u;
+
+	begin(&u);
+	struct bdev_lvol *l = lvol_volume_of(bdev_find("lvs/c"));
+	int active = atomic_exchange(&l->external.active, -1);
+	CU_ASSERT_NOT_EQUAL(user_io(&u, BDEV_IO_READ, data, 0, 1), 0);
+	CU_ASSERT_NOT_EQUAL(fill(&u, 1, 0, 1), 0);
+	CU_ASSERT_NOT_EQUAL(change_run(BDEV_LVOL_INFLATE, "lvs/c", NULL, 0), 0);
+	atomic_store(&l->external.active, active);
+	CU_ASSERT_TRUE(is_image(&u, 0, 3 * CLUSTER_BLOCKS));
+	end(&u);
+}
+
+/* A bdev that a volume is about to depend on goes: the volume goes when it does depend on it. */
+static void test_a_bdev_that_was_prepared_may_go(void)
+{
+	struct testdev *t = testdev_new("t0", BLOCK, BASE_BLOCKS);
+	struct operation op;
+	struct user u;
+
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	wait_for_examine();
+	CU_ASSERT_EQUAL_FATAL(store_make("t0"), 0);
+	image_make("x");
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "x", NULL, error), 0);
+	wait_for_examine();
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", 3 * CLUSTER, true), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "lvs/v", true, fixture_thread(0)), 0);
+	u.close_on_remove = true;
+	atomic_store(&t->held, 0);
+	t->hold = true;
+	change_start(&op, BDEV_LVOL_SET_PARENT_BDEV, "lvs/v", "p0", 0);
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->held, 1));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	CU_ASSERT_EQUAL(u.removes, 0);
+	t->hold = false; /* its poller completes what is held */
+	CU_ASSERT_EQUAL(operation_wait(&op), 0);
+	CU_ASSERT_TRUE(fixture_poll(has_no_bdev, "lvs/v"));
+	CU_ASSERT_EQUAL(u.removes, 1);
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "x", NULL, error), 0);
+	wait_for_examine();
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "lvs/v", true, fixture_thread(0)), 0);
+	CU_ASSERT_TRUE(is_image(&u, 0, 3 * CLUSTER_BLOCKS));
+	user_close(&u);
+	CU_ASSERT_EQUAL(store_delete(), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	image_delete("x");
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+/* --- Sizes --- */
+
+/* A volume of another store that a volume is a clone of. */
+static void test_a_volume_that_others_depend_on_keeps_its_size(void)
+{
+	struct operation op = {0};
+	int rc;
+
+	store_on_malloc();
+	make_malloc("m1", BLOCK, BASE_BLOCKS);
+	wait_for_examine();
+	bdev_lvol_store_create(
+		&(struct bdev_lvol_store_opts){.bdev_name = "m1", .name = "other", .cluster_bytes = CLUSTER},
+		operation_ended, &op);
+	CU_ASSERT_EQUAL_FATAL(operation_wait(&op), 0);
+	struct bdev_lvol_store *other = bdev_lvol_store_find(NULL, "other", &rc, error);
+	memset(&op, 0, sizeof(op));
+	bdev_lvol_create(&(struct bdev_lvol_opts){.store = other, .name = "w", .size_bytes = 4 * CLUSTER, .thin = true},
+			 operation_ended, &op);
+	CU_ASSERT_EQUAL_FATAL(operation_wait(&op), 0);
+	CU_ASSERT_EQUAL_FATAL(image_clone("other/w", "c"), 0);
+	for (uint64_t clusters = 3; clusters <= 5; clusters += 2) {
+		change_start(&op, BDEV_LVOL_RESIZE, "other/w", NULL, clusters * CLUSTER);
+		CU_ASSERT_EQUAL(operation_wait(&op), -EBUSY);
+		CU_ASSERT_PTR_NOT_NULL(strstr(op.why, "external snapshot"));
+		CU_ASSERT_EQUAL(bdev_num_blocks(bdev_find("other/w")), 4 * CLUSTER_BLOCKS);
+	}
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_DELETE, "lvs/c", NULL, 0), 0);
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_RESIZE, "other/w", NULL, 3 * CLUSTER), 0);
+	memset(&op, 0, sizeof(op));
+	bdev_lvol_store_delete(other, operation_ended, &op);
+	CU_ASSERT_EQUAL(operation_wait(&op), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m1"), 0);
+	store_off_malloc();
+}
+
+/* What a bdev grows by is not the volume's; what it loses is an error. */
+static void test_a_bdev_that_changes_its_size_gives_no_other_data(void)
+{
+	struct bdev *x;
+	struct user u;
+
+	store_on_malloc();
+	image_make("x");
+	x = bdev_find("x");
+	bdev_resize(x, IMAGE_BYTES / SMALL - 2 * PER);
+	CU_ASSERT_EQUAL_FATAL(image_clone("x", "c"), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "lvs/c", true, fixture_thread(0)), 0);
+	bdev_resize(x, IMAGE_BYTES / SMALL);
+	CU_ASSERT_TRUE(is_image(&u, THIRD, 1) && holds(&u, 0, THIRD + 2, 4));
+	bdev_resize(x, IMAGE_BYTES / SMALL - 3 * PER);
+	CU_ASSERT_NOT_EQUAL(user_io(&u, BDEV_IO_READ, data, THIRD, 1), 0);
+	CU_ASSERT_NOT_EQUAL(fill(&u, 0xaa, THIRD + 4, 1), 0);
+	bdev_resize(x, IMAGE_BYTES / SMALL);
+	CU_ASSERT_EQUAL(fill(&u, 0xaa, THIRD + 4, 1), 0);
+	CU_ASSERT_TRUE(is_image(&u, THIRD, 1) && holds(&u, 0, THIRD + 2, 2) && holds(&u, 0xaa, THIRD + 4, 1));
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_INFLATE, "lvs/c", NULL, 0), 0);
+	CU_ASSERT_TRUE(is_image(&u, 0, THIRD + 1) && holds(&u, 0, THIRD + 2, 2));
+	end(&u);
+}
+
+/* A host would get what was in memory before. */
+static void test_a_bdev_without_data_is_refused(void)
+{
+	struct user u;
+
+	begin(&u);
+	image_make("y");
+	struct bdev *y = bdev_find("y");
+	y->leaves_buffers = true;
+	CU_ASSERT_EQUAL(image_clone("y", "d"), -EINVAL);
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SET_PARENT_BDEV, "lvs/c", "y", 0), -EINVAL);
+	y->leaves_buffers = false;
+	CU_ASSERT_TRUE(is_image(&u, 0, 3 * CLUSTER_BLOCKS));
+	image_delete("y");
+	end(&u);
+}
+
 /* --- Figures --- */
 
 struct figures {
@@ -633,6 +910,15 @@ static const struct unit_test tests[] = {
 	UNIT(test_an_error_of_the_bdev_leaves_nothing_behind),
 	UNIT(test_what_waits_for_the_bdev_can_be_aborted_and_reset),
 	UNIT(test_the_bdev_is_copied_by_a_change_and_by_writes),
+	UNIT(test_a_bdev_that_comes_while_a_change_holds_its_volume_is_paused),
+	UNIT(test_a_clone_is_deleted_once),
+	UNIT(test_reads_see_neither_bdev_where_a_snapshot_hides_it),
+	UNIT(test_one_change_of_the_parent_at_a_time),
+	UNIT(test_data_that_cannot_be_read_are_no_zeroes),
+	UNIT(test_a_bdev_that_was_prepared_may_go),
+	UNIT(test_a_volume_that_others_depend_on_keeps_its_size),
+	UNIT(test_a_bdev_that_changes_its_size_gives_no_other_data),
+	UNIT(test_a_bdev_without_data_is_refused),
 	UNIT(test_figures_tell_what_stores_and_volumes_have),
 	UNIT_END,
 };

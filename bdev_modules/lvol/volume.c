@@ -191,6 +191,8 @@ static struct bdev_lvol *lvol_new(struct bdev_lvol_store *s, struct lvol_live_vo
 	l->cluster_blocks = s->cluster_bytes / s->block_bytes;
 	l->cluster_shift = rte_is_power_of_2(l->cluster_blocks) ? (int)rte_log2_u32(l->cluster_blocks) : -1;
 	atomic_init(&l->refs, 1);
+	/* A change may hold the volume that has begun before its bdev came. */
+	atomic_init(&l->paused, lvol_live_volume_is_paused(v));
 	lvol_set_name(l);
 	bdev_fill_in(l);
 	return l;
@@ -272,12 +274,12 @@ struct change {
 	struct lvol_live_volume *v;
 	enum bdev_lvol_change change;
 	char name[2 * LVOL_NAME_MAX + 2]; /* of the volume: STORE/NAME */
-	LIST_ENTRY(change) link;          /* while the store deletes it */
+	LIST_ENTRY(change) link;          /* while it is being deleted */
 	int rc;                           /* why a new volume is deleted again */
 	char error[BDEV_ERROR_MAX];
 };
 
-/* Volumes that have no bdev because they are being deleted. */
+/* Volumes that are being deleted: they have no bdev any more, or will have none soon. */
 static LIST_HEAD(, change) deletions = LIST_HEAD_INITIALIZER(deletions);
 
 static const char *change_error(int rc)
@@ -360,12 +362,6 @@ static struct change *change_new(struct bdev_lvol_store *s, const char *name, bd
 	return c;
 }
 
-static void delete_begin(struct change *c, lvol_live_done done)
-{
-	LIST_INSERT_HEAD(&deletions, c, link);
-	lvol_live_volume_delete(c->v, done, c);
-}
-
 static void change_undone(void *arg, int status)
 {
 	struct change *c = arg;
@@ -397,7 +393,8 @@ static void change_made(void *arg, int status, struct lvol_live_volume *v)
 		return;
 	}
 	c->v = v;
-	delete_begin(c, change_undone);
+	LIST_INSERT_HEAD(&deletions, c, link);
+	lvol_live_volume_delete(c->v, change_undone, c);
 }
 
 /* Its parent may be another one. */
@@ -406,7 +403,7 @@ static void change_done(void *arg, int status)
 	struct change *c = arg;
 
 	if (c->v->user != NULL) {
-		lvol_external_settle(c->v->user);
+		lvol_external_settle(c->v->user, c);
 	}
 	change_end(c, status, "");
 }
@@ -463,13 +460,15 @@ static void delete_unregistered(void *arg, int rc)
 	struct change *c = arg;
 
 	if (rc != 0) {
+		LIST_REMOVE(c, link);
 		change_end(c, rc, "");
 		return;
 	}
-	delete_begin(c, delete_done);
+	lvol_live_volume_delete(c->v, delete_done, c);
 }
 
-/* Its users are told to go only if it can be deleted, as far as that can be seen now. */
+/* Its users are told to go only if it can be deleted, as far as that can be seen now. It counts as being deleted from
+ * then on: while its bdev goes, nobody takes it for one that has none, and deletes it, too. */
 static void change_delete(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
 {
 	int rc = lvol_live_volume_may_delete(l->v);
@@ -477,6 +476,7 @@ static void change_delete(struct bdev_lvol *l, struct change *c, const struct bd
 	if (rc != 0) {
 		change_end(c, rc, "");
 	} else {
+		LIST_INSERT_HEAD(&deletions, c, link);
 		bdev_unregister(&l->bdev, delete_unregistered, c);
 	}
 }
@@ -522,6 +522,8 @@ static uint64_t clusters_of(const struct bdev_lvol_store *s, uint64_t bytes)
 static void change_resize(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
 {
 	uint64_t clusters = clusters_of(l->store, o->size_bytes);
+	char error[BDEV_ERROR_MAX];
+	const char *owner;
 
 	if (clusters == 0 || clusters > UINT32_MAX) {
 		change_end(c, clusters == 0 ? -EINVAL : -EFBIG, "");
@@ -529,6 +531,14 @@ static void change_resize(struct bdev_lvol *l, struct change *c, const struct bd
 	}
 	if (l->v->read_only) {
 		change_end(c, -EPERM, "");
+		return;
+	}
+	if (bdev_get_claim(&l->bdev, &owner) == BDEV_CLAIM_READ_MANY_WRITE_NONE) {
+		bdev_error(error, -EBUSY,
+			   "volume %s: its data must not change (claimed by %s): it is the external snapshot of "
+			   "another volume, or has a like use",
+			   c->name, owner);
+		change_refuse(c, -EBUSY, error);
 		return;
 	}
 	if (clusters < l->v->num_clusters) {
@@ -561,7 +571,7 @@ static void change_set_parent(struct bdev_lvol *l, struct change *c, const struc
 		change_end(c, -ENODEV, "");
 		return;
 	}
-	int rc = lvol_external_prepare(l, lvol_external_of(parent->v), error);
+	int rc = lvol_external_prepare(l, lvol_live_external(parent->v), c, error);
 	if (rc != 0) {
 		change_refuse(c, rc, error);
 	} else {
@@ -580,7 +590,7 @@ static void change_set_parent_bdev(struct bdev_lvol *l, struct change *c, const 
 	}
 	if (rc == 0) {
 		lvol_external_name(base, name);
-		rc = lvol_external_prepare(l, name, error);
+		rc = lvol_external_prepare(l, name, c, error);
 	}
 	if (rc != 0) {
 		change_refuse(c, rc, error);
@@ -660,7 +670,8 @@ static bool change_delete_degraded(const char *name, bdev_lvol_cb cb, void *arg)
 	if (c != NULL) {
 		c->v = v;
 		c->change = BDEV_LVOL_DELETE;
-		delete_begin(c, delete_done);
+		LIST_INSERT_HEAD(&deletions, c, link);
+		lvol_live_volume_delete(c->v, delete_done, c);
 	}
 	return v != NULL;
 }
