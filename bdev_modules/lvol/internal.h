@@ -123,6 +123,9 @@ struct lvol_channel {
 	uint64_t writes;                  /* what a pause waits for */
 	bool paused, pause_reports;
 	TAILQ_HEAD(, lvol_io) held; /* wait for the end of a pause, or for a cluster */
+	/* io_external.c: buffers, and who waits for one. */
+	unsigned bounces;
+	STAILQ_HEAD(, lvol_slow) bounce_waiters;
 };
 
 /* An I/O's context. */

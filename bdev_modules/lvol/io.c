@@ -656,10 +656,12 @@ static void range_run(struct lvol_channel *ch, struct bdev_io *io)
 
 static void io_abort(struct lvol_channel *ch, struct bdev_io *io)
 {
-	if (io_end_held(ch, io->abort.target, false)) {
+	struct bdev_io *target = io->abort.target;
+
+	if (io_end_held(ch, target, false) || lvol_bounce_end_waiting(target, NVME_SC_ABORT_REQ)) {
 		bdev_io_complete_cdw0(io, 0, 0);
 	} else {
-		bdev_child_abort(io_pool(io->abort.target), io);
+		bdev_child_abort(io_pool(target), io);
 	}
 }
 
@@ -728,6 +730,7 @@ void lvol_io_reset_channel(struct bdev *b, void *channel)
 	if (ch->external != NULL) {
 		bdev_child_end_waiting_of(ch->external, b, NVME_SC_ABORT_REQ);
 	}
+	lvol_bounce_end_all_waiting(ch, NVME_SC_ABORT_REQ);
 	while ((ctx = TAILQ_FIRST(&ch->held)) != NULL) {
 		io_end_held(ch, bdev_io_from_ctx(ctx), false);
 	}

@@ -49,15 +49,18 @@ struct lvol_slow {
 	unsigned num_steps, step;
 	uint32_t place;             /* of the external snapshot that is read */
 	struct lvol_bounce *bounce; /* what is read of an external snapshot in order to be copied; or NULL */
+	STAILQ_ENTRY(lvol_slow) bounce_link;
 };
 
 /* Piece by piece. */
 struct lvol_bounce {
 	uint8_t *bytes;
-	struct iovec iov; /* what is read into it, or written from it */
-	uint64_t at,
-		blocks; /* the piece, in blocks of the volume: from there in its cluster on (a READ: in the volume) */
-	uint64_t within, own; /* of a first write: what it writes itself, in the cluster */
+	bool waits;                        /* for a buffer, in the channel's list */
+	void (*go_on)(struct bdev_io *io); /* begins the next piece */
+	struct iovec iov;                  /* what is read into it, or written from it */
+	uint64_t at, blocks, all;          /* the piece, in blocks of the volume: from there in its cluster on (a
+					    * READ: in what it reads); of so many */
+	uint64_t within, own;              /* of a first write: what it writes itself, in the cluster */
 };
 
 static struct lvol_channel *io_channel_of(const struct bdev_io *io)
@@ -116,8 +119,11 @@ void lvol_io_read_external(struct bdev_io *io);
 void lvol_bounce_begin(struct bdev_io *io, uint64_t within, uint64_t blocks);
 /* A piece of that has been written. */
 void lvol_bounce_written(struct bdev_io *io, uint16_t status);
-/* Frees the buffer of a copy, if there is one. */
+/* Frees the buffer of a copy, if there is one, and gives its place to an I/O that waits. I/O's thread. */
 void lvol_bounce_free(struct lvol_slow *slow);
+/* Ends an I/O that waits for a buffer. False: it does not. All of a channel. */
+bool lvol_bounce_end_waiting(struct bdev_io *io, uint16_t status);
+void lvol_bounce_end_all_waiting(struct lvol_channel *ch, uint16_t status);
 /* What was read of an external snapshot is there. If a change has taken that one away, it is read anew. */
 void lvol_io_external_ended(struct bdev_io *io, uint16_t status);
 

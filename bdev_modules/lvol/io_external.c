@@ -13,16 +13,138 @@
 
 static void bounce_write(struct bdev_io *io);
 
-void lvol_bounce_free(struct lvol_slow *slow)
+#define BOUNCE_BYTES (128u << 10)
+#define BOUNCES      16u /* a channel's buffers: who finds none waits for one */
+
+/* An I/O that has no buffer ends. */
+static void bounce_fail(struct bdev_io *io, uint16_t status)
 {
-	if (slow->bounce != NULL) {
-		env_dma_free(slow->bounce->bytes);
-		free(slow->bounce);
-		slow->bounce = NULL;
+	if (io->type == BDEV_IO_READ) {
+		lvol_io_end(io, status);
+	} else {
+		lvol_io_filled(io, status);
 	}
 }
 
-#define BOUNCE_BYTES (1u << 20)
+/* Of an I/O whose turn has come. */
+static void bounce_get(struct bdev_io *io)
+{
+	struct lvol_slow *slow = ((struct lvol_io *)bdev_io_ctx(io))->slow;
+	struct lvol_bounce *b = slow->bounce;
+	uint64_t blocks = RTE_MIN(b->all, BOUNCE_BYTES / slow->lvol->bdev.block_size);
+
+	b->bytes = env_dma_malloc(blocks * slow->lvol->bdev.block_size, LVOL_PAGE_BYTES, -1);
+	b->iov.iov_base = b->bytes;
+	if (b->bytes != NULL) {
+		b->go_on(io);
+		return;
+	}
+	lvol_bounce_free(slow);
+	bounce_fail(io, bdev_status_from_errno(-ENOMEM));
+}
+
+static void bounce_woken(struct thread_msg *msg)
+{
+	bounce_get(container_of(msg, struct lvol_slow, msg)->io);
+}
+
+void lvol_bounce_free(struct lvol_slow *slow)
+{
+	if (slow->bounce == NULL) {
+		return;
+	}
+	struct lvol_channel *ch = io_channel_of(slow->io);
+	struct lvol_slow *next = STAILQ_FIRST(&ch->bounce_waiters);
+
+	env_dma_free(slow->bounce->bytes);
+	free(slow->bounce);
+	slow->bounce = NULL;
+	if (next != NULL) {
+		STAILQ_REMOVE_HEAD(&ch->bounce_waiters, bounce_link);
+		next->bounce->waits = false;
+		thread_post(next->thread, &next->msg, bounce_woken);
+	} else {
+		ch->bounces--;
+	}
+}
+
+bool lvol_bounce_end_waiting(struct bdev_io *io, uint16_t status)
+{
+	struct lvol_slow *slow = ((struct lvol_io *)bdev_io_ctx(io))->slow;
+
+	if (slow == NULL || slow->bounce == NULL || !slow->bounce->waits) {
+		return false;
+	}
+	STAILQ_REMOVE(&io_channel_of(io)->bounce_waiters, slow, lvol_slow, bounce_link);
+	free(slow->bounce); /* it has no place that others wait for */
+	slow->bounce = NULL;
+	bounce_fail(io, status);
+	return true;
+}
+
+void lvol_bounce_end_all_waiting(struct lvol_channel *ch, uint16_t status)
+{
+	const struct lvol_slow *slow;
+
+	while ((slow = STAILQ_FIRST(&ch->bounce_waiters)) != NULL) {
+		lvol_bounce_end_waiting(slow->io, status);
+	}
+}
+
+/* Copies `all` blocks piece by piece: go_on begins each of them, the first one when there is a buffer. */
+static void bounce_begin(struct bdev_io *io, const struct lvol_bounce *first)
+{
+	struct lvol_channel *ch = io_channel_of(io);
+	struct lvol_io *ctx = bdev_io_ctx(io);
+	struct lvol_slow *slow = ctx->slow;
+
+	ctx->stage = STAGE_EXTERNAL;
+	slow->num_steps = 0;
+	slow->bounce = malloc(sizeof(*slow->bounce));
+	if (slow->bounce == NULL) {
+		bounce_fail(io, bdev_status_from_errno(-ENOMEM));
+		return;
+	}
+	*slow->bounce = *first;
+	if (ch->bounces == BOUNCES) {
+		slow->bounce->waits = true;
+		STAILQ_INSERT_TAIL(&ch->bounce_waiters, slow, bounce_link);
+	} else {
+		ch->bounces++;
+		bounce_get(io);
+	}
+}
+
+/* The next piece: zeroes where nothing is read into it. */
+static void bounce_piece(struct lvol_slow *slow)
+{
+	struct lvol_bounce *b = slow->bounce;
+	uint32_t size = slow->lvol->bdev.block_size;
+
+	b->blocks = RTE_MIN(b->all - b->at, BOUNCE_BYTES / size);
+	memset(b->bytes, 0, b->blocks * size);
+}
+
+static void bounce_next(struct thread_msg *msg)
+{
+	struct lvol_slow *slow = container_of(msg, struct lvol_slow, msg);
+
+	slow->bounce->go_on(slow->io);
+}
+
+/* A piece has been copied. False: it was the last one. */
+static bool bounce_goes_on(struct lvol_slow *slow)
+{
+	struct lvol_bounce *b = slow->bounce;
+
+	b->at += b->blocks;
+	if (b->at == b->all) {
+		return false;
+	}
+	/* Where bases end I/Os at once, that must not cost stack for each piece. */
+	thread_post(slow->thread, &slow->msg, bounce_next);
+	return true;
+}
 
 /* `blocks` of the volume from `block` on, as far as the external snapshot has them, into the bounce buffer or the
  * reader's memory; lvol_io_external_ended() follows. False: it has none of them. */
@@ -47,21 +169,6 @@ static bool external_begin(struct bdev_io *io, uint64_t block, uint64_t blocks, 
 	return true;
 }
 
-/* A buffer for a piece of a cluster; what is not read into it stays zeroes. */
-static int bounce_make(struct lvol_slow *slow, uint64_t blocks)
-{
-	size_t bytes = blocks * slow->lvol->bdev.block_size;
-	struct lvol_bounce *b = slow->bounce != NULL ? slow->bounce : calloc(1, sizeof(*b));
-
-	if (b == NULL) {
-		return -ENOMEM;
-	}
-	slow->bounce = b;
-	b->bytes = b->bytes != NULL ? b->bytes : env_dma_malloc(bytes, LVOL_PAGE_BYTES, -1);
-	b->iov.iov_base = b->bytes;
-	return b->bytes != NULL ? 0 : -ENOMEM;
-}
-
 /* The next piece of a cluster that is copied from an external snapshot. */
 static void bounce_read(struct bdev_io *io)
 {
@@ -70,9 +177,9 @@ static void bounce_read(struct bdev_io *io)
 	struct lvol_bounce *b = slow->bounce;
 	struct lvol_external_view view;
 
-	b->blocks = RTE_MIN(l->cluster_blocks - b->at, BOUNCE_BYTES / l->bdev.block_size);
-	memset(b->bytes, 0, b->blocks * l->bdev.block_size);
+	bounce_piece(slow);
 	if (!lvol_external_view(l, &view)) {
+		lvol_bounce_free(slow);
 		lvol_io_filled(io, bdev_status_from_errno(-ENODEV));
 	} else if (!external_begin(io, slow->fill.n * l->cluster_blocks + b->at, b->blocks, &view)) {
 		bounce_write(io);
@@ -114,21 +221,11 @@ static void bounce_write(struct bdev_io *io)
 	lvol_io_steps_begin(io);
 }
 
-static void bounce_next(struct thread_msg *msg)
-{
-	bounce_read(container_of(msg, struct lvol_slow, msg)->io);
-}
-
 void lvol_bounce_written(struct bdev_io *io, uint16_t status)
 {
 	struct lvol_slow *slow = ((struct lvol_io *)bdev_io_ctx(io))->slow;
-	struct lvol_bounce *b = slow->bounce;
 
-	b->at += b->blocks;
-	if (status == 0 && b->at < slow->lvol->cluster_blocks) {
-		/* Where bases end I/Os at once, that must not cost stack for each piece. */
-		thread_post(slow->thread, &slow->msg, bounce_next);
-	} else {
+	if (status != 0 || !bounce_goes_on(slow)) {
 		lvol_bounce_free(slow);
 		lvol_io_filled(io, status);
 	}
@@ -136,20 +233,10 @@ void lvol_bounce_written(struct bdev_io *io, uint16_t status)
 
 void lvol_bounce_begin(struct bdev_io *io, uint64_t within, uint64_t blocks)
 {
-	struct lvol_io *ctx = bdev_io_ctx(io);
-	struct lvol_slow *slow = ctx->slow;
-	uint32_t size = slow->lvol->bdev.block_size;
-
-	ctx->stage = STAGE_EXTERNAL;
-	if (bounce_make(slow, RTE_MIN(slow->lvol->cluster_blocks, BOUNCE_BYTES / size)) != 0) {
-		lvol_bounce_free(slow);
-		lvol_io_filled(io, bdev_status_from_errno(-ENOMEM));
-		return;
-	}
-	slow->bounce->at = 0;
-	slow->bounce->within = within;
-	slow->bounce->own = blocks;
-	bounce_read(io);
+	bounce_begin(io, &(struct lvol_bounce){.go_on = bounce_read,
+					       .all = io_channel_of(io)->lvol->cluster_blocks,
+					       .within = within,
+					       .own = blocks});
 }
 
 static void io_end_zeroes(struct bdev_io *io)
@@ -167,6 +254,43 @@ static bool read_needs_bounce(const struct bdev_io *io, const struct lvol_extern
 	       (io->offset_blocks + io->num_blocks) << view->block_shift > view->num_blocks;
 }
 
+/* All of it, where it may have a cluster now. */
+static void read_anew(struct bdev_io *io)
+{
+	struct lvol_io *ctx = bdev_io_ctx(io);
+
+	if (ctx->slow != NULL) {
+		lvol_bounce_free(ctx->slow);
+	}
+	ctx->stage = STAGE_BASE;
+	lvol_io_run(io);
+}
+
+static void read_piece_ended(struct bdev_io *io)
+{
+	struct lvol_slow *slow = ((struct lvol_io *)bdev_io_ctx(io))->slow;
+	const struct lvol_bounce *b = slow->bounce;
+	uint32_t size = slow->lvol->bdev.block_size;
+	struct iov_cursor c = iov_cursor_at(io->iovs, b->at * size);
+
+	iov_from_buffer(&c, b->bytes, b->blocks * size);
+	if (!bounce_goes_on(slow)) {
+		lvol_io_end(io, 0);
+	}
+}
+
+static void read_piece(struct bdev_io *io, const struct lvol_external_view *view)
+{
+	struct lvol_slow *slow = ((struct lvol_io *)bdev_io_ctx(io))->slow;
+	const struct lvol_bounce *b = slow->bounce;
+
+	bounce_piece(slow);
+	if (!external_begin(io, io->offset_blocks + b->at, b->blocks, view)) {
+		read_piece_ended(io);
+	}
+}
+
+/* Also begins each further piece of one that is read through a buffer: what it is read of may be another one then. */
 void lvol_io_read_external(struct bdev_io *io)
 {
 	const struct bdev_lvol *l = io_channel_of(io)->lvol;
@@ -177,7 +301,7 @@ void lvol_io_read_external(struct bdev_io *io)
 	bool is_external = inside && n < l->v->external_clusters;
 
 	if (lvol_live_cluster(lvol_live_entry(l->v, n)) != 0) {
-		lvol_io_run(io);
+		read_anew(io);
 		return;
 	}
 	if (!is_external) {
@@ -192,14 +316,11 @@ void lvol_io_read_external(struct bdev_io *io)
 	if (slow == NULL) {
 		return;
 	}
-	if (read_needs_bounce(io, &view)) {
-		if (bounce_make(slow, io->num_blocks) != 0) {
-			lvol_io_end_errno(io, -ENOMEM);
-			return;
-		}
-		memset(slow->bounce->bytes, 0, io->num_blocks * l->bdev.block_size);
-	}
-	if (!external_begin(io, io->offset_blocks, io->num_blocks, &view)) {
+	if (slow->bounce != NULL) {
+		read_piece(io, &view);
+	} else if (read_needs_bounce(io, &view)) {
+		bounce_begin(io, &(struct lvol_bounce){.go_on = lvol_io_read_external, .all = io->num_blocks});
+	} else if (!external_begin(io, io->offset_blocks, io->num_blocks, &view)) {
 		io_end_zeroes(io);
 	}
 }
@@ -221,14 +342,10 @@ void lvol_io_external_ended(struct bdev_io *io, uint16_t status)
 		return;
 	}
 	if (has_changed) {
-		ctx->stage = STAGE_BASE;
-		lvol_bounce_free(slow);
-		lvol_io_run(io);
-		return;
+		read_anew(io);
+	} else if (status == 0 && slow->bounce != NULL) {
+		read_piece_ended(io);
+	} else {
+		lvol_io_end(io, status);
 	}
-	if (status == 0 && slow->bounce != NULL) {
-		struct iov_cursor c = iov_cursor_at(io->iovs, 0);
-		iov_from_buffer(&c, slow->bounce->bytes, io->num_blocks * slow->lvol->bdev.block_size);
-	}
-	lvol_io_end(io, status);
 }

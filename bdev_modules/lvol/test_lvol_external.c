@@ -150,14 +150,15 @@ static void test_zeroes_hide_what_the_bdev_has(void)
 /* More than one buffer for a cluster. */
 static void test_large_clusters_are_copied_in_pieces(void)
 {
-	enum { LARGE = 4 << 20 };
+	enum { LARGE = 4 << 20, BLOCKS = LARGE / BLOCK, THERE = BLOCKS - 3, MIDDLE = (128 << 10) / BLOCK };
+	static uint8_t all[LARGE] __attribute__((aligned(4096)));
 	struct operation op = {0};
 	struct user u;
 
 	make_malloc("m0", BLOCK, 32 * LARGE / BLOCK);
-	make_malloc("x", BLOCK, LARGE / BLOCK);
+	make_malloc("x", BLOCK, THERE);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "x", true, fixture_thread(0)), 0);
-	for (uint64_t i = 0; i < LARGE / BLOCK; i++) {
+	for (uint64_t i = 0; i < THERE; i++) {
 		CU_ASSERT_EQUAL_FATAL(fill(&u, (uint8_t)(1 + i % 200), i, 1), 0);
 	}
 	user_close(&u);
@@ -167,9 +168,16 @@ static void test_large_clusters_are_copied_in_pieces(void)
 	CU_ASSERT_EQUAL_FATAL(operation_wait(&op), 0);
 	CU_ASSERT_EQUAL_FATAL(image_clone("x", "c"), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "lvs/c", true, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL(fill(&u, 0xff, 255, 2), 0); /* over the end of the first piece */
-	for (uint64_t i = 0; i < LARGE / BLOCK; i++) {
-		CU_ASSERT_TRUE_FATAL(holds(&u, i == 255 || i == 256 ? 0xff : (uint8_t)(1 + i % 200), i, 1));
+	memset(all, 0xfe, LARGE); /* in one READ, over the end of the bdev */
+	CU_ASSERT_EQUAL_FATAL(user_io(&u, BDEV_IO_READ, all, 0, BLOCKS), 0);
+	for (uint64_t i = 0; i < BLOCKS; i++) {
+		uint8_t byte = i < THERE ? (uint8_t)(1 + i % 200) : 0, *at = all + i * BLOCK;
+		CU_ASSERT_TRUE_FATAL(at[0] == byte && memcmp(at, at + 1, BLOCK - 1) == 0);
+	}
+	CU_ASSERT_EQUAL(fill(&u, 0xff, MIDDLE - 1, 2), 0); /* over the end of the first piece */
+	for (uint64_t i = 0; i < BLOCKS; i++) {
+		bool own = i == MIDDLE - 1 || i == MIDDLE;
+		CU_ASSERT_TRUE_FATAL(holds(&u, own ? 0xff : i < THERE ? (uint8_t)(1 + i % 200) : 0, i, 1));
 	}
 	user_close(&u);
 	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_DELETE, "lvs/c", NULL, 0), 0);
@@ -526,6 +534,53 @@ static void test_what_waits_for_the_bdev_can_be_aborted_and_reset(void)
 	CU_ASSERT_TRUE(holds(&u, 1, 3, 1));
 	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SNAPSHOT, "lvs/v", "s", 0), 0);
 	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_DELETE, "lvs/s", NULL, 0), 0);
+	end_on_testdev(t, &u);
+}
+
+/* First writes copy through buffers. Of those that wait only a few have one. */
+static void test_few_first_writes_have_a_buffer_at_a_time(void)
+{
+	enum { WRITES = 30, BUFFERS = 16 };
+	struct request *r[WRITES];
+	struct user u;
+	struct testdev *t = begin_on_testdev(&u);
+
+	atomic_store(&t->held, 0);
+	t->hold = true;
+	for (unsigned i = 0; i < WRITES; i++) {
+		r[i] = write_start(&u, i * CLUSTER_BLOCKS + 1);
+	}
+	struct request *read = request_new(&u); /* behind them: it needs no buffer */
+	bdev_io_set_rw(read->io, BDEV_IO_READ, &other_block, 1, 0, 1);
+	request_submit(read);
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->held, BUFFERS + 1));
+	/* One that waits is aborted, the others by a reset. */
+	struct request *abort = abort_of(&u, r[WRITES - 1]), *reset = request_new(&u);
+	CU_ASSERT_EQUAL(request_run(abort), 0);
+	CU_ASSERT_EQUAL(abort->cdw0, 0);
+	request_free(abort);
+	CU_ASSERT_EQUAL(request_finish(r[WRITES - 1]), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(atomic_load(&t->held), BUFFERS + 1);
+	reset->io->type = BDEV_IO_RESET;
+	request_submit(reset);
+	for (unsigned i = BUFFERS; i < WRITES - 1; i++) {
+		CU_ASSERT_EQUAL(request_finish(r[i]), NVME_SC_ABORT_REQ);
+	}
+	t->hold = false; /* its poller completes what is held */
+	for (unsigned i = 0; i < BUFFERS; i++) {
+		uint16_t status = request_finish(r[i]);
+		CU_ASSERT_TRUE(status == 0 || status == NVME_SC_ABORT_REQ);
+	}
+	(void)request_finish(read);
+	CU_ASSERT_EQUAL(request_finish(reset), 0);
+	for (unsigned i = 0; i < WRITES; i++) { /* and without any of that, all of them get their turn */
+		r[i] = write_start(&u, i * CLUSTER_BLOCKS + 1);
+	}
+	for (unsigned i = 0; i < WRITES; i++) {
+		CU_ASSERT_EQUAL(request_finish(r[i]), 0);
+	}
+	CU_ASSERT_EQUAL(fill(&u, 1, 3, 1), 0);
+	CU_ASSERT_TRUE(holds(&u, 1, 3, 1) && holds(&u, 0, 4, 1));
 	end_on_testdev(t, &u);
 }
 
@@ -909,6 +964,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_reads_go_on_while_one_bdev_takes_the_place_of_another),
 	UNIT(test_an_error_of_the_bdev_leaves_nothing_behind),
 	UNIT(test_what_waits_for_the_bdev_can_be_aborted_and_reset),
+	UNIT(test_few_first_writes_have_a_buffer_at_a_time),
 	UNIT(test_the_bdev_is_copied_by_a_change_and_by_writes),
 	UNIT(test_a_bdev_that_comes_while_a_change_holds_its_volume_is_paused),
 	UNIT(test_a_clone_is_deleted_once),

@@ -48,6 +48,7 @@ static int lvol_channel_create(struct bdev *b, void *channel)
 
 	ch->lvol = l;
 	TAILQ_INIT(&ch->held);
+	STAILQ_INIT(&ch->bounce_waiters);
 	ch->io_channel = io_channel_get(&l->store->device);
 	if (ch->io_channel == NULL) {
 		return -errno;
