@@ -61,8 +61,8 @@ struct bdev_lvol_opts {
 void bdev_lvol_create(const struct bdev_lvol_opts *opts, bdev_lvol_cb cb, void *arg);
 
 /* Makes a volume that has the data of a bdev outside of the store, which nobody may write to as long as that is so. It
- * is stored by its UUID, or by its name if it has a random UUID. -EINVAL: it is a volume of the store, or its blocks
- * do not fit. */
+ * is stored by its UUID, or by its name if it has a random UUID. -EINVAL: it is a volume of the store, its blocks do
+ * not fit, or its reads leave buffers as they are. */
 void bdev_lvol_clone_bdev(struct bdev_lvol_store *s, const char *bdev_name, const char *name, bdev_lvol_cb cb,
 			  void *arg);
 
@@ -72,11 +72,11 @@ enum bdev_lvol_change {
 	BDEV_LVOL_SNAPSHOT,
 	BDEV_LVOL_CLONE,
 	BDEV_LVOL_RENAME,
-	BDEV_LVOL_RESIZE,
+	BDEV_LVOL_RESIZE, /* -EBUSY: somebody depends on its data, and nobody may write to it */
 	BDEV_LVOL_SET_READ_ONLY,
 	BDEV_LVOL_INFLATE,
 	BDEV_LVOL_DECOUPLE,
-	BDEV_LVOL_SET_PARENT,
+	BDEV_LVOL_SET_PARENT, /* -EBUSY: another change of its parent has not ended */
 	BDEV_LVOL_SET_PARENT_BDEV,
 };
 struct bdev_lvol_change_opts {
