@@ -157,7 +157,7 @@ static void store_close(struct bdev_lvol_store *s)
 
 	store_set_state(s, STORE_CLOSING);
 	TAILQ_FOREACH (l, &s->volumes, link) {
-		if (l->v->user == l || l->bdev.core != NULL) { /* it has a bdev */
+		if (l->bdev.core != NULL) { /* it is registered */
 			bdev_unregister(&l->bdev, NULL, NULL);
 		}
 	}

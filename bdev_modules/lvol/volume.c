@@ -629,6 +629,19 @@ bool lvol_volume_is_degraded(const struct lvol_live_volume *v)
 	return v->user == NULL && v->external_clusters != 0;
 }
 
+/* Whether a volume has a bdev, or had one that has not quite gone, which still uses the volume. */
+static bool has_bdev(const struct bdev_lvol_store *s, const struct lvol_live_volume *v)
+{
+	const struct bdev_lvol *l;
+
+	TAILQ_FOREACH (l, &s->volumes, link) {
+		if (l->v == v) {
+			return true;
+		}
+	}
+	return false;
+}
+
 struct lvol_live_volume *lvol_volume_find_degraded(const char *name, struct bdev_lvol_store **store)
 {
 	char alias[sizeof(((struct bdev_lvol *)NULL)->alias)];
@@ -639,7 +652,7 @@ struct lvol_live_volume *lvol_volume_find_degraded(const char *name, struct bdev
 		for (v = lvol_live_next(s->live, NULL); v != NULL; v = lvol_live_next(s->live, v)) {
 			lvol_volume_alias(s->name, v->name, alias);
 			bool is_it = strcmp(alias, name) == 0 || strcasecmp(v->uuid, name) == 0;
-			if (is_it && lvol_volume_is_degraded(v)) {
+			if (is_it && lvol_volume_is_degraded(v) && !has_bdev(s, v)) {
 				*store = s;
 				return v;
 			}
