@@ -66,18 +66,28 @@ static struct qos_cost qos_waiting_cost(const struct nvmf_request *req)
 	return cost;
 }
 
-static void qos_take(struct nvmf_qos *q, const struct qos_cost *cost)
-{
-	if (q != NULL) {
-		rate_limiter_take(&q->limiter, cost->kind, cost->bytes);
-		atomic_fetch_add_explicit(&q->ios[cost->kind], 1, memory_order_relaxed);
-		atomic_fetch_add_explicit(&q->bytes[cost->kind], cost->bytes, memory_order_relaxed);
-	}
-}
-
 static bool qos_allows(const struct nvmf_qos *q, const struct qos_cost *cost)
 {
 	return q == NULL || rate_limiter_allows(&q->limiter, cost->kind, cost->bytes);
+}
+
+static void qos_take(struct nvmf_qos *q, const struct qos_cost *cost, bool allowed)
+{
+	if (q == NULL) {
+		return;
+	}
+	if (allowed) {
+		rate_limiter_take(&q->limiter, cost->kind, cost->bytes);
+	}
+	atomic_fetch_add_explicit(&q->ios[cost->kind], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&q->bytes[cost->kind], cost->bytes, memory_order_relaxed);
+}
+
+/* Of a command that does not wait: it takes tokens only from a limit that has some. Otherwise a host could run up a
+ * debt for which all others would have to wait. */
+static void qos_take_unasked(struct nvmf_qos *q, const struct qos_cost *cost)
+{
+	qos_take(q, cost, qos_allows(q, cost));
 }
 
 static void qos_refill(struct nvmf_qos *q)
@@ -170,19 +180,22 @@ bool nvmf_qos_hold(struct nvmf_request *req, const struct nvmf_command *cmd, con
 	}
 	qos_refill(own);
 	qos_refill(all);
-	if (req->fuse == NVME_FUSE_NONE) {
-		if (qos_others_come_first(qpair, cost.kind, &for_all)) {
-			qos_wait(req, cost.kind, for_all);
-			return true;
-		}
-		bool own_allows = qos_allows(own, &cost);
-		if (!own_allows || !qos_allows(all, &cost)) {
-			qos_wait(req, cost.kind, own_allows);
-			return true;
-		}
+	if (req->fuse != NVME_FUSE_NONE) {
+		qos_take_unasked(own, &cost);
+		qos_take_unasked(all, &cost);
+		return false;
 	}
-	qos_take(own, &cost);
-	qos_take(all, &cost);
+	if (qos_others_come_first(qpair, cost.kind, &for_all)) {
+		qos_wait(req, cost.kind, for_all);
+		return true;
+	}
+	bool own_allows = qos_allows(own, &cost);
+	if (!own_allows || !qos_allows(all, &cost)) {
+		qos_wait(req, cost.kind, own_allows);
+		return true;
+	}
+	qos_take(own, &cost, true);
+	qos_take(all, &cost, true);
 	return false;
 }
 
@@ -218,8 +231,8 @@ static bool qpair_release_first(struct nvmf_qpair *qpair, enum rate_kind kind)
 		qpair_set_waits_for_all(qpair, own_allows);
 		return false;
 	}
-	qos_take(own, &cost);
-	qos_take(all, &cost);
+	qos_take(own, &cost, true);
+	qos_take(all, &cost, true);
 	STAILQ_REMOVE_HEAD(&qpair->qos_wait[kind], link);
 	qpair->qos_turn = (uint8_t)rate_other_kind(kind);
 	qpair_leave_if_nobody_waits(qpair);

@@ -5,7 +5,7 @@
  * Commands that read, write, compare, copy or verify blocks count as I/Os, and with the bytes of their range; those of
  * a Copy count as an I/O without bytes. A command that has to wait does so before it has a buffer and before its data
  * are fetched, in the order of its queue pair, reads and writes apart; commands of a fused pair count, and do not wait.
- */
+ * These take from a limit only what it has: the debt that they leave is one command's. */
 #ifndef NVMF_QOS_H
 #define NVMF_QOS_H
 

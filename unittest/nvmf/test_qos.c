@@ -310,6 +310,23 @@ static void test_a_limit_and_a_pause(void)
 	detach();
 }
 
+/* A block that holds `old` becomes `new`. */
+static void compare_and_write(uint64_t lba, uint8_t *old, uint8_t *new)
+{
+	loop_cmd_init(&cmds[0], io, nvme_cmd_compare, nsid);
+	cmds[0].sqe.cdw10 = htole32((uint32_t)lba);
+	cmds[0].sqe.flags |= NVME_FUSE_FIRST;
+	loop_cmd_data(&cmds[0], old, BLOCK);
+	loop_submit(&cmds[0]);
+	loop_cmd_init(&cmds[1], io, nvme_cmd_write, nsid);
+	cmds[1].sqe.cdw10 = htole32((uint32_t)lba);
+	cmds[1].sqe.flags |= NVME_FUSE_SECOND;
+	loop_cmd_data(&cmds[1], new, BLOCK);
+	loop_submit(&cmds[1]);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+}
+
 static void test_a_fused_pair_counts_and_does_not_wait(void)
 {
 	static uint8_t zeroes[BLOCK];
@@ -317,22 +334,27 @@ static void test_a_fused_pair_counts_and_does_not_wait(void)
 	attach();
 	set(LOOP_HOSTNQN, &slow_ios);
 	exceed(io, nvme_cmd_write);
-	loop_cmd_init(&cmds[0], io, nvme_cmd_compare, nsid);
-	cmds[0].sqe.cdw10 = htole32(1100);
-	cmds[0].sqe.flags |= NVME_FUSE_FIRST;
-	loop_cmd_data(&cmds[0], zeroes, BLOCK);
-	loop_submit(&cmds[0]);
-	loop_cmd_init(&cmds[1], io, nvme_cmd_write, nsid);
-	cmds[1].sqe.cdw10 = htole32(1100);
-	cmds[1].sqe.flags |= NVME_FUSE_SECOND;
-	loop_cmd_data(&cmds[1], buf, BLOCK);
-	loop_submit(&cmds[1]);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	compare_and_write(1100, zeroes, buf);
 	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
 	CU_ASSERT_EQUAL(c.ios[RATE_READS], 1);
 	CU_ASSERT_EQUAL(c.ios[RATE_WRITES], 2);
 	unset(LOOP_HOSTNQN);
+	detach();
+}
+
+/* Their commands are as many as the limit allows in minutes. */
+static void test_fused_pairs_leave_a_debt_of_one_command(void)
+{
+	static uint8_t zeroes[BLOCK];
+
+	attach();
+	set(NULL, &(struct rate_limits){.rw_ios_per_sec = 5});
+	for (unsigned i = 0; i < 1000; i++) {
+		compare_and_write(1200 + i, zeroes, buf);
+	}
+	CU_ASSERT_EQUAL(counts_of(NULL).ios[RATE_READS] + counts_of(NULL).ios[RATE_WRITES], 2000);
+	CU_ASSERT_EQUAL(one(other, nvme_cmd_write, 200), 0);
+	unset(NULL);
 	detach();
 }
 
@@ -424,6 +446,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_waits_when_its_namespace_goes_is_answered_with_a_path_error),
 	UNIT(test_a_limit_and_a_pause),
 	UNIT(test_a_fused_pair_counts_and_does_not_wait),
+	UNIT(test_fused_pairs_leave_a_debt_of_one_command),
 	UNIT(test_commands_that_move_no_blocks_do_not_count),
 	UNIT(test_wrong_limits_are_refused),
 	UNIT(test_limits_change_under_io),
