@@ -135,7 +135,7 @@ static enum nvmf_next io_start_unknown(struct nvmf_request *req)
 		       : nvmf_request_reject(req, NVME_ST_DNR(GENERIC, INVALID_OPCODE), NVMF_WHERE_OPCODE);
 }
 
-static ALWAYS_INLINE enum nvmf_next io_start(struct nvmf_request *req, bool counted)
+enum nvmf_next nvmf_io_start(struct nvmf_request *req)
 {
 	const struct nvmf_command *cmd = nvmf_io_command(req);
 	uint32_t nsid = le32toh(req->sqe->nsid);
@@ -154,20 +154,19 @@ static ALWAYS_INLINE enum nvmf_next io_start(struct nvmf_request *req, bool coun
 	if (unlikely(nsv == NULL)) {
 		return nvmf_request_reject(req, status, NVMF_WHERE_NSID);
 	}
-	if (unlikely((nsv->limits & NVMF_NS_QOS) != 0) && !counted && nvmf_qos_hold(req, cmd, nsv)) {
+	if (unlikely((nsv->limits & NVMF_NS_QOS) != 0) && nvmf_qos_hold(req, cmd, nsv)) {
 		return NVMF_NEXT_WAIT;
 	}
 	return io_start_on_ns(req, cmd, nsv);
 }
 
-enum nvmf_next nvmf_io_start(struct nvmf_request *req)
+COLD void nvmf_io_restart(struct nvmf_request *req)
 {
-	return io_start(req, false);
-}
+	enum nvmf_next next = nvmf_io_start(req);
 
-COLD enum nvmf_next nvmf_io_start_counted(struct nvmf_request *req)
-{
-	return io_start(req, true);
+	if (next != NVMF_NEXT_WAIT) { /* otherwise it has found something else to wait for */
+		req->qpair->transport->ops->request_continue(req, next);
+	}
 }
 
 /* ---- Carrying out ---- */

@@ -175,7 +175,7 @@ bool nvmf_qos_hold(struct nvmf_request *req, const struct nvmf_command *cmd, con
 	struct qos_cost cost;
 	bool for_all;
 
-	if ((own == NULL && all == NULL) || !qos_cost_of(req, cmd, nsv, &cost)) {
+	if (req->qos_counted || (own == NULL && all == NULL) || !qos_cost_of(req, cmd, nsv, &cost)) {
 		return false;
 	}
 	qos_refill(own);
@@ -183,6 +183,7 @@ bool nvmf_qos_hold(struct nvmf_request *req, const struct nvmf_command *cmd, con
 	if (req->fuse != NVME_FUSE_NONE) {
 		qos_take_unasked(own, &cost);
 		qos_take_unasked(all, &cost);
+		req->qos_counted = true;
 		return false;
 	}
 	if (qos_others_come_first(qpair, cost.kind, &for_all)) {
@@ -196,6 +197,7 @@ bool nvmf_qos_hold(struct nvmf_request *req, const struct nvmf_command *cmd, con
 	}
 	qos_take(own, &cost, true);
 	qos_take(all, &cost, true);
+	req->qos_counted = true;
 	return false;
 }
 
@@ -212,7 +214,7 @@ static void qos_go(struct nvmf_request *req, struct nvmf_qos *waited_for)
 	if (req->qpair->state != NVMF_QPAIR_ENABLED) {
 		nvmf_request_finish(req, nvmf_qpair_end_status(req->qpair));
 	} else {
-		req->qpair->transport->ops->request_continue(req, nvmf_io_start_counted(req));
+		nvmf_io_restart(req);
 	}
 }
 
@@ -233,6 +235,7 @@ static bool qpair_release_first(struct nvmf_qpair *qpair, enum rate_kind kind)
 	}
 	qos_take(own, &cost, true);
 	qos_take(all, &cost, true);
+	req->qos_counted = true;
 	STAILQ_REMOVE_HEAD(&qpair->qos_wait[kind], link);
 	qpair->qos_turn = (uint8_t)rate_other_kind(kind);
 	qpair_leave_if_nobody_waits(qpair);

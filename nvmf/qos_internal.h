@@ -10,8 +10,8 @@ struct nvmf_command;
 
 TAILQ_HEAD(nvmf_qos_list, nvmf_qos);
 
-/* A command of a namespace with NVMF_NS_QOS arrives. True: it has to wait, and was queued; ops->request_continue() goes
- * on with it. False: it may go, and has been counted. */
+/* A command of a namespace with NVMF_NS_QOS arrives, or has waited. True: it has to wait, and was queued; later
+ * nvmf_io_restart() goes on with it. False: it may go, and has been counted once. */
 bool nvmf_qos_hold(struct nvmf_request *req, const struct nvmf_command *cmd, const struct nvmf_ns_view *nsv);
 /* The poll group's view of a subsystem begins, and goes: no command waits in it. */
 void nvmf_qos_view_init(struct nvmf_subsystem_view *view);

@@ -22,6 +22,7 @@ static void request_reset(struct nvmf_request *req, uint64_t now)
 	req->counted = false;
 	req->before_data = false;
 	req->zcopy_open = false;
+	req->qos_counted = false;
 	req->ns_view = NULL;
 	req->fuse_peer = NULL;
 	req->iovcnt = 0;

@@ -35,10 +35,10 @@ static inline void nvmf_request_set_where(struct nvmf_request *req, enum nvmf_re
 	}
 }
 
-/* An I/O command arrives, or has waited for its namespace. */
+/* An I/O command arrives. */
 enum nvmf_next nvmf_io_start(struct nvmf_request *req);
-/* The same for one that has waited for a rate limit, and was counted. */
-enum nvmf_next nvmf_io_start_counted(struct nvmf_request *req);
+/* An I/O command has waited for its namespace or for a rate limit, and goes on as if it arrived now. */
+void nvmf_io_restart(struct nvmf_request *req);
 /* Carries out an I/O command, whose data are there. */
 void nvmf_io_exec(struct nvmf_request *req);
 /* The namespace of a command; NULL, and the status that the command has to end with, if it may not access it. */

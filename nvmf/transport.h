@@ -29,7 +29,7 @@
  *                         tells. Then nvmf_request_exec(req).
  *     NVMF_NEXT_EXEC      nvmf_request_exec(req): there are no data, or they came in the capsule.
  *     NVMF_NEXT_COMPLETE  Do what ops->request_complete() does: the response is ready.
- *     NVMF_NEXT_WAIT      Nothing: ops->request_continue() is called later with one of the three above.
+ *     NVMF_NEXT_WAIT      Nothing: ops->request_continue() is called later with one of the three above, once.
  *
  * The target calls ops->request_complete(req) when the command has been carried out. The transport sends req->iov to
  * the host if req->xfer is NVME_DATA_TFR_CTRL_TO_HOST, req->length is not 0 and nvmf_request_status(req) is 0, and then
@@ -391,8 +391,8 @@ struct nvmf_request {
 	struct nvmf_ns_view *ns_view; /* private: its namespace, once it is under way */
 	uint16_t iovcnt;
 	bool zcopy_open;         /* private: a zero-copy buffer, and its I/O has not been submitted */
+	bool qos_counted;        /* private: the limits of its host and subsystem have let it through, and counted it */
 	bool flushing;           /* private: its blocks are written, and the bdev is being flushed (FUA) */
-	uint16_t next_range;     /* private: Dataset Management, Copy: the next range to be carried out */
 	uint16_t error_location; /* private: the place of the bad field, for the error log (NVMF_WHERE...) */
 
 	/* Second line. */
@@ -415,6 +415,7 @@ struct nvmf_request {
 		uint16_t (*resv_change)(struct nvmf_ns_resv *rn, uint16_t *where);
 	};
 	uint32_t persist_nsid;  /* Set Features, Reservation Persistence of all namespaces: the one being changed */
+	uint16_t next_range;    /* private: Dataset Management, Copy: the next range to be carried out */
 	uint16_t answer_status; /* on the way from the control thread to the poll group: the status to finish with */
 	/* Set by the transport before nvmf_request_start(): 0, or, of a request whose exact latency is measured, the
 	 * ticks from start_ticks to its arrival (nvmf_exact_ticks()). */

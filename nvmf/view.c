@@ -138,7 +138,7 @@ static void view_run_waiting(struct nvmf_request *req)
 		nvmf_request_finish(req, nvmf_qpair_end_status(req->qpair));
 	} else if (req->before_data) {
 		req->before_data = false;
-		req->qpair->transport->ops->request_continue(req, nvmf_io_start(req));
+		nvmf_io_restart(req);
 	} else {
 		nvmf_request_exec(req);
 	}

@@ -180,7 +180,7 @@ static inline void nvmf_ns_view_leave(struct nvmf_request *req)
 }
 
 /* True: the namespace is paused, and the command has been queued until it is resumed. before_data: the command waits
- * before its data are fetched (nvmf_io_start() runs again); otherwise before it is carried out. */
+ * before its data are fetched (nvmf_io_restart()); otherwise before it is carried out. */
 bool nvmf_view_wait_if_paused(struct nvmf_subsystem_view *view, uint32_t nsid, struct nvmf_request *req,
 			      bool before_data);
 /* Takes the waiting commands of a queue pair out of the view's queue and finishes them with a status. */

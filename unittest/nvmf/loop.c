@@ -386,6 +386,12 @@ static void request_continue(struct nvmf_request *req, enum nvmf_next next)
 	}
 }
 
+static void op_request_continue(struct nvmf_request *req, enum nvmf_next next)
+{
+	CU_ASSERT_NOT_EQUAL(next, NVMF_NEXT_WAIT);
+	request_continue(req, next);
+}
+
 static bool request_abort(struct nvmf_request *req, uint16_t status)
 {
 	struct loop_request *lr = to_loop(req);
@@ -424,7 +430,7 @@ static struct nvmf_transport_ops loop_ops = {
 	.qpair_close = qpair_close,
 	.qpair_destroy = qpair_destroy,
 	.request_complete = request_complete,
-	.request_continue = request_continue,
+	.request_continue = op_request_continue,
 	.request_abort = request_abort,
 };
 NVMF_TRANSPORT(loop_ops)

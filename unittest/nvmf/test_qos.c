@@ -310,6 +310,57 @@ static void test_a_limit_and_a_pause(void)
 	detach();
 }
 
+static void pause_namespace(void)
+{
+	struct loop_wait paused = LOOP_WAIT;
+
+	nvmf_subsystem_pause(loop_subsystem(), nsid, loop_done, &paused);
+	CU_ASSERT_EQUAL(loop_wait_for(&paused), 0);
+}
+
+static void resume_namespaces(void)
+{
+	struct loop_wait resumed = LOOP_WAIT;
+
+	nvmf_subsystem_resume(loop_subsystem(), loop_done, &resumed);
+	CU_ASSERT_EQUAL(loop_wait_for(&resumed), 0);
+}
+
+static void test_what_a_limit_lets_through_into_a_pause_counts_once_and_does_not_wait_again(void)
+{
+	attach();
+	set(LOOP_HOSTNQN, &slow_writes);
+	exceed(io, nvme_cmd_write);
+	submit(&cmds[0], io, nvme_cmd_write, 1000);
+	expect_limited(1);
+	pause_namespace();
+	set(LOOP_HOSTNQN, &(struct rate_limits){.w_bytes_per_sec = 1 << 30});
+	expect_limited(0);
+	set(LOOP_HOSTNQN, &slow_writes);
+	resume_namespaces();
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(c.ios[RATE_WRITES], 2);
+	CU_ASSERT_EQUAL(c.bytes[RATE_WRITES], 129 * BLOCK);
+	unset(LOOP_HOSTNQN);
+	detach();
+}
+
+static void test_what_waited_for_its_namespace_waits_for_a_limit_too(void)
+{
+	attach();
+	set(LOOP_HOSTNQN, &slow_writes);
+	exceed(io, nvme_cmd_write);
+	pause_namespace();
+	submit(&cmds[0], io, nvme_cmd_write, 1000);
+	expect_limited(0);
+	resume_namespaces();
+	expect_limited(1);
+	unset(LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	detach();
+}
+
 /* A block that holds `old` becomes `new`. */
 static void compare_and_write(uint64_t lba, uint8_t *old, uint8_t *new)
 {
@@ -445,6 +496,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_waits_when_its_queue_ends_is_not_carried_out),
 	UNIT(test_what_waits_when_its_namespace_goes_is_answered_with_a_path_error),
 	UNIT(test_a_limit_and_a_pause),
+	UNIT(test_what_a_limit_lets_through_into_a_pause_counts_once_and_does_not_wait_again),
+	UNIT(test_what_waited_for_its_namespace_waits_for_a_limit_too),
 	UNIT(test_a_fused_pair_counts_and_does_not_wait),
 	UNIT(test_fused_pairs_leave_a_debt_of_one_command),
 	UNIT(test_commands_that_move_no_blocks_do_not_count),
