@@ -99,14 +99,14 @@ static void qos_refill(struct nvmf_qos *q)
 
 /* ---- Waiting ---- */
 
-/* Which of its two limits the queue pair's first commands wait for. That of the subsystem is shared with others, who
- * must not overtake it. */
-static void qpair_set_waits_for_all(struct nvmf_qpair *qpair, bool waits)
+/* Which of its two limits the queue pair's first command of a kind waits for. That of the subsystem is shared with
+ * others, who must not overtake it. */
+static void qpair_set_waits_for_all(struct nvmf_qpair *qpair, enum rate_kind kind, bool waits)
 {
 	struct nvmf_subsystem_view *view = qpair->view;
 
-	view->qos_waits_for_all += (uint32_t)waits - (uint32_t)qpair->qos_waits_for_all;
-	qpair->qos_waits_for_all = waits;
+	view->qos_waits_for_all[kind] += (uint32_t)waits - (uint32_t)qpair->qos_waits_for_all[kind];
+	qpair->qos_waits_for_all[kind] = waits;
 }
 
 static bool qpair_has_waiting(const struct nvmf_qpair *qpair)
@@ -114,14 +114,24 @@ static bool qpair_has_waiting(const struct nvmf_qpair *qpair)
 	return !STAILQ_EMPTY(&qpair->qos_wait[RATE_READS]) || !STAILQ_EMPTY(&qpair->qos_wait[RATE_WRITES]);
 }
 
-static void qpair_leave_if_nobody_waits(struct nvmf_qpair *qpair)
+/* Commands of that kind have been taken out. */
+static void qpair_has_fewer_waiting(struct nvmf_qpair *qpair, enum rate_kind kind, uint32_t taken)
 {
+	qpair->view->qos_waiting[kind] -= taken;
+	if (STAILQ_EMPTY(&qpair->qos_wait[kind])) {
+		qpair_set_waits_for_all(qpair, kind, false);
+	}
 	if (qpair->qos_listed && !qpair_has_waiting(qpair)) {
-		qpair_set_waits_for_all(qpair, false);
 		TAILQ_REMOVE(&qpair->view->qos_qpairs, qpair, qos_link);
 		qpair->view->num_qos_qpairs--;
 		qpair->qos_listed = false;
 	}
+}
+
+static void view_start_timer(struct nvmf_subsystem_view *view)
+{
+	view->qos_fruitless = 0;
+	thread_timer_start(&view->qos_timer, RATE_REFILL_US);
 }
 
 static void qos_wait(struct nvmf_request *req, enum rate_kind kind, bool for_all)
@@ -132,13 +142,16 @@ static void qos_wait(struct nvmf_request *req, enum rate_kind kind, bool for_all
 
 	if (!qpair->qos_listed) {
 		if (TAILQ_EMPTY(&view->qos_qpairs)) {
-			thread_timer_start(&view->qos_timer, RATE_REFILL_US);
+			view_start_timer(view);
 		}
 		TAILQ_INSERT_TAIL(&view->qos_qpairs, qpair, qos_link);
 		view->num_qos_qpairs++;
 		qpair->qos_listed = true;
-		qpair_set_waits_for_all(qpair, for_all);
 	}
+	if (STAILQ_EMPTY(&qpair->qos_wait[kind])) {
+		qpair_set_waits_for_all(qpair, kind, for_all);
+	}
+	view->qos_waiting[kind]++;
 	if (q != NULL) {
 		atomic_fetch_add_explicit(&q->waits, 1, memory_order_relaxed);
 	}
@@ -156,16 +169,27 @@ static bool limit_may_be_passed(const struct nvmf_qos *q, enum rate_kind kind)
 	return q == NULL || !rate_limiter_is_shared(&q->limiter) || rate_limiter_is_dry_for(&q->limiter, kind);
 }
 
-/* Whether others wait who come first. *for_all: they wait for the subsystem's limit. */
+/* Whether commands of a kind, of any host, wait for the subsystem's limit. */
+static bool view_has_waiting_for_all(const struct nvmf_subsystem_view *view, enum rate_kind kind)
+{
+	return view->qos != NULL && view->qos_waits_for_all[kind] != 0;
+}
+
+/* Whether others wait who come first: those of the same kind, and those of the other kind if they wait for a limit of
+ * both. *for_all: they wait for the subsystem's limit. */
 static bool qos_others_come_first(const struct nvmf_qpair *qpair, enum rate_kind kind, bool *for_all)
 {
 	const struct nvmf_subsystem_view *view = qpair->view;
 	enum rate_kind other = rate_other_kind(kind);
 
-	*for_all = qpair->qos_listed ? qpair->qos_waits_for_all : true;
-	return !STAILQ_EMPTY(&qpair->qos_wait[kind]) || (view->qos != NULL && view->qos_waits_for_all != 0) ||
-	       (!STAILQ_EMPTY(&qpair->qos_wait[other]) &&
-		!(limit_may_be_passed(qpair->qos, other) && limit_may_be_passed(view->qos, other)));
+	if (!STAILQ_EMPTY(&qpair->qos_wait[kind])) {
+		*for_all = qpair->qos_waits_for_all[kind];
+		return true;
+	}
+	*for_all = view_has_waiting_for_all(view, kind) ||
+		   (view_has_waiting_for_all(view, other) && !limit_may_be_passed(view->qos, other));
+	return *for_all || (!STAILQ_EMPTY(&qpair->qos_wait[other]) && !qpair->qos_waits_for_all[other] &&
+			    !limit_may_be_passed(qpair->qos, other));
 }
 
 bool nvmf_qos_hold(struct nvmf_request *req, const struct nvmf_command *cmd, const struct nvmf_ns_view *nsv)
@@ -230,7 +254,7 @@ static bool qpair_release_first(struct nvmf_qpair *qpair, enum rate_kind kind)
 	struct qos_cost cost = qos_waiting_cost(req);
 	bool own_allows = qos_allows(own, &cost);
 	if (!own_allows || !qos_allows(all, &cost)) {
-		qpair_set_waits_for_all(qpair, own_allows);
+		qpair_set_waits_for_all(qpair, kind, own_allows);
 		return false;
 	}
 	qos_take(own, &cost, true);
@@ -238,27 +262,31 @@ static bool qpair_release_first(struct nvmf_qpair *qpair, enum rate_kind kind)
 	req->qos_counted = true;
 	STAILQ_REMOVE_HEAD(&qpair->qos_wait[kind], link);
 	qpair->qos_turn = (uint8_t)rate_other_kind(kind);
-	qpair_leave_if_nobody_waits(qpair);
+	qpair_has_fewer_waiting(qpair, kind, 1);
 	qos_go(req, req->qos_for_all ? all : own);
 	return true;
 }
 
-/* Whether the subsystem's limit lets nothing go. */
-static bool qos_is_dry(const struct nvmf_qos *all)
+static bool qos_is_dry_for(const struct nvmf_subsystem_view *view, enum rate_kind kind)
 {
-	return all != NULL && !rate_limiter_allows(&all->limiter, RATE_READS, 1) &&
-	       !rate_limiter_allows(&all->limiter, RATE_WRITES, 1);
+	return view->qos_waiting[kind] == 0 || !rate_limiter_allows(&view->qos->limiter, kind, 1);
+}
+
+/* Whether the subsystem's limit lets nothing go of what waits. */
+static bool qos_is_dry(const struct nvmf_subsystem_view *view)
+{
+	return view->qos != NULL && qos_is_dry_for(view, RATE_READS) && qos_is_dry_for(view, RATE_WRITES);
 }
 
 /* One command of each queue pair in turn, so that each gets its share of the subsystem's limit. What goes on may end
  * any queue pair, so none is held across it. Returns false if the budget did not suffice. */
 static bool view_run_limited(struct nvmf_subsystem_view *view)
 {
-	unsigned budget = RUN_BUDGET, fruitless = 0;
+	unsigned budget = RUN_BUDGET;
 	struct nvmf_qpair *qpair;
 
-	while ((qpair = TAILQ_FIRST(&view->qos_qpairs)) != NULL && fruitless < view->num_qos_qpairs &&
-	       !qos_is_dry(view->qos)) {
+	while ((qpair = TAILQ_FIRST(&view->qos_qpairs)) != NULL && view->qos_fruitless < view->num_qos_qpairs &&
+	       !qos_is_dry(view)) {
 		enum rate_kind kind = (enum rate_kind)qpair->qos_turn;
 		if (budget-- == 0) {
 			return false;
@@ -267,7 +295,7 @@ static bool view_run_limited(struct nvmf_subsystem_view *view)
 		TAILQ_INSERT_TAIL(&view->qos_qpairs, qpair, qos_link);
 		qos_refill(qpair->qos);
 		bool went = qpair_release_first(qpair, kind) || qpair_release_first(qpair, rate_other_kind(kind));
-		fruitless = went ? 0 : fruitless + 1;
+		view->qos_fruitless = went ? 0 : view->qos_fruitless + 1;
 	}
 	return true;
 }
@@ -279,8 +307,13 @@ static void qos_timer(void *arg)
 	thread_absence_check();
 	qos_refill(view->qos);
 	bool all = view_run_limited(view);
-	if (!TAILQ_EMPTY(&view->qos_qpairs)) {
-		thread_timer_start(&view->qos_timer, all ? RATE_REFILL_US : 0);
+	if (TAILQ_EMPTY(&view->qos_qpairs)) {
+		return;
+	}
+	if (all) {
+		view_start_timer(view);
+	} else {
+		thread_timer_start(&view->qos_timer, 0); /* the next ones in turn */
 	}
 }
 
@@ -291,29 +324,35 @@ void nvmf_qos_unwait(struct nvmf_request *req)
 	struct nvmf_qpair *qpair = req->qpair;
 
 	STAILQ_REMOVE(&qpair->qos_wait[req->qos_kind], req, nvmf_request, link);
-	qpair_leave_if_nobody_waits(qpair);
+	qpair_has_fewer_waiting(qpair, (enum rate_kind)req->qos_kind, 1);
 	nvmf_request_set_where(req, NVMF_REQUEST_TRANSPORT);
 }
 
-/* Moves the commands of a namespace, or of all, from a queue to the end of another. */
-static void qos_move(struct nvmf_request_queue *from, struct nvmf_request_queue *to, uint32_t nsid)
+/* Moves the commands of a namespace, or of all, from a queue to the end of another. Returns their number. */
+static uint32_t qos_move(struct nvmf_request_queue *from, struct nvmf_request_queue *to, uint32_t nsid)
 {
 	struct nvmf_request_queue all = STAILQ_HEAD_INITIALIZER(all);
 	struct nvmf_request *req;
+	uint32_t moved = 0;
 
 	STAILQ_CONCAT(&all, from);
 	while ((req = STAILQ_FIRST(&all)) != NULL) {
 		STAILQ_REMOVE_HEAD(&all, link);
 		bool goes = nsid == NVME_NSID_ALL || le32toh(req->sqe->nsid) == nsid;
 		STAILQ_INSERT_TAIL(goes ? to : from, req, link);
+		moved += goes;
 	}
+	return moved;
 }
 
 static void qpair_take_waiting(struct nvmf_qpair *qpair, uint32_t nsid, struct nvmf_request_queue *to)
 {
-	qos_move(&qpair->qos_wait[RATE_READS], to, nsid);
-	qos_move(&qpair->qos_wait[RATE_WRITES], to, nsid);
-	qpair_leave_if_nobody_waits(qpair);
+	for (enum rate_kind kind = RATE_READS; kind < RATE_KINDS; kind++) {
+		uint32_t taken = qos_move(&qpair->qos_wait[kind], to, nsid);
+		if (taken != 0) {
+			qpair_has_fewer_waiting(qpair, kind, taken);
+		}
+	}
 }
 
 void nvmf_qos_purge(struct nvmf_subsystem_view *view, struct nvmf_qpair *qpair, uint32_t nsid, uint16_t status)

@@ -176,6 +176,27 @@ static void test_all_hosts_of_a_subsystem_share_its_limit(void)
 	detach();
 }
 
+static void test_what_waits_for_a_limit_of_reads_does_not_hold_writes_of_any_host(void)
+{
+	attach();
+	set(NULL, &(struct rate_limits){.r_bytes_per_sec = BLOCK});
+	exceed(io, nvme_cmd_read);
+	submit(&cmds[0], io, nvme_cmd_read, 0);
+	submit(&cmds[1], other, nvme_cmd_read, 0);
+	expect_limited(2);
+	uint64_t waits = counts_of(NULL).waits;
+	for (unsigned i = 0; i < 20; i++) {
+		CU_ASSERT_EQUAL(one(io, nvme_cmd_write, 450), 0);
+		CU_ASSERT_EQUAL(one(io2, nvme_cmd_write, 451), 0);
+		CU_ASSERT_EQUAL(one(other, nvme_cmd_write, 452), 0);
+	}
+	CU_ASSERT_EQUAL(counts_of(NULL).waits, waits);
+	unset(NULL);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	detach();
+}
+
 static void test_a_host_that_waits_for_its_own_limit_does_not_hold_others_at_the_common_one(void)
 {
 	attach();
@@ -490,6 +511,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_host_waits_for_its_own_limit_and_others_do_not),
 	UNIT(test_a_limit_of_reads_and_writes_together_holds_both_in_order),
 	UNIT(test_all_hosts_of_a_subsystem_share_its_limit),
+	UNIT(test_what_waits_for_a_limit_of_reads_does_not_hold_writes_of_any_host),
 	UNIT(test_a_host_that_waits_for_its_own_limit_does_not_hold_others_at_the_common_one),
 	UNIT(test_limits_hold_for_queues_that_connect_later),
 	UNIT(test_a_host_aborts_what_waits),
