@@ -5,7 +5,7 @@
 
 void rate_limiter_init(struct rate_limiter *l, uint64_t now, uint64_t hz)
 {
-	*l = (struct rate_limiter){.refill_interval_ticks = hz * RATE_REFILL_US / 1000000, .hz = hz};
+	*l = (struct rate_limiter){.refill_interval_ticks = hz * RATE_REFILL_MIN_US / 1000000, .hz = hz};
 	atomic_store_explicit(&l->refilled_ticks, now, memory_order_relaxed);
 	atomic_store_explicit(&l->burst_us, RATE_BURST_MS * 1000, memory_order_relaxed);
 }

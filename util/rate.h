@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Rate limits: token buckets that any number of threads take from, without a lock.
  *
- * Whoever comes by when a millisecond has passed refills the buckets in proportion to the time that went by: no thread
- * owns them, no messages are sent, and a rate holds however many cores take part. An I/O may go when every bucket that
- * it counts for is above zero. It may take more than a bucket holds, so that an I/O larger than a bucket goes too;
- * those after it wait the longer.
+ * Whoever comes by when an eighth of a millisecond has passed refills the buckets in proportion to the time that went
+ * by: no thread owns them, no messages are sent, and a rate holds however many cores take part. An I/O may go when
+ * every bucket that it counts for is above zero. It may take more than a bucket holds, so that an I/O larger than a
+ * bucket goes too; those after it wait the longer.
  *
  * Times are ticks of one clock, which the caller reads. */
 #ifndef UTIL_RATE_H
@@ -15,6 +15,9 @@
 #include <stdint.h>
 
 #define RATE_REFILL_US 1000 /* whoever waits for tokens looks again after this time */
+/* A refill comes this long after the one before, or later. Less than the time above: of two threads that look at
+ * different moments, the second would otherwise always find the bucket that the first has emptied. */
+#define RATE_REFILL_MIN_US (RATE_REFILL_US / 8)
 /* A bucket holds the tokens of this much time, if the limits do not say: more idle time than that is not saved up. */
 #define RATE_BURST_MS     20
 #define RATE_BURST_MS_MAX 60000
@@ -57,7 +60,7 @@ void rate_limiter_init(struct rate_limiter *l, uint64_t now, uint64_t hz);
 void rate_limiter_set(struct rate_limiter *l, const struct rate_limits *limits);
 /* Whether there is any limit. Pure. */
 bool rate_limits_are_set(const struct rate_limits *limits);
-/* Puts into the buckets what has become due, if a millisecond has passed. */
+/* Puts into the buckets what has become due, if RATE_REFILL_MIN_US have passed. */
 void rate_limiter_refill(struct rate_limiter *l, uint64_t now);
 /* Whether an I/O of so many bytes may go: no bucket that it counts for is empty. */
 bool rate_limiter_allows(const struct rate_limiter *l, enum rate_kind kind, uint64_t bytes);

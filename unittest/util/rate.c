@@ -51,6 +51,20 @@ static void test_the_rate_that_comes_through(void)
 	CU_ASSERT_EQUAL(count(MS, 100001 * MS, RATE_READS, 512), 300);
 }
 
+/* Two threads that want more than the limit look each millisecond, one of them half a millisecond later. */
+static void test_threads_that_look_at_different_moments_share_a_limit(void)
+{
+	unsigned first = 0, second = 0;
+
+	begin((struct rate_limits){.rw_ios_per_sec = 20000});
+	for (unsigned i = 1; i <= 1000; i++) {
+		first += count(i * MS, i * MS + 1, RATE_READS, 512);
+		second += count(i * MS + MS / 2, i * MS + MS / 2 + 1, RATE_READS, 512);
+	}
+	CU_ASSERT(first + second >= 20000 && first + second <= 20010);
+	CU_ASSERT(first >= 9000 && second >= 9000);
+}
+
 static void test_an_io_larger_than_the_bucket_goes_and_those_after_it_wait(void)
 {
 	begin((struct rate_limits){.r_bytes_per_sec = 1000000});
@@ -113,6 +127,7 @@ static void test_extremes_do_not_wrap(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_the_rate_that_comes_through),
+	UNIT(test_threads_that_look_at_different_moments_share_a_limit),
 	UNIT(test_an_io_larger_than_the_bucket_goes_and_those_after_it_wait),
 	UNIT(test_idle_time_is_saved_up_to_the_burst),
 	UNIT(test_each_kind_has_its_own_limit),
