@@ -54,6 +54,13 @@ static struct nvmf_host_latency *host_latency_create(struct nvmf_subsystem *s, c
 	return h;
 }
 
+static void host_latency_free(struct nvmf_subsystem *s, struct nvmf_host_latency *h)
+{
+	TAILQ_REMOVE(&s->latencies, h, link);
+	s->tgt->num_host_latencies -= !h->others;
+	free(h);
+}
+
 /* The entry that a host of that name counts in. NULL: no memory. */
 static struct nvmf_host_latency *host_latency_get(struct nvmf_subsystem *s, const char *hostnqn)
 {
@@ -82,10 +89,30 @@ void nvmf_host_latency_join(struct nvmf_ctrlr *ctrlr)
 
 void nvmf_host_latency_leave(struct nvmf_ctrlr *ctrlr)
 {
-	if (ctrlr->latency != NULL) {
-		LIST_REMOVE(ctrlr, latency_link);
-		ctrlr->latency = NULL;
+	struct nvmf_host_latency *h = ctrlr->latency;
+
+	if (h == NULL) {
+		return;
 	}
+	LIST_REMOVE(ctrlr, latency_link);
+	ctrlr->latency = NULL;
+	if (!h->others && LIST_EMPTY(&h->ctrlrs) && h->commands == 0) { /* its place is for a host that does I/O */
+		host_latency_free(ctrlr->subsystem, h);
+	}
+}
+
+/* The commands after the last sample took the mean of what was measured. Of a queue pair without samples nothing is
+ * known. */
+static void qpair_latency_settle(struct nvmf_latency *l, uint64_t completed)
+{
+	uint64_t counted = l->histogram.counted, more = completed - counted;
+
+	if (counted == 0 || completed <= counted) {
+		return;
+	}
+	latency_histogram_settle(&l->histogram, completed);
+	l->ns += (uint64_t)((double)l->ns / (double)counted * (double)more);
+	l->bytes += (uint64_t)((double)l->bytes / (double)counted * (double)more);
 }
 
 void nvmf_host_latency_keep(struct nvmf_qpair *qpair)
@@ -93,7 +120,7 @@ void nvmf_host_latency_keep(struct nvmf_qpair *qpair)
 	struct nvmf_host_latency *h = qpair->ctl_ctrlr->latency;
 
 	if (h != NULL) {
-		latency_histogram_settle(&qpair->latency.histogram, qpair->completed);
+		qpair_latency_settle(&qpair->latency, qpair->completed);
 		h->commands += qpair->completed;
 		host_latency_add(&h->latency, &qpair->latency);
 	}
@@ -104,9 +131,7 @@ void nvmf_host_latencies_free(struct nvmf_subsystem *s)
 	struct nvmf_host_latency *h;
 
 	while ((h = TAILQ_FIRST(&s->latencies)) != NULL) {
-		TAILQ_REMOVE(&s->latencies, h, link);
-		s->tgt->num_host_latencies -= !h->others;
-		free(h);
+		host_latency_free(s, h);
 	}
 }
 

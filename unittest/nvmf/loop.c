@@ -73,6 +73,7 @@ static void must(bool truth)
 
 struct nvmf_tgt *loop_use_tgt;
 _Atomic uint64_t loop_last_start;
+atomic_bool loop_measures = true;
 static struct nvmf_tgt *tgt;
 static struct nvmf_subsystem *subsystem;
 
@@ -307,6 +308,14 @@ static bool copy_data(struct loop_request *lr, bool to_host)
 	return true;
 }
 
+/* As the transports do it, but for the time. */
+static void measure(struct nvmf_request *req)
+{
+	if (atomic_load(&loop_measures) && req->qpair->qid != 0 && req->sqe->opcode != nvme_admin_fabrics) {
+		nvmf_request_measured(req, env_us_to_ticks(LOOP_LATENCY_US));
+	}
+}
+
 static void request_complete(struct nvmf_request *req)
 {
 	struct loop_request *lr = to_loop(req);
@@ -314,6 +323,7 @@ static void request_complete(struct nvmf_request *req)
 	struct nvme_cqe cqe = req->cqe;
 
 	atomic_store(&loop_last_start, req->start_ticks);
+	measure(req);
 	if (lr->qp->closing) {
 		request_idle(lr);
 		cmd_gone(cmd);

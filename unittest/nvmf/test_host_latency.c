@@ -35,8 +35,8 @@ static struct seen look(const char *hostnqn)
 	return s;
 }
 
-/* A host of that name connects, reads n times and leaves. */
-static void come_and_go(const char *hostnqn, unsigned n)
+/* A host of that name connects, reads, the first times measured and then not, and leaves. */
+static void come_and_go_measured(const char *hostnqn, unsigned measured, unsigned others)
 {
 	static uint8_t buf[BLOCK];
 	struct loop_conn *admin = loop_attach(LOOP_SUBNQN, hostnqn, 600000);
@@ -44,11 +44,55 @@ static void come_and_go(const char *hostnqn, unsigned n)
 	struct loop_conn *io = loop_io_queue(admin, 1);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(io);
 
-	for (unsigned i = 0; i < n; i++) {
+	for (unsigned i = 0; i < measured + others; i++) {
+		atomic_store(&loop_measures, i < measured);
 		CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_read, nsid, 0, 0, buf, sizeof(buf)), 0);
 	}
+	atomic_store(&loop_measures, true);
 	loop_close(io);
 	loop_close(admin);
+}
+
+static void come_and_go(const char *hostnqn, unsigned n)
+{
+	come_and_go_measured(hostnqn, n, 0);
+}
+
+static void test_times_are_told_of_measured_queue_pairs_only(void)
+{
+	nsid = loop_add_malloc_ns("m", BLOCK, 1024);
+
+	come_and_go_measured("nqn.2026-11.io.varve:unmeasured", 0, 5);
+	struct seen s = look("nqn.2026-11.io.varve:unmeasured");
+	CU_ASSERT(s.found.commands >= 5);
+	CU_ASSERT(s.found.latency.histogram.counted == 0 && s.found.latency.ns == 0 && s.found.latency.bytes == 0);
+	come_and_go_measured("nqn.2026-11.io.varve:measured", 2, 50);
+	s = look("nqn.2026-11.io.varve:measured");
+	uint64_t n = s.found.latency.histogram.counted, each = env_ticks_to_ns(env_us_to_ticks(LOOP_LATENCY_US));
+	CU_ASSERT(n >= 52 && n == s.found.commands);
+	CU_ASSERT(s.found.latency.ns > n * each - n && s.found.latency.ns <= n * each);
+	CU_ASSERT(s.found.latency.bytes > n * BLOCK - n && s.found.latency.bytes <= n * BLOCK);
+	loop_remove_malloc_ns(nsid, "m");
+}
+
+static bool so_many_are_named(void *arg)
+{
+	return look(NULL).named == *(const unsigned *)arg;
+}
+
+static void test_a_name_without_commands_keeps_no_entry(void)
+{
+	unsigned before = look(NULL).named;
+	struct loop_conn *stranger = loop_attach(LOOP_SUBNQN, "nqn.2026-11.io.varve:stranger", 600000);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(stranger);
+	struct loop_conn *again = loop_attach(LOOP_SUBNQN, "nqn.2026-11.io.varve:stranger", 600000);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(again);
+
+	CU_ASSERT_EQUAL(look(NULL).named, before + 1);
+	loop_close(stranger);
+	CU_ASSERT_EQUAL(look(NULL).named, before + 1);
+	loop_close(again);
+	CU_ASSERT_TRUE(loop_until(so_many_are_named, &before));
 }
 
 static void test_figures_of_a_host_stay_when_it_has_gone(void)
@@ -84,7 +128,7 @@ static void test_many_names_share_an_entry_and_nothing_is_lost(void)
 	CU_ASSERT_EQUAL(after.others, 1);
 	CU_ASSERT_EQUAL(after.commands - before.commands, (NVMF_HOST_LATENCIES_MAX + 10) * each);
 	CU_ASSERT_EQUAL(after.found.commands - before.found.commands, (before.named + 10) * each);
-	CU_ASSERT_EQUAL(after.counted, after.commands);
+	CU_ASSERT_EQUAL(after.counted - before.counted, after.commands - before.commands);
 	loop_remove_malloc_ns(nsid, "m");
 }
 
@@ -102,6 +146,8 @@ static void test_a_host_with_the_name_of_the_others_is_one_of_them(void)
 static const struct unit_test tests[] = {
 	UNIT(test_a_host_with_the_name_of_the_others_is_one_of_them),
 	UNIT(test_figures_of_a_host_stay_when_it_has_gone),
+	UNIT(test_times_are_told_of_measured_queue_pairs_only),
+	UNIT(test_a_name_without_commands_keeps_no_entry),
 	UNIT(test_many_names_share_an_entry_and_nothing_is_lost),
 	UNIT_END,
 };
