@@ -34,8 +34,10 @@ struct mdns_entry {
 	struct nvmf_mdns_record record;
 	char name[NVMF_MDNS_NAME_MAX + 1]; /* record.name, or one like it that nobody has */
 	unsigned names;                    /* that were tried */
-	AvahiEntryGroup *group;            /* NULL: it cannot be had */
-	AvahiEntryGroupState state;
+	AvahiEntryGroup *group;            /* NULL: it is to be asked for, or was refused */
+	AvahiEntryGroupState state;        /* FAILURE: it is asked for again after RETRY_MS */
+	uint64_t failed_ticks;             /* FAILURE: since when */
+	int logged_error;                  /* that the log has already; 0: none */
 	bool is_wanted;
 	TAILQ_ENTRY(mdns_entry) link;
 };
@@ -175,6 +177,41 @@ static int entry_try(struct mdns_entry *e)
 	return rc != 0 ? rc : nvmf_mdns_avahi.avahi_entry_group_commit(e->group);
 }
 
+/* The client is of no use any more: it has to be another one. */
+static bool error_is_of_client(int error)
+{
+	return error == AVAHI_ERR_DBUS_ERROR || error == AVAHI_ERR_BAD_STATE || error == AVAHI_ERR_TIMEOUT ||
+	       error == AVAHI_ERR_DISCONNECTED || error == AVAHI_ERR_NO_DAEMON;
+}
+
+/* The record is not there. It is tried again after RETRY_MS, under its first name. */
+static void entry_failed(struct mdns_entry *e)
+{
+	if (e->group != NULL) {
+		nvmf_mdns_avahi.avahi_entry_group_free(e->group);
+		e->group = NULL;
+	}
+	e->state = AVAHI_ENTRY_GROUP_FAILURE;
+	e->failed_ticks = env_ticks();
+	e->names = 0;
+	snprintf(e->name, sizeof(e->name), "%s", e->record.name);
+}
+
+static void entry_refused(struct mdns_entry *e, int error)
+{
+	struct nvmf_mdns_session *s = e->session;
+	const char *why = nvmf_mdns_avahi.avahi_strerror(error);
+
+	if (e->logged_error != error) {
+		e->logged_error = error;
+		log_warning("mDNS: hosts cannot find the discovery service at port %u: avahi-daemon refuses \"%s\": %s",
+			    e->record.port, e->name, why);
+	}
+	session_tell(s, -EIO, "avahi-daemon refuses \"%s\": %s", e->name, why);
+	entry_failed(e);
+	s->lost = s->lost || error_is_of_client(error);
+}
+
 /* Asks avahi-daemon for the record. */
 static void entry_publish(struct mdns_entry *e)
 {
@@ -185,10 +222,7 @@ static void entry_publish(struct mdns_entry *e)
 	e->group = nvmf_mdns_avahi.avahi_entry_group_new(s->client, entry_changed, e);
 	rc = e->group == NULL ? nvmf_mdns_avahi.avahi_client_errno(s->client) : entry_try(e);
 	if (rc != 0) {
-		e->state = AVAHI_ENTRY_GROUP_FAILURE;
-		log_warning("mDNS: hosts cannot find the discovery service at port %u: avahi-daemon refuses \"%s\": %s",
-			    e->record.port, e->name, nvmf_mdns_avahi.avahi_strerror(rc));
-		session_tell(s, -EIO, "avahi-daemon refuses \"%s\": %s", e->name, nvmf_mdns_avahi.avahi_strerror(rc));
+		entry_refused(e, rc);
 	}
 }
 
@@ -199,14 +233,16 @@ static void entry_collided(struct mdns_entry *e)
 	e->group = NULL;
 	if (entry_rename(e) == 0) {
 		entry_publish(e);
-	} else {
-		e->state = AVAHI_ENTRY_GROUP_FAILURE;
+		return;
+	}
+	if (e->logged_error != AVAHI_ERR_COLLISION) {
+		e->logged_error = AVAHI_ERR_COLLISION;
 		log_warning("mDNS: hosts cannot find the discovery service at port %u: others have \"%s\" and %d names "
 			    "like it",
 			    e->record.port, e->record.name, NAMES_MAX);
-		session_tell(e->session, -EADDRINUSE, "others have the name \"%s\" and %d like it", e->record.name,
-			     NAMES_MAX);
 	}
+	session_tell(e->session, -EADDRINUSE, "others have the name \"%s\" and %d like it", e->record.name, NAMES_MAX);
+	entry_failed(e);
 }
 
 static void entries_drop(struct nvmf_mdns_session *s, bool all)
@@ -296,20 +332,43 @@ static bool entries_are_up(const struct nvmf_mdns_session *s)
 	return true;
 }
 
+/* Milliseconds until a record that failed is to be tried again. */
+static int entry_retry_ms(const struct mdns_entry *e)
+{
+	uint64_t gone_ms = env_ticks_to_ns(env_ticks() - e->failed_ticks) / 1000000;
+
+	return gone_ms < RETRY_MS ? (int)(RETRY_MS - gone_ms) : 0;
+}
+
+/* Does what is due for a record. */
+static void entry_work(struct mdns_entry *e)
+{
+	bool has_failed = e->state == AVAHI_ENTRY_GROUP_FAILURE;
+
+	if (e->state == AVAHI_ENTRY_GROUP_COLLISION) {
+		entry_collided(e);
+	} else if (has_failed && e->group != NULL) { /* avahi-daemon has given it up */
+		int error = nvmf_mdns_avahi.avahi_client_errno(e->session->client);
+		entry_refused(e, error != 0 ? error : AVAHI_ERR_FAILURE);
+	} else if (e->group == NULL && (!has_failed || entry_retry_ms(e) == 0)) {
+		entry_publish(e);
+	}
+	if (e->state == AVAHI_ENTRY_GROUP_ESTABLISHED && e->logged_error != 0) {
+		e->logged_error = 0;
+		log_notice("mDNS: hosts find the discovery service at port %u again", e->record.port);
+	}
+}
+
 /* The client can be used. */
 static void session_work(struct nvmf_mdns_session *s)
 {
 	struct mdns_entry *e;
 
 	TAILQ_FOREACH (e, &s->entries, link) {
-		if (session_is_ending(s)) {
+		if (session_is_ending(s) || s->lost) {
 			return;
 		}
-		if (e->state == AVAHI_ENTRY_GROUP_COLLISION) {
-			entry_collided(e);
-		} else if (e->group == NULL && e->state != AVAHI_ENTRY_GROUP_FAILURE) {
-			entry_publish(e);
-		}
+		entry_work(e);
 	}
 	if (!s->was_up && entries_are_up(s)) {
 		s->was_up = true;
@@ -403,11 +462,29 @@ static bool session_must_retry(const struct nvmf_mdns_session *s)
 	return s->client == NULL || s->lost;
 }
 
+/* -1: nothing is due before something happens. */
+static int session_wait_ms(const struct nvmf_mdns_session *s)
+{
+	const struct mdns_entry *e;
+	int ms = -1;
+
+	if (session_must_retry(s)) {
+		return RETRY_MS;
+	}
+	TAILQ_FOREACH (e, &s->entries, link) {
+		if (e->state == AVAHI_ENTRY_GROUP_FAILURE) {
+			int left = entry_retry_ms(e);
+			ms = ms < 0 || left < ms ? left : ms;
+		}
+	}
+	return ms;
+}
+
 static void session_wait(struct nvmf_mdns_session *s)
 {
 	struct pollfd wake = {.fd = s->wake_fd, .events = POLLIN};
 
-	if (nvmf_mdns_avahi.avahi_simple_poll_iterate(s->poll, session_must_retry(s) ? RETRY_MS : -1) < 0) {
+	if (nvmf_mdns_avahi.avahi_simple_poll_iterate(s->poll, session_wait_ms(s)) < 0) {
 		poll(&wake, 1, RETRY_MS);
 	}
 }

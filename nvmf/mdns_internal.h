@@ -31,8 +31,8 @@ int nvmf_mdns_interface_of(const struct nvmf_address *a);
 struct nvmf_mdns_session;
 #ifdef NVMF_HAS_AVAHI
 /* Starts one. told(arg, rc, why) is called once on the control thread, later: 0, all records are known on the network;
- * or a negative errno, and the session does nothing any more. n is not 0. Returns 0, -ENOTSUP (built without
- * libavahi-client), -ENOMEM or what pthread_create() says. Control thread. */
+ * or a negative errno. Records that fail are tried again until the session ends. n is not 0. Returns 0, -ENOTSUP (built
+ * without libavahi-client), -ENOMEM or what pthread_create() says. Control thread. */
 int nvmf_mdns_session_start(const struct nvmf_mdns_record *records, size_t n,
 			    void (*told)(void *arg, int rc, const char *why), void *arg,
 			    struct nvmf_mdns_session **session);

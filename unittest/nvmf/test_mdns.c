@@ -77,7 +77,7 @@ static void test_addresses_are_told_on_the_interface_that_has_them(void)
 struct AvahiEntryGroup {
 	AvahiEntryGroupCallback fn;
 	void *arg;
-	bool has_service, is_committed;
+	bool has_service, is_committed, is_up;
 };
 struct AvahiWatch {
 	int fd;
@@ -91,11 +91,13 @@ static struct {
 	struct AvahiWatch watch;
 	struct AvahiEntryGroup groups[64];
 	_Atomic unsigned n_groups, n_freed, n_clients, n_names;
-	char name[128]; /* of the service that was added last */
-	int collisions; /* so many names are taken on this machine */
-	int refusal;    /* of each service */
+	_Atomic int n_up;           /* groups that are established */
+	_Atomic unsigned n_threads; /* between their first call and their last one */
+	char name[128];             /* of the service that was added last */
+	int collisions;             /* so many names are taken on this machine */
+	_Atomic int refusal;        /* of each service */
 	_Atomic int remote_collisions;
-	_Atomic bool client_goes, is_held;
+	_Atomic bool client_goes, group_goes, commit_fails, is_held;
 } lib;
 
 static AvahiClient *fake_client_new(const AvahiPoll *poll, AvahiClientFlags flags, AvahiClientCallback fn, void *arg,
@@ -108,8 +110,12 @@ static AvahiClient *fake_client_new(const AvahiPoll *poll, AvahiClientFlags flag
 	return (AvahiClient *)&lib;
 }
 
-static void fake_client_free(AvahiClient *c)
+static void fake_client_free(AvahiClient *c) /* its groups go with it */
 {
+	for (unsigned i = 0; i < 64; i++) {
+		lib.groups[i].is_up = false;
+	}
+	lib.n_up = 0;
 }
 
 static int fake_client_errno(AvahiClient *c)
@@ -129,6 +135,8 @@ static AvahiEntryGroup *fake_group_new(AvahiClient *c, AvahiEntryGroupCallback f
 static int fake_group_free(AvahiEntryGroup *g)
 {
 	lib.n_freed++;
+	lib.n_up -= g->is_up;
+	g->is_up = false;
 	g->fn = NULL;
 	return 0;
 }
@@ -155,10 +163,14 @@ static int fake_add(AvahiEntryGroup *g, AvahiIfIndex interface, AvahiProtocol pr
 static int fake_commit(AvahiEntryGroup *g)
 {
 	g->is_committed = g->has_service;
-	if (lib.remote_collisions > 0) {
+	if (lib.commit_fails) {
+		g->fn(g, AVAHI_ENTRY_GROUP_FAILURE, g->arg);
+	} else if (lib.remote_collisions > 0) {
 		lib.remote_collisions--;
 		g->fn(g, AVAHI_ENTRY_GROUP_COLLISION, g->arg);
 	} else {
+		g->is_up = true;
+		lib.n_up++;
 		g->fn(g, AVAHI_ENTRY_GROUP_ESTABLISHED, g->arg);
 	}
 	return 0;
@@ -178,11 +190,13 @@ static const AvahiPoll fake_api = {.watch_new = fake_watch_new, .watch_free = fa
 
 static AvahiSimplePoll *fake_poll_new(void)
 {
+	lib.n_threads++;
 	return (AvahiSimplePoll *)&lib;
 }
 
 static void fake_poll_free(AvahiSimplePoll *p)
 {
+	lib.n_threads--;
 }
 
 static const AvahiPoll *fake_poll_get(AvahiSimplePoll *p)
@@ -196,6 +210,11 @@ static int fake_iterate(AvahiSimplePoll *p, int timeout_ms)
 
 	if (poll(&fd, 1, timeout_ms < 0 || timeout_ms > 10 ? 10 : timeout_ms) > 0) {
 		lib.watch.fn(&lib.watch, lib.watch.fd, AVAHI_WATCH_IN, lib.watch.arg);
+	}
+	if (lib.group_goes) {
+		struct AvahiEntryGroup *g = &lib.groups[(lib.n_groups - 1) % 64];
+		lib.group_goes = false;
+		g->fn(g, AVAHI_ENTRY_GROUP_FAILURE, g->arg);
 	}
 	if (lib.client_goes) {
 		lib.client_goes = false;
@@ -296,6 +315,20 @@ static struct nvmf_mdns_session *start(const struct nvmf_mdns_record *records, s
 	return s;
 }
 
+static bool is_nobody_there(void *arg)
+{
+	return lib.n_threads == 0;
+}
+
+/* Its thread goes on for a while, and must have made its last call before the next one or the process's end. */
+static void end(struct nvmf_mdns_session *s)
+{
+	nvmf_mdns_session_end(s);
+	lib.is_held = false;
+	wait_until(is_nobody_there, NULL);
+	CU_ASSERT_EQUAL(lib.n_threads, 0);
+}
+
 static void wait_told(int rc)
 {
 	wait_until(is_told, NULL);
@@ -318,6 +351,19 @@ static void wait_groups(unsigned made, unsigned freed)
 	CU_ASSERT_EQUAL(lib.n_freed, freed);
 }
 
+static void wait_reached(unsigned made, unsigned freed)
+{
+	unsigned want[] = {made, freed};
+
+	wait_until(is_reached, want);
+	CU_ASSERT_TRUE(is_reached(want));
+}
+
+static bool is_two_up(void *arg)
+{
+	return lib.n_up == 2;
+}
+
 static void test_records_that_come_and_go_leave_the_others_alone(void)
 {
 	struct nvmf_mdns_session *s = start(one, 1);
@@ -333,7 +379,7 @@ static void test_records_that_come_and_go_leave_the_others_alone(void)
 	CU_ASSERT_EQUAL(nvmf_mdns_session_update(s, one, 1), 0);
 	wait_groups(3, 2);
 	CU_ASSERT_EQUAL(told.n, 1);
-	nvmf_mdns_session_end(s);
+	end(s);
 }
 
 static void test_names_that_others_have_are_changed(void)
@@ -342,13 +388,13 @@ static void test_names_that_others_have_are_changed(void)
 	struct nvmf_mdns_session *s = start(one, 1);
 	wait_told(0);
 	CU_ASSERT_STRING_EQUAL(lib.name, "one #1 #2");
-	nvmf_mdns_session_end(s);
+	end(s);
 	lib.remote_collisions = 1;
 	s = start(one, 1);
 	wait_told(0);
 	CU_ASSERT_STRING_EQUAL(lib.name, "one #1");
 	wait_groups(2, 1);
-	nvmf_mdns_session_end(s);
+	end(s);
 }
 
 static void test_names_without_end_are_given_up(void)
@@ -358,12 +404,12 @@ static void test_names_without_end_are_given_up(void)
 	wait_told(-EADDRINUSE);
 	CU_ASSERT_PTR_NOT_NULL(strstr(told.why, "\"one\""));
 	lib.remote_collisions = 0;
-	nvmf_mdns_session_end(s);
+	end(s);
 	lib.collisions = 100000;
 	s = start(one, 1);
 	wait_told(-EIO);
 	lib.collisions = 0;
-	nvmf_mdns_session_end(s);
+	end(s);
 }
 
 static void test_a_refusal_is_told(void)
@@ -373,7 +419,7 @@ static void test_a_refusal_is_told(void)
 	wait_told(-EIO);
 	CU_ASSERT_PTR_NOT_NULL(strstr(told.why, "refuses \"one\": a reason"));
 	lib.refusal = 0;
-	nvmf_mdns_session_end(s);
+	end(s);
 }
 
 static void test_records_come_again_with_a_new_client(void)
@@ -385,7 +431,53 @@ static void test_records_come_again_with_a_new_client(void)
 	lib.client_goes = true;
 	wait_groups(4, 0);
 	CU_ASSERT(lib.n_clients == 2 && told.n == 1);
-	nvmf_mdns_session_end(s);
+	end(s);
+}
+
+static void test_a_record_that_was_refused_is_tried_again(void)
+{
+	struct nvmf_mdns_session *s = start(one, 1);
+
+	wait_told(0);
+	lib.refusal = AVAHI_ERR_TOO_MANY_ENTRIES;
+	CU_ASSERT_EQUAL(nvmf_mdns_session_update(s, two, 2), 0);
+	wait_reached(2, 1);
+	lib.refusal = 0;
+	wait_until(is_two_up, NULL);
+	CU_ASSERT_TRUE(is_two_up(NULL));
+	CU_ASSERT_EQUAL(lib.n_clients, 1);
+	end(s);
+}
+
+static void test_a_bus_that_fails_is_asked_anew(void)
+{
+	struct nvmf_mdns_session *s = start(one, 1);
+
+	wait_told(0);
+	lib.refusal = AVAHI_ERR_DBUS_ERROR;
+	CU_ASSERT_EQUAL(nvmf_mdns_session_update(s, two, 2), 0);
+	wait_reached(2, 1);
+	lib.refusal = 0;
+	wait_until(is_two_up, NULL);
+	CU_ASSERT_TRUE(is_two_up(NULL));
+	CU_ASSERT_TRUE(lib.n_clients > 1);
+	end(s);
+}
+
+static void test_a_record_that_avahi_gives_up_is_told_and_tried_again(void)
+{
+	struct nvmf_mdns_session *s = start(one, 1);
+
+	wait_told(0);
+	wait_groups(1, 0);
+	lib.group_goes = true;
+	wait_groups(2, 1);
+	end(s);
+	lib.commit_fails = true;
+	s = start(one, 1);
+	wait_told(-EIO);
+	lib.commit_fails = false;
+	end(s);
 }
 
 static void test_one_that_hangs_is_ended_without_waiting(void)
@@ -394,11 +486,10 @@ static void test_one_that_hangs_is_ended_without_waiting(void)
 	struct nvmf_mdns_session *s = start(one, 1);
 	wait_groups(1, 0);
 	CU_ASSERT_EQUAL(nvmf_mdns_session_update(s, two, 2), 0);
-	nvmf_mdns_session_end(s);
-	lib.is_held = false;
+	end(s); /* and then lets go of it */
 	s = start(two, 2);
 	wait_told(0);
-	nvmf_mdns_session_end(s);
+	end(s);
 }
 
 static const struct unit_test tests[] = {
@@ -409,6 +500,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_names_without_end_are_given_up),
 	UNIT(test_a_refusal_is_told),
 	UNIT(test_records_come_again_with_a_new_client),
+	UNIT(test_a_record_that_was_refused_is_tried_again),
+	UNIT(test_a_bus_that_fails_is_asked_anew),
+	UNIT(test_a_record_that_avahi_gives_up_is_told_and_tried_again),
 	UNIT(test_one_that_hangs_is_ended_without_waiting),
 	UNIT_END,
 };
