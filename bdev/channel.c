@@ -236,6 +236,9 @@ static void bdev_channel_ctx_destroy(struct io_device *dev, void *ctx)
 	TAILQ_REMOVE(&core->channels, ch, link);
 	bdev_stat_settle(&ch->stat);
 	bdev_stat_add(&core->closed_stat, &ch->stat);
+	if (core->round_stat != NULL && ch->stat_round != core->stat_rounds) {
+		bdev_stat_add(core->round_stat, &ch->stat);
+	}
 	if (ch->histogram != NULL && core->histogram != NULL) {
 		bdev_histogram_sum(core->histogram, ch->histogram);
 	}

@@ -182,7 +182,8 @@ struct bdev_channel {
 	TAILQ_ENTRY(bdev_channel) link;
 	SLIST_ENTRY(bdev_channel) put_link, plug_link;
 	uint32_t puts;
-	uint64_t number; /* in the order in which the bdev's channels were made, from 1 */
+	uint64_t number;     /* in the order in which the bdev's channels were made, from 1 */
+	uint64_t stat_round; /* bdev_get_stat() has counted it: core->stat_rounds then; the channel's thread */
 	uint8_t module[] __attribute__((aligned(64)));
 };
 _Static_assert(offsetof(struct bdev_channel, stat) == 64, "the hot part is one cache line");
@@ -225,6 +226,8 @@ struct bdev_core {
 	uint64_t last_channel;                        /* the number of the channel made last */
 	uint32_t new_channel_slow;                    /* SLOW_* that channels start with */
 	struct bdev_stat closed_stat;                 /* of channels that are gone */
+	uint64_t stat_rounds;                         /* calls of bdev_get_stat() */
+	struct bdev_stat *round_stat;                 /* gets what channels leave that go before its visit; or NULL */
 	struct bdev_histogram *histogram;             /* settings, and the sum of channels that are gone; NULL: off */
 	struct bdev_lock *closing[BDEV_LOCKS_ACTIVE]; /* locks that new channels must know */
 

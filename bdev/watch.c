@@ -70,15 +70,26 @@ static void visit_add(struct bdev_channel *ch, void *arg)
 	bdev_stat_settle(&ch->stat);
 	bdev_stat_add(arg, &ch->stat);
 	((struct bdev_stat *)arg)->queue_depth += ch->qd;
+	ch->stat_round = ch->bdev->core->stat_rounds;
 }
 
+/* Each channel counts once: a channel that goes meanwhile counts as it was visited, if it was. */
 void bdev_get_stat(struct bdev *b, struct bdev_stat *stat)
 {
+	struct bdev_core *core = b->core;
+	struct bdev_stat closed;
+
 	bdev_stat_init(stat);
+	pthread_mutex_lock(&core->mutex);
+	closed = core->closed_stat;
+	core->stat_rounds++;
+	core->round_stat = &closed;
+	pthread_mutex_unlock(&core->mutex);
 	bdev_visit_channels(b, visit_add, stat);
-	pthread_mutex_lock(&b->core->mutex);
-	bdev_stat_add(stat, &b->core->closed_stat);
-	pthread_mutex_unlock(&b->core->mutex);
+	pthread_mutex_lock(&core->mutex);
+	core->round_stat = NULL;
+	pthread_mutex_unlock(&core->mutex);
+	bdev_stat_add(stat, &closed);
 }
 
 static uint64_t peek(const uint64_t *counter)

@@ -471,6 +471,99 @@ static void test_sampling_asks_nothing_of_the_threads(void)
 	CU_ASSERT_TRUE(testdev_delete(t));
 }
 
+/* --- Statistics of channels that come and go --- */
+
+struct churn {
+	struct user user;
+	struct bdev_io *io;
+	struct iovec iov;
+};
+static atomic_bool churn_stops;
+static atomic_uint churn_reads, churning;
+
+static void churn_close(void *arg);
+
+static void churn_read_done(struct bdev_io *io, void *arg)
+{
+	struct churn *c = arg;
+
+	CU_ASSERT_EQUAL(thread_send(c->user.thread, churn_close, c), 0);
+}
+
+static void churn_open(void *arg)
+{
+	struct churn *c = arg;
+
+	if (atomic_load(&churn_stops)) {
+		atomic_fetch_sub(&churning, 1);
+		fixture_wake();
+		return;
+	}
+	c->user.ch = bdev_channel_get(c->user.desc);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(c->user.ch);
+	memset(c->io, 0, bdev_io_size());
+	bdev_io_init(c->io, c->user.desc, c->user.ch, churn_read_done, c);
+	bdev_io_set_rw(c->io, BDEV_IO_READ, &c->iov, 1, 0, 1);
+	atomic_fetch_add(&churn_reads, 1);
+	bdev_submit(c->io);
+}
+
+static void churn_close(void *arg)
+{
+	struct churn *c = arg;
+
+	bdev_channel_put(c->user.ch);
+	CU_ASSERT_EQUAL(thread_send(c->user.thread, churn_open, c), 0);
+}
+
+static bool churn_is_over(void *arg)
+{
+	return atomic_load(&churning) == 0;
+}
+
+static uint64_t reads_of(const char *bdev)
+{
+	struct bdev_stat s;
+
+	bdev_get_stat(bdev_find(bdev), &s);
+	CU_ASSERT_EQUAL(s.reads.counted, s.class[BDEV_STAT_READ].ops);
+	return s.class[BDEV_STAT_READ].ops;
+}
+
+/* Each read is made by a channel of its own, while the statistics are collected again and again. */
+static void test_channels_that_go_while_statistics_are_collected_count_once(void)
+{
+	struct testdev *t = testdev_new("t0", 512, 64);
+	static struct churn churns[3];
+	uint64_t last = 0, too_many = 0, too_few = 0;
+
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	atomic_store(&churning, 3);
+	for (unsigned i = 0; i < 3; i++) {
+		struct churn *c = &churns[i];
+		c->user.thread = fixture_thread(i);
+		CU_ASSERT_EQUAL_FATAL(bdev_open("t0", false, NULL, NULL, &c->user.desc), 0);
+		c->io = aligned_alloc(64, bdev_io_size());
+		c->iov = (struct iovec){buf, bdev_block_size(bdev_find("t0"))};
+		thread_send(c->user.thread, churn_open, c);
+	}
+	for (unsigned i = 0; i < 2000 || atomic_load(&churn_reads) < 100; i++) {
+		uint64_t now = reads_of("t0");
+		too_many += now > atomic_load(&churn_reads);
+		too_few += now < last;
+		last = now;
+	}
+	atomic_store(&churn_stops, true);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(churn_is_over, NULL));
+	CU_ASSERT(too_many == 0 && too_few == 0);
+	CU_ASSERT_EQUAL(reads_of("t0"), atomic_load(&churn_reads));
+	for (unsigned i = 0; i < 3; i++) {
+		bdev_close(churns[i].user.desc);
+		free(churns[i].io);
+	}
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_io_rate_is_limited_over_all_threads),
 	UNIT(test_byte_rates_are_limited_by_direction),
@@ -482,6 +575,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_histogram_buckets_join_without_gap),
 	UNIT(test_what_is_in_flight_can_be_listed_sampled_and_timed),
 	UNIT(test_sampling_asks_nothing_of_the_threads),
+	UNIT(test_channels_that_go_while_statistics_are_collected_count_once),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_watch", tests, fixture_start, fixture_stop)
