@@ -85,6 +85,7 @@ struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair
 	USDT(nvmf_ctrlr_create, ctrlr, s->nqn, thread_id(admin->group->thread));
 	USDT(nvmf_subsystem_add_ctrlr, s->nqn, ctrlr, ctrlr->hostnqn);
 	nvmf_host_latency_join(ctrlr);
+	ctrlr->qos = (struct nvmf_qos *)nvmf_qos_find(s, ctrlr->hostnqn);
 	nvmf_ctrlr_link_qpair(ctrlr, admin, 0);
 	ctrlr->admin_qpair = admin;
 	nvmf_keepalive_set(ctrlr, c->kato_ms);
@@ -119,7 +120,7 @@ void nvmf_ctrlr_link_qpair(struct nvmf_ctrlr *ctrlr, struct nvmf_qpair *qpair, u
 	qpair->ctl_ctrlr = ctrlr;
 	qpair->ctl_qid = qid;
 	qpair->linked = true;
-	nvmf_qos_link(qpair, ctrlr->subsystem, ctrlr->hostnqn);
+	nvmf_qos_link(qpair, ctrlr->qos);
 	atomic_store_explicit(&qpair->write_through, ctrlr->features.volatile_write_cache == 0, memory_order_relaxed);
 	TAILQ_INSERT_TAIL(&ctrlr->qpairs, qpair, ctrlr_link);
 	ctrlr->num_io_qpairs += qid != 0;

@@ -82,6 +82,7 @@ struct nvmf_ctrlr {
 	struct thread_timer idle_timer; /* disabled or shut down: the host has to enable it or leave */
 	struct nvmf_qpair *admin_qpair;
 	TAILQ_HEAD(, nvmf_qpair) qpairs;
+	struct nvmf_qos *qos;              /* its host's limits, for new queue pairs; NULL: none */
 	struct nvmf_host_latency *latency; /* NULL: a controller without I/O queues, or there was no memory */
 	LIST_ENTRY(nvmf_ctrlr) latency_link;
 	uint32_t num_io_qpairs;

@@ -428,11 +428,11 @@ void nvmf_qos_get_counts(const struct nvmf_qos *q, struct nvmf_qos_counts *count
 	counts->waited_us = atomic_load_explicit(&q->waited_us, memory_order_relaxed);
 }
 
-void nvmf_qos_link(struct nvmf_qpair *qpair, const struct nvmf_subsystem *s, const char *hostnqn)
+void nvmf_qos_link(struct nvmf_qpair *qpair, struct nvmf_qos *q)
 {
 	STAILQ_INIT(&qpair->qos_wait[RATE_READS]);
 	STAILQ_INIT(&qpair->qos_wait[RATE_WRITES]);
-	qpair->qos = (struct nvmf_qos *)nvmf_qos_find(s, hostnqn);
+	qpair->qos = q;
 }
 
 struct qos_call {
@@ -462,16 +462,23 @@ static void qos_install_on_group(void *arg)
 	}
 }
 
-/* Every group has what was set, and none knows what was there before, when it returns. */
-static void qos_install(struct nvmf_subsystem *s, const char *hostnqn, struct nvmf_qos *q)
+/* Every group has what was set, and none knows what was there before, when it returns. Queue pairs that connect later
+ * get it from their controllers. changes_ns: whether the subsystem has limits at all has changed (NVMF_NS_QOS). */
+static void qos_install(struct nvmf_subsystem *s, const char *hostnqn, struct nvmf_qos *q, bool changes_ns)
 {
 	struct qos_call call = {.subsystem = s, .hostnqn = hostnqn, .q = q};
+	struct nvmf_ctrlr *ctrlr;
 
+	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
+		if (hostnqn != NULL && strcmp(ctrlr->hostnqn, hostnqn) == 0) {
+			ctrlr->qos = q;
+		}
+	}
 	TAILQ_FOREACH (call.group, &s->tgt->groups, link) {
 		thread_call(call.group->thread, qos_install_on_group, &call);
 	}
-	if (s->views_open) {
-		nvmf_views_update_all(s); /* NVMF_NS_QOS */
+	if (changes_ns && s->views_open) {
+		nvmf_views_update_all(s);
 	}
 }
 
@@ -501,8 +508,9 @@ static int qos_add(struct nvmf_subsystem *s, const char *hostnqn, const struct r
 	rate_limiter_set(&q->limiter, limits);
 	q->limits = *limits;
 	snprintf(q->hostnqn, sizeof(q->hostnqn), "%s", hostnqn != NULL ? hostnqn : "");
+	bool is_first = TAILQ_EMPTY(&s->qos);
 	TAILQ_INSERT_TAIL(&s->qos, q, link);
-	qos_install(s, hostnqn, q);
+	qos_install(s, hostnqn, q, is_first);
 	return 0;
 }
 
@@ -529,7 +537,7 @@ int nvmf_subsystem_set_qos(struct nvmf_subsystem *s, const char *hostnqn, const 
 		return 0;
 	}
 	TAILQ_REMOVE(&s->qos, q, link);
-	qos_install(s, hostnqn, NULL);
+	qos_install(s, hostnqn, NULL, TAILQ_EMPTY(&s->qos));
 	free(q);
 	return 0;
 }

@@ -22,8 +22,8 @@ void nvmf_qos_purge(struct nvmf_subsystem_view *view, struct nvmf_qpair *qpair, 
 /* Takes one waiting command out of its queue. */
 void nvmf_qos_unwait(struct nvmf_request *req);
 
-/* Control thread: a new queue pair of a controller gets its host's limits. */
-void nvmf_qos_link(struct nvmf_qpair *qpair, const struct nvmf_subsystem *s, const char *hostnqn);
+/* Control thread: a new queue pair of a controller gets its host's limits; q NULL: there are none. */
+void nvmf_qos_link(struct nvmf_qpair *qpair, struct nvmf_qos *q);
 /* Control thread: frees all limits of a subsystem, which has no views any more. */
 void nvmf_qos_free(struct nvmf_subsystem *s);
 

@@ -233,6 +233,33 @@ static void test_limits_hold_for_queues_that_connect_later(void)
 	detach();
 }
 
+/* The controller is there before the limit, and the queue connects when the limit has come or gone. */
+static void test_limits_hold_for_later_queues_of_a_controller(void)
+{
+	attach();
+	set(LOOP_HOSTNQN, &slow_writes);
+	struct loop_conn *later = loop_io_queue(admin, 3);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(later);
+	exceed(later, nvme_cmd_write);
+	submit(&cmds[0], later, nvme_cmd_write, 600);
+	expect_limited(1);
+	set(OTHER, &slow_writes);
+	unset(LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	struct loop_conn *last = loop_io_queue(admin, 4);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(last);
+	exceed(last, nvme_cmd_write);
+	CU_ASSERT_EQUAL(one(last, nvme_cmd_write, 601), 0);
+	exceed(other, nvme_cmd_write); /* the other limit is still there */
+	submit(&cmds[1], other, nvme_cmd_write, 602);
+	expect_limited(1);
+	unset(OTHER);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	loop_close(later);
+	loop_close(last);
+	detach();
+}
+
 static void test_a_host_aborts_what_waits(void)
 {
 	struct loop_cmd abort;
@@ -514,6 +541,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_waits_for_a_limit_of_reads_does_not_hold_writes_of_any_host),
 	UNIT(test_a_host_that_waits_for_its_own_limit_does_not_hold_others_at_the_common_one),
 	UNIT(test_limits_hold_for_queues_that_connect_later),
+	UNIT(test_limits_hold_for_later_queues_of_a_controller),
 	UNIT(test_a_host_aborts_what_waits),
 	UNIT(test_what_waits_when_its_queue_ends_is_not_carried_out),
 	UNIT(test_what_waits_when_its_namespace_goes_is_answered_with_a_path_error),
