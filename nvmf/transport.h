@@ -279,8 +279,8 @@ struct nvmf_qpair {
 	struct nvmf_qos *qos;          /* its host's limits; NULL: none */
 	struct nvmf_request_queue qos_wait[RATE_KINDS]; /* commands that wait for a limit */
 	TAILQ_ENTRY(nvmf_qpair) qos_link;
-	uint8_t qos_turn; /* which kind is tried first */
-	bool qos_listed;  /* it is in its view's list */
+	uint8_t qos_turn;                   /* which kind is tried first */
+	bool qos_listed;                    /* it is in its view's list */
 	bool qos_waits_for_all[RATE_KINDS]; /* these wait for the limit of all hosts, not for their own */
 	TAILQ_ENTRY(nvmf_qpair) group_link;
 	TAILQ_ENTRY(nvmf_qpair) ctrlr_link; /* control thread */

@@ -52,7 +52,7 @@ extern atomic_uint loop_qpairs;          /* not destroyed */
 extern _Atomic uint64_t loop_last_start; /* start_ticks of the request that was completed last */
 extern atomic_bool loop_measures;        /* each I/O command is a sample of the latency, of so much time: */
 #define LOOP_LATENCY_US 1000
-extern atomic_uint loop_zcopy_requests;  /* requests served from bdev memory */
+extern atomic_uint loop_zcopy_requests; /* requests served from bdev memory */
 
 /* What is the host's, and may be reached with LOOP_KEY; NULL: everything. Set it while nothing is outstanding. */
 extern void *loop_memory;
