@@ -76,19 +76,28 @@ int env_lcore_wait(unsigned lcore);
 /* Added to the TSC, which begins anew when some machines resume from suspend to RAM; 0 until then. Atomic; written by
  * env_ticks_go_on(). */
 extern uint64_t env_ticks_offset;
+/* The time in ticks without the test's. The offset is read first: a machine that is suspended between the two readings
+ * then gives a time that is too early, which is noticed, and not one that is ahead by all the time it has run. Any
+ * thread. */
+static inline uint64_t env_ticks_real(void)
+{
+	uint64_t offset = __atomic_load_n(&env_ticks_offset, __ATOMIC_RELAXED);
+
+	__asm__ volatile("" : "+r"(offset)); /* the compiler keeps the order of volatile statements */
+	return rte_rdtsc() + offset;
+}
 #ifdef ENV_TICKS_VIRTUAL
 extern uint64_t env_ticks_virtual; /* builds for fuzzing and with AddressSanitizer: the test's time; 0: the real time */
 /* The time in ticks of the TSC. Any thread. */
 static inline uint64_t env_ticks(void)
 {
-	return env_ticks_virtual != 0 ? env_ticks_virtual
-				      : rte_rdtsc() + __atomic_load_n(&env_ticks_offset, __ATOMIC_RELAXED);
+	return env_ticks_virtual != 0 ? env_ticks_virtual : env_ticks_real();
 }
 #else
 /* The time in ticks of the TSC. Any thread. */
 static inline uint64_t env_ticks(void)
 {
-	return rte_rdtsc() + __atomic_load_n(&env_ticks_offset, __ATOMIC_RELAXED);
+	return env_ticks_real();
 }
 #endif
 /* The TSC was reset: env_ticks() is less than `reached`, which it has been. From now on it goes on from `reached`, or
