@@ -100,9 +100,13 @@ static inline uint64_t env_ticks(void)
 	return env_ticks_real();
 }
 #endif
-/* The TSC was reset: env_ticks() is less than `reached`, which it has been. From now on it goes on from `reached`, or
- * from the time that has passed since the start by CLOCK_MONOTONIC, whichever is later. False: it does so already,
- * because another thread has noticed it, too. Any thread. */
+/* Notes the time in ticks together with CLOCK_MONOTONIC, from which env_ticks_go_on() reckons. To be repeated, because
+ * the rate of the TSC is known to parts per million only. Any thread. */
+void env_ticks_note(void);
+/* env_ticks() is less than `reached`, which a thread has read. If the TSC was reset, time goes on from `reached`, or
+ * from the time that has passed by CLOCK_MONOTONIC since env_ticks_note(), whichever is later. False: it was not reset,
+ * because env_ticks() is less behind CLOCK_MONOTONIC than behind `reached` (the TSCs of two CPUs differ), or it goes on
+ * already, because another thread has noticed it, too. Any thread. */
 bool env_ticks_go_on(uint64_t reached);
 /* Ticks per second: calibrated against CLOCK_MONOTONIC, not rounded. Any thread. */
 uint64_t env_ticks_hz(void);

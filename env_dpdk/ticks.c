@@ -18,6 +18,7 @@ uint64_t env_ticks_offset;
 
 static struct env_time_pair begin;
 static pthread_mutex_t offset_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct env_time_pair noted; /* the last env_ticks_note(); tsc: with the offset. offset_lock */
 static uint64_t ticks_hz;
 static uint64_t ticks_per_us_q32; /* fixed point, 32 fractional bits */
 static uint64_t ns_per_tick_q32;
@@ -69,6 +70,7 @@ void env_ticks_calibrate_end(void)
 	ticks_hz = (uint64_t)((unsigned __int128)(end.tsc - begin.tsc) * SECOND_NS / ns);
 	ticks_per_us_q32 = (uint64_t)(((unsigned __int128)ticks_hz << 32) / 1000000);
 	ns_per_tick_q32 = (uint64_t)(((unsigned __int128)SECOND_NS << 32) / ticks_hz);
+	env_ticks_note();
 }
 
 uint64_t env_ticks_hz(void)
@@ -93,14 +95,35 @@ uint64_t env_ticks_to_ns(uint64_t ticks)
 	return multiply_q32(ticks, ns_per_tick_q32);
 }
 
+void env_ticks_note(void)
+{
+	struct env_time_pair pair;
+
+	pthread_mutex_lock(&offset_lock);
+	uint64_t offset = __atomic_load_n(&env_ticks_offset, __ATOMIC_RELAXED);
+	env_time_pair_read(&pair);
+	pair.tsc += offset;
+	if (pair.tsc > noted.tsc) { /* else the TSC was reset, and nobody has noticed it yet */
+		noted = pair;
+	}
+	pthread_mutex_unlock(&offset_lock);
+}
+
+/* What the time in ticks is by CLOCK_MONOTONIC. */
+static uint64_t ticks_by_monotonic(void)
+{
+	uint64_t ns = ticks_clock_ns(CLOCK_MONOTONIC) - noted.monotonic_ns;
+
+	return noted.tsc + (uint64_t)((unsigned __int128)ns * ticks_hz / SECOND_NS);
+}
+
 bool env_ticks_go_on(uint64_t reached)
 {
 	pthread_mutex_lock(&offset_lock);
+	uint64_t at = ticks_by_monotonic(); /* first: an interruption must not make it later than now */
 	uint64_t now = env_ticks();
-	bool is_back = now < reached;
+	bool is_back = now < reached && at > now && at - now >= (reached - now) / 2;
 	if (is_back) {
-		uint64_t ns = ticks_clock_ns(CLOCK_MONOTONIC) - begin.monotonic_ns;
-		uint64_t at = begin.tsc + (uint64_t)((unsigned __int128)ns * ticks_hz / SECOND_NS);
 		__atomic_fetch_add(&env_ticks_offset, (at > reached ? at : reached) - now, __ATOMIC_RELAXED);
 	}
 	pthread_mutex_unlock(&offset_lock);

@@ -15,7 +15,8 @@
  * The TSC may also begin anew when the system resumes from suspend to RAM, on machines that do not keep it. All times
  * that were taken before would then lie far ahead. So whichever reactor reads a time before its last one has
  * env_ticks() go on from the latest time that any reactor has read. Until then, some microseconds, others may read an
- * earlier time; timers do not. */
+ * earlier time; timers do not. CLOCK_MONOTONIC has to confirm it: if only the TSCs of CPUs differ, time stands still
+ * for the reactor until its CPU has caught up. Each minute the control thread notes how the two go together. */
 #include "thread/thread_internal.h"
 
 #include "util/compiler.h"
@@ -28,14 +29,34 @@
 #define READ_ATTEMPTS  8
 #define READ_MAX_NS    UINT64_C(1000000) /* a reading that takes longer was interrupted, and is not exact */
 
-/* TSCs of several CPUs may differ, and a thread may move between CPUs. */
+/* TSCs of several CPUs may differ, and a thread may move between CPUs. Less than this is not looked into. */
 #define CLOCK_SKEW_MAX_US 1000
 
+#define NOTE_PERIOD_US UINT64_C(60000000)
+
 uint64_t absence_min_ticks;
+static struct thread_timer note_timer; /* the control thread's */
 
 void absence_init(void)
 {
 	absence_min_ticks = env_us_to_ticks(THREAD_ABSENCE_MIN_US);
+}
+
+static void note_timer_fired(void *arg)
+{
+	env_ticks_note();
+	thread_timer_start(&note_timer, NOTE_PERIOD_US);
+}
+
+void absence_start(void)
+{
+	note_timer = (struct thread_timer){.fn = note_timer_fired};
+	note_timer_fired(NULL);
+}
+
+void absence_stop(void)
+{
+	thread_timer_stop(&note_timer);
 }
 
 static uint64_t reactors_latest_time(void)

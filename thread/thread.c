@@ -292,6 +292,7 @@ int thread_lib_start(const struct thread_lib_opts *opts)
 	thread_enter(control);
 	reactor_attach(reactor_control(), control);
 	thread_self = control;
+	absence_start();
 	load_start();
 	scheduler_start();
 	return 0;
@@ -311,6 +312,7 @@ void thread_lib_stop(void)
 	}
 	scheduler_stop();
 	load_stop();
+	absence_stop();
 	const char *name, *leak = thread_leak(control, &name);
 	if (leak != NULL) {
 		log_error("the control thread still has a %s %s at the end", leak, name);

@@ -190,6 +190,9 @@ extern struct rte_rcu_qsbr *reactor_quiescence;
 /* absence.c */
 extern uint64_t absence_min_ticks; /* THREAD_ABSENCE_MIN_US */
 void absence_init(void);
+/* The timer of env_ticks_note(). Control thread. */
+void absence_start(void);
+void absence_stop(void);
 /* env_ticks() has given less than r->now: the time to go on with, which is not less. On r's OS thread. */
 COLD uint64_t reactor_clock_went_back(const struct reactor *r);
 /* The time in ticks, which is never before r->now. On r's OS thread. */

@@ -338,6 +338,38 @@ static void test_ticks_keep_time(void)
 	CU_ASSERT(child_passed(child_start(child_ticks)));
 }
 
+static void child_ticks_go_on(void)
+{
+	struct env_opts opts = opts_for_tests();
+
+	env_ticks_offset =
+		UINT64_C(1) << 62; /* the TSC of a machine that was just started cannot be set back by hours */
+	CHECK(starts(&opts));
+	uint64_t hour = env_us_to_ticks(UINT64_C(3600) * 1000000);
+	/* No step back, though another CPU may have read a later time: the clock knows of none. */
+	uint64_t offset = env_ticks_offset;
+	CHECK(!env_ticks_go_on(env_ticks() + hour));
+	CHECK(env_ticks_offset == offset);
+	/* Time has gone an hour more than the rate tells. It goes on from the last note, not from the start. */
+	env_ticks_offset += hour;
+	env_ticks_note();
+	uint64_t before = env_ticks();
+	env_ticks_offset -= 2 * hour;
+	env_ticks_note(); /* not yet noticed */
+	CHECK(env_ticks_go_on(env_ticks() + hour / 2));
+	CHECK(env_ticks() > before - hour / 2 && env_ticks() < before + hour / 2);
+	/* Nor does it end before what was read. */
+	env_ticks_offset -= hour;
+	CHECK(env_ticks_go_on(before + hour / 2));
+	CHECK(env_ticks() >= before + hour / 2);
+	env_fini();
+}
+
+static void test_ticks_go_on_when_the_tsc_was_reset(void)
+{
+	CU_ASSERT(child_passed(child_start(child_ticks_go_on)));
+}
+
 static struct {
 	uint64_t bytes;
 	unsigned regions;
@@ -823,6 +855,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_control_group_leaves_what_its_files_take_up),
 	UNIT(test_every_lcore_runs_what_it_is_given),
 	UNIT(test_ticks_keep_time),
+	UNIT(test_ticks_go_on_when_the_tsc_was_reset),
 	UNIT(test_memory_grows_beyond_the_fixed_heap),
 	UNIT(test_memory_is_allocated_while_a_device_registers_what_there_is),
 	UNIT(test_others_can_map_ordinary_memory_and_what_is_freed_is_given_back),

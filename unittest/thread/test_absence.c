@@ -19,6 +19,8 @@ static struct thread *told_on;
 
 static int setup(void)
 {
+	env_ticks_offset =
+		UINT64_C(1) << 62; /* the TSC of a machine that was just started cannot be set back by hours */
 	int rc = fixture_start();
 
 	if (rc == 0) {
@@ -389,6 +391,27 @@ static void test_a_little_less_is_no_new_beginning(void)
 	unwatch_both();
 }
 
+static void read_far_skewed(void *arg)
+{
+	uint64_t before = reactor_self->now = env_ticks() + env_us_to_ticks(3000000);
+
+	CU_ASSERT(reactor_read_clock(reactor_self) >= before);
+	thread_absence_check();
+}
+
+/* Nor are CPUs whose TSCs differ more, as long as CLOCK_MONOTONIC knows of no step back: the time would move on with
+ * each change of the CPU. */
+static void test_step_back_that_the_clock_does_not_confirm_is_no_new_beginning(void)
+{
+	uint64_t offset = __atomic_load_n(&env_ticks_offset, __ATOMIC_RELAXED);
+
+	watch_both();
+	thread_call(workers[0], read_far_skewed, NULL);
+	CU_ASSERT_EQUAL(__atomic_load_n(&env_ticks_offset, __ATOMIC_RELAXED), offset);
+	CU_ASSERT(told[0] == 0 && told[1] == 0);
+	unwatch_both();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_those_who_watch_are_told_before_anything_else),
 	UNIT(test_who_asks_in_the_middle_of_a_round_has_them_told),
@@ -400,6 +423,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_clock_of_the_day_may_be_set),
 	UNIT(test_timers_go_on_when_the_tsc_begins_anew),
 	UNIT(test_a_little_less_is_no_new_beginning),
+	UNIT(test_step_back_that_the_clock_does_not_confirm_is_no_new_beginning),
 	UNIT_END,
 };
 UNIT_MAIN("absence", tests, setup, teardown)
