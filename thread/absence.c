@@ -188,9 +188,10 @@ void reactor_tell_absence(struct reactor *r, uint64_t ticks)
 
 void thread_tell_absence_of_move(struct thread *t)
 {
-	uint64_t ticks = env_ticks() - t->left_ticks;
+	uint64_t now = env_ticks(), left = t->left_ticks;
+	uint64_t ticks = now > left ? now - left : 0; /* the TSC of the other CPU may be ahead */
 
-	if (t->left_ticks != 0 && ticks > absence_min_ticks) {
+	if (left != 0 && ticks > absence_min_ticks) {
 		thread_tell_absence(t, ticks);
 	}
 	t->left_ticks = 0;

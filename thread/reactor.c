@@ -109,7 +109,7 @@ static unsigned thread_round(struct reactor *r, struct thread *t, unsigned work)
 	}
 	/* The round's only reading of the TSC per thread: the end of this thread's part is the start of the next. */
 	uint64_t now = reactor_read_clock(r), elapsed = now - r->now;
-	/* Relaxed, as all accesses to r->now: reactor_get_progress() reads it on the control thread. */
+	/* Relaxed, as all accesses to r->now, which other threads read: reactor_get_progress(), absence.c. */
 	__atomic_store_n(&r->now, now, __ATOMIC_RELAXED);
 	thread_round_ticks = now;
 	if (work & WORK_BUSY) {
@@ -171,7 +171,8 @@ static void reactor_begin(struct reactor *r)
 
 	reactor_self = r;
 	r->tid = (int)syscall(SYS_gettid);
-	r->now = r->awake_since = env_ticks();
+	r->awake_since = env_ticks();
+	__atomic_store_n(&r->now, r->awake_since, __ATOMIC_RELAXED);
 	if (r->control) {
 		/* fails if there is no ring for it, or tracing is off */
 		control_ring_is_ours = trace_register_user_thread("control") == 0;
@@ -243,7 +244,7 @@ static bool control_loop(bool (*done)(void *arg), void *arg, uint64_t deadline)
 	unsigned work = 0;
 
 	assert(reactor_self == r && !r->in_round);
-	r->now = reactor_read_clock(r);
+	__atomic_store_n(&r->now, reactor_read_clock(r), __ATOMIC_RELAXED);
 	r->waiting = done != NULL;
 	while (!reactor_must_stop(r)) {
 		work = reactor_round(r, work);

@@ -412,6 +412,20 @@ static void test_step_back_that_the_clock_does_not_confirm_is_no_new_beginning(v
 	unwatch_both();
 }
 
+static void arrive_from_a_cpu_that_is_ahead(void *arg)
+{
+	thread_self->left_ticks = env_ticks() + env_us_to_ticks(500);
+	thread_tell_absence_of_move(thread_self);
+}
+
+static void test_thread_that_comes_from_a_cpu_that_is_ahead_was_not_absent(void)
+{
+	watch_both();
+	thread_call(workers[0], arrive_from_a_cpu_that_is_ahead, NULL);
+	CU_ASSERT(told[0] == 0 && told[1] == 0);
+	unwatch_both();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_those_who_watch_are_told_before_anything_else),
 	UNIT(test_who_asks_in_the_middle_of_a_round_has_them_told),
@@ -423,6 +437,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_clock_of_the_day_may_be_set),
 	UNIT(test_timers_go_on_when_the_tsc_begins_anew),
 	UNIT(test_a_little_less_is_no_new_beginning),
+	UNIT(test_thread_that_comes_from_a_cpu_that_is_ahead_was_not_absent),
 	UNIT(test_step_back_that_the_clock_does_not_confirm_is_no_new_beginning),
 	UNIT_END,
 };
