@@ -552,6 +552,7 @@ static void driver_ready(struct bdev_nvme *c)
 	if (c->state == BDEV_NVME_UP) {
 		bdev_nvme_tell(c, BDEV_NVME_CONNECTED, NULL, NULL);
 	}
+	bdev_nvme_qpairs_readmit(c);
 	bdev_nvme_qpairs_step(c);
 	bdev_nvme_fence_helper_came();
 	bdev_nvme_waiters_end(&c->reset_waiters, 0, NULL);

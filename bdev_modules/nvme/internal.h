@@ -472,6 +472,7 @@ struct bdev_nvme_qpair {
 	/* Both threads'. */
 	struct bdev_nvme *c;
 	struct thread *thread;
+	uint64_t thread_id;
 	unsigned lcore;
 	bool closed; /* atomic: the using thread's last store, after which it does not touch any of this */
 	struct thread_msg join_msg, leave_msg, ana_msg;
@@ -482,8 +483,7 @@ struct bdev_nvme_qpair {
 	enum bdev_nvme_qpair_state state;
 	bool left; /* leave_msg has arrived */
 	enum bdev_nvme_shut_out shut_out;
-	uint8_t refusals;        /* of the controller to connect it, in a row; not counted beyond some */
-	uint32_t refused_resets; /* c->resets at the last one */
+	uint8_t refusals; /* of this connection of the controller, in a row; not counted beyond some */
 	struct thread_timer retry_timer;
 	TAILQ_ENTRY(bdev_nvme_qpair) link;
 };
@@ -499,6 +499,8 @@ struct bdev_nvme_qpair *bdev_nvme_qpair_of(struct io_channel *ch);
 void bdev_nvme_qpair_post_leave(struct bdev_nvme_qpair *qp);
 /* Has the control thread read the controller's ANA log. The using thread. */
 void bdev_nvme_qpair_ask_ana(struct bdev_nvme_qpair *qp);
+/* c has a new connection, and what it has refused on the last one does not count. Control thread. */
+void bdev_nvme_qpairs_readmit(struct bdev_nvme *c);
 /* Connects or stops every queue pair of c as c's state demands. Control thread. */
 void bdev_nvme_qpairs_step(struct bdev_nvme *c);
 /* Has all threads submit no more commands to c, whose driver is about to disable it. Control thread. */

@@ -43,7 +43,7 @@ STATE_MACHINE(bdev_nvme_qpair_machine, "bdev_nvme queue pair", bdev_nvme_qpair_s
 static void bdev_nvme_qpair_set_state(struct bdev_nvme_qpair *qp, enum bdev_nvme_qpair_state state)
 {
 	state_machine_check(&bdev_nvme_qpair_machine, qp->state, state, qp->c->name);
-	USDT(bdev_nvme_qpair_state, qp->c->name, thread_id(qp->thread), qp->state, state);
+	USDT(bdev_nvme_qpair_state, qp->c->name, qp->thread_id, qp->state, state);
 	qp->state = state;
 }
 
@@ -60,12 +60,25 @@ static bool bdev_nvme_qpair_call(struct bdev_nvme_qpair *qp, thread_fn fn)
 
 static void bdev_nvme_qpair_step(struct bdev_nvme_qpair *qp);
 
+/* A queue has become free, which may be what others have lacked. */
+static void bdev_nvme_qpairs_retry(struct bdev_nvme *c)
+{
+	struct bdev_nvme_qpair *qp;
+
+	TAILQ_FOREACH (qp, &c->qpairs, link) {
+		if (qp->shut_out != BDEV_NVME_ADMITTED && qp->state == BDEV_NVME_QPAIR_IDLE) {
+			thread_timer_start(&qp->retry_timer, 0);
+		}
+	}
+}
+
 static void bdev_nvme_qpair_free(struct bdev_nvme_qpair *qp)
 {
 	struct bdev_nvme *c = qp->c;
 
 	thread_timer_stop(&qp->retry_timer);
 	TAILQ_REMOVE(&c->qpairs, qp, link);
+	bdev_nvme_qpairs_retry(c);
 	env_dma_free(qp->ranges);
 	free(qp->fused);
 	free(qp);
@@ -83,7 +96,8 @@ static void bdev_nvme_qpair_set_shut_out(struct bdev_nvme_qpair *qp, enum bdev_n
 {
 	struct bdev_nvme *c = qp->c;
 
-	if (shut_out == qp->shut_out) {
+	if (shut_out == qp->shut_out || __atomic_load_n(&qp->closed, __ATOMIC_ACQUIRE)) {
+		qp->shut_out = shut_out; /* closed: the thread, whose name the log would say, may have ended */
 		return;
 	}
 	if (shut_out == BDEV_NVME_NO_QUEUE) {
@@ -116,11 +130,6 @@ static bool bdev_nvme_serves_others(const struct bdev_nvme_qpair *qp)
 /* A controller that refuses one queue pair and serves others is not reset, which would end the I/O of those. */
 static void bdev_nvme_qpair_count_refusal(struct bdev_nvme_qpair *qp)
 {
-	if (qp->refused_resets !=
-	    qp->c->resets) { /* a new connection: others may not have their queue pairs back yet */
-		qp->refused_resets = qp->c->resets;
-		qp->refusals = 0;
-	}
 	if (qp->refusals < MAX_REFUSALS + RETRY_SHIFTS) {
 		qp->refusals++;
 	}
@@ -133,6 +142,12 @@ static void bdev_nvme_qpair_count_refusal(struct bdev_nvme_qpair *qp)
 		qp->refusals = 0;
 		bdev_nvme_recover(qp->c, "a queue pair was refused again and again");
 	}
+}
+
+static bool bdev_nvme_is_serving(const struct bdev_nvme *c)
+{
+	return c->state == BDEV_NVME_UP && nvme_ctrlr_state(c->ctrlr) == NVME_CTRLR_READY &&
+	       !nvme_ctrlr_is_ending(c->ctrlr);
 }
 
 static uint64_t bdev_nvme_qpair_retry_us(const struct bdev_nvme_qpair *qp)
@@ -152,7 +167,7 @@ static void bdev_nvme_qpair_refused(struct bdev_nvme_qpair *qp, int error)
 	}
 	if (error == -ENOSPC) {
 		bdev_nvme_qpair_set_shut_out(qp, BDEV_NVME_NO_QUEUE);
-	} else if (c->state == BDEV_NVME_UP) {
+	} else if (bdev_nvme_is_serving(c)) { /* else its connection has ended, or is being ended */
 		bdev_nvme_qpair_count_refusal(qp);
 	}
 	thread_timer_start(&qp->retry_timer, bdev_nvme_qpair_retry_us(qp));
@@ -170,7 +185,7 @@ static void bdev_nvme_qpair_connected(void *arg, struct nvme_qpair *qpair, int e
 	qp->refusals = 0;
 	qp->created = qpair;
 	bdev_nvme_qpair_set_state(qp, BDEV_NVME_QPAIR_UP);
-	USDT(bdev_nvme_create_qpair, qp->c->name, nvme_qpair_id(qpair), thread_id(qp->thread));
+	USDT(bdev_nvme_create_qpair, qp->c->name, nvme_qpair_id(qpair), qp->thread_id);
 	bdev_nvme_qpair_set_shut_out(qp, BDEV_NVME_ADMITTED);
 	if (bdev_nvme_qpair_call(qp, bdev_nvme_qpair_attach) && qp->poller == NULL && !qp->closing) {
 		log_error("%s: out of memory for the poller of a queue pair", qp->c->name);
@@ -228,6 +243,19 @@ static void bdev_nvme_qpair_step(struct bdev_nvme_qpair *qp)
 		break;
 	default:
 		break; /* connecting or stopping: its end calls this again */
+	}
+}
+
+void bdev_nvme_qpairs_readmit(struct bdev_nvme *c)
+{
+	struct bdev_nvme_qpair *qp;
+
+	TAILQ_FOREACH (qp, &c->qpairs, link) {
+		qp->refusals = 0;
+		if (qp->shut_out == BDEV_NVME_REFUSED) {
+			qp->shut_out = BDEV_NVME_ADMITTED;
+			bdev_nvme_qpair_call(qp, bdev_nvme_qpair_set_fails);
+		}
 	}
 }
 
@@ -338,12 +366,6 @@ static void bdev_nvme_qpair_leave_message(struct thread_msg *msg)
 	qp->left = true;
 	bdev_nvme_hold(c); /* qp may be the last one, for which a detach waits */
 	bdev_nvme_qpair_step(qp);
-	struct bdev_nvme_qpair *other;
-	TAILQ_FOREACH (other, &c->qpairs, link) {
-		if (other->shut_out != BDEV_NVME_ADMITTED && other->state == BDEV_NVME_QPAIR_IDLE) {
-			thread_timer_start(&other->retry_timer, 0);
-		}
-	}
 	bdev_nvme_release(c);
 }
 
@@ -373,6 +395,7 @@ int bdev_nvme_qpair_create(struct io_device *dev, void *channel)
 	memset(qp->fused, 0, fused_size);
 	qp->c = c;
 	qp->thread = thread_current();
+	qp->thread_id = thread_id(qp->thread);
 	qp->lcore = env_lcore_current();
 	qp->retry_timer = (struct thread_timer){.fn = bdev_nvme_qpair_retry_timer_fired, .arg = qp};
 	bdev_nvme_qpair_init(qp);

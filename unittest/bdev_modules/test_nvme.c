@@ -636,91 +636,6 @@ static void test_thread_without_a_queue_fails_until_one_is_free(void)
 	drive_end();
 }
 
-/* --- A controller that refuses a queue pair --- */
-
-static void refuse_queues(unsigned skip, unsigned count)
-{
-	model.fault = (struct model_fault){.kind = MODEL_FAULT_STATUS,
-					   .qid = 0,
-					   .opcode = nvme_admin_create_sq,
-					   .skip = skip,
-					   .count = count,
-					   .status = NVME_ST(GENERIC, INTERNAL)};
-}
-
-static bool is_refused_so_often(void *times)
-{
-	return model.admin_commands[nvme_admin_delete_cq] >= *(uint64_t *)times;
-}
-
-/* Each attempt ends with the deletion of its completion queue. */
-static void await_refusals(unsigned n)
-{
-	CU_ASSERT_FATAL(fixture_poll(is_refused_so_often, &(uint64_t){model.admin_commands[nvme_admin_delete_cq] + n}));
-}
-
-static void test_queue_pair_that_is_refused_fails_alone_and_is_tried_again(void)
-{
-	struct user u, v;
-
-	drive_begin_attached();
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
-	refuse_queues(0, 1000);
-	CU_ASSERT_EQUAL_FATAL(user_open(&v, "Nvme0n1", true, fixture_thread(1)), 0);
-	/* It waits for the queue pair, until it was refused so often that it fails. */
-	CU_ASSERT_EQUAL(user_io(&v, BDEV_IO_READ, buffer, 0, 1), NVME_ST(PATH, CTRL_PATH_ERROR));
-	await_refusals(2);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
-	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 0);
-	refuse_queues(1,
-		      1000); /* the other one is admitted after a reset, but perhaps not before this one is refused */
-	CU_ASSERT_EQUAL(drive_reset(), 0);
-	await_refusals(3);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
-	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 1);
-	refuse_queues(0, 0);
-	wait_usable(2);
-	CU_ASSERT_EQUAL(user_io(&v, BDEV_IO_READ, buffer, 0, 1), 0);
-	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 1);
-	user_close(&u);
-	user_close(&v);
-	drive_end();
-}
-
-static void test_controller_that_serves_nobody_is_reset(void)
-{
-	struct user u;
-
-	drive_begin_attached();
-	refuse_queues(0, 5);
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
-	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 1);
-	user_close(&u);
-	drive_end();
-}
-
-/* The others leave while one is shut out: then it is not alone any more in not being served. */
-static void test_controller_that_serves_nobody_any_more_is_reset(void)
-{
-	struct user u, v;
-
-	drive_begin_attached();
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
-	refuse_queues(0, 1000);
-	CU_ASSERT_EQUAL_FATAL(user_open(&v, "Nvme0n1", true, fixture_thread(1)), 0);
-	CU_ASSERT_EQUAL(user_io(&v, BDEV_IO_READ, buffer, 0, 1), NVME_ST(PATH, CTRL_PATH_ERROR));
-	user_close(&u);
-	CU_ASSERT_FATAL(fixture_poll(is_up_after, &(uint32_t){1}));
-	refuse_queues(0, 0);
-	wait_usable(1);
-	CU_ASSERT_EQUAL(user_io(&v, BDEV_IO_READ, buffer, 0, 1), 0);
-	user_close(&v);
-	drive_end();
-}
-
 /* --- Timeouts, aborts, resets of a bdev --- */
 
 static void set_timeout(enum bdev_nvme_timeout_action action)
@@ -945,9 +860,6 @@ static const struct unit_test tests[] = {
 	UNIT(test_controller_is_detached_after_the_loss_timeout),
 	UNIT(test_io_fails_after_fast_io_fail),
 	UNIT(test_thread_without_a_queue_fails_until_one_is_free),
-	UNIT(test_queue_pair_that_is_refused_fails_alone_and_is_tried_again),
-	UNIT(test_controller_that_serves_nobody_is_reset),
-	UNIT(test_controller_that_serves_nobody_any_more_is_reset),
 	UNIT(test_io_without_an_answer_is_aborted),
 	UNIT(test_io_that_an_abort_does_not_end_is_done_after_a_reset),
 	UNIT(test_io_without_an_answer_resets_if_so_wanted),

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Bdevs on an NVMe controller that refuses queue pairs: who does without it, who waits for it, and when it is reset. */
+#include <string.h>
+
+#include "bdev_modules/nvme/internal.h"
+#include "unittest/bdev_modules/nvme_fixture.h"
+#include "util/log.h"
+
+static void refuse_queues(unsigned skip, unsigned count)
+{
+	model.fault = (struct model_fault){.kind = MODEL_FAULT_STATUS,
+					   .qid = 0,
+					   .opcode = nvme_admin_create_sq,
+					   .skip = skip,
+					   .count = count,
+					   .status = NVME_ST(GENERIC, INTERNAL)};
+}
+
+static bool is_refused_so_often(void *times)
+{
+	return model.admin_commands[nvme_admin_delete_cq] >= *(uint64_t *)times;
+}
+
+/* Each attempt ends with the deletion of its completion queue. */
+static void await_refusals(unsigned n)
+{
+	CU_ASSERT_FATAL(fixture_poll(is_refused_so_often, &(uint64_t){model.admin_commands[nvme_admin_delete_cq] + n}));
+}
+
+static void test_queue_pair_that_is_refused_fails_alone_and_is_tried_again(void)
+{
+	struct user u, v;
+
+	drive_begin_attached();
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
+	refuse_queues(0, 1000);
+	CU_ASSERT_EQUAL_FATAL(user_open(&v, "Nvme0n1", true, fixture_thread(1)), 0);
+	/* It waits for the queue pair, until it was refused so often that it fails. */
+	CU_ASSERT_EQUAL(user_io(&v, BDEV_IO_READ, buffer, 0, 1), NVME_ST(PATH, CTRL_PATH_ERROR));
+	await_refusals(2);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 0);
+	/* After a reset it is refused while the other one is not admitted yet either. */
+	CU_ASSERT_EQUAL(drive_reset(), 0);
+	await_refusals(2);
+	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 1);
+	refuse_queues(1, 1000); /* whichever tries next is admitted */
+	bool u_is_served = user_io(&u, BDEV_IO_READ, buffer, 0, 1) == 0;
+	bool v_is_served = user_io(&v, BDEV_IO_READ, buffer, 0, 1) == 0;
+	CU_ASSERT(u_is_served != v_is_served);
+	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 1);
+	refuse_queues(0, 0);
+	wait_usable(2);
+	CU_ASSERT_EQUAL(user_io(&v, BDEV_IO_READ, buffer, 0, 1), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 1);
+	user_close(&u);
+	user_close(&v);
+	drive_end();
+}
+
+/* u is served, and the queue pair of v was refused so often that v's I/O fails. */
+static void begin_with_one_shut_out(struct user *u, struct user *v, struct thread *thread)
+{
+	drive_begin_attached();
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "Nvme0n1", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(u, BDEV_IO_READ, buffer, 0, 1), 0);
+	refuse_queues(0, 1000);
+	CU_ASSERT_EQUAL_FATAL(user_open(v, "Nvme0n1", true, thread), 0);
+	CU_ASSERT_EQUAL(user_io(v, BDEV_IO_READ, buffer, 0, 1), NVME_ST(PATH, CTRL_PATH_ERROR));
+}
+
+static void test_what_was_refused_before_a_reset_is_waited_for_after_it(void)
+{
+	struct user u, v;
+
+	begin_with_one_shut_out(&u, &v, fixture_thread(1));
+	refuse_queues(0, 1);
+	CU_ASSERT_EQUAL(drive_reset(), 0);
+	CU_ASSERT_EQUAL(user_io(&v, BDEV_IO_READ, buffer, 0, 1), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
+	user_close(&u);
+	user_close(&v);
+	drive_end();
+}
+
+/* The next Create I/O Submission Queue is not answered before model_release() or a reset; waits for it. */
+static void hold_next_queue(void)
+{
+	model.fault =
+		(struct model_fault){.kind = MODEL_FAULT_LATE, .qid = 0, .opcode = nvme_admin_create_sq, .count = 1};
+	CU_ASSERT_FATAL(fixture_poll(model_holds, &(unsigned){1}));
+}
+
+static const char *awaited_line;
+static atomic_uint lines;
+
+static void count_lines(enum log_level level, const char *file, int line, const char *text)
+{
+	atomic_fetch_add(&lines, strstr(text, awaited_line) != NULL);
+}
+
+static void lines_begin(const char *text)
+{
+	awaited_line = text;
+	atomic_store(&lines, 0);
+	log_set_print_level(LOG_LEVEL_NOTICE);
+	log_set_tap(count_lines);
+}
+
+static unsigned lines_end(void)
+{
+	log_set_tap(NULL);
+	log_set_print_level(LOG_LEVEL_DISABLED);
+	return atomic_load(&lines);
+}
+
+static void test_queue_pair_that_ends_with_the_connection_is_not_refused(void)
+{
+	struct user u, v;
+
+	drive_begin_attached();
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
+	refuse_queues(0, 1000);
+	uint64_t times = model.admin_commands[nvme_admin_delete_cq] + 4;
+	CU_ASSERT_EQUAL_FATAL(user_open(&v, "Nvme0n1", true, fixture_thread(1)), 0);
+	CU_ASSERT_FATAL(fixture_poll(is_refused_so_often, &times)); /* once more, and it is shut out */
+	hold_next_queue();
+	lines_begin("refused the queue pair of thread");
+	CU_ASSERT_EQUAL(drive_reset(), 0);
+	CU_ASSERT_EQUAL(user_io(&v, BDEV_IO_READ, buffer, 0, 1), 0);
+	CU_ASSERT_EQUAL(lines_end(), 0);
+	user_close(&u);
+	user_close(&v);
+	drive_end();
+}
+
+static bool has_one_queue(void *arg)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 1; i < MODEL_QUEUES; i++) {
+		n += model.queues[i].cq != 0;
+	}
+	return n == 1;
+}
+
+static void test_thread_may_end_while_its_queue_pair_is_connected(void)
+{
+	struct user u, v;
+	cpu_set_t mask;
+
+	CPU_ZERO(&mask);
+	CPU_SET(1, &mask);
+	struct thread *thread = thread_create("leaving", &mask);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(thread);
+	begin_with_one_shut_out(&u, &v, thread);
+	hold_next_queue();
+	user_close(&v);
+	CU_ASSERT_EQUAL(thread_destroy(thread), 0);
+	lines_begin("is connected"); /* with the name of a thread that is gone */
+	model_release(&model);
+	CU_ASSERT(fixture_poll(has_one_queue, NULL));
+	CU_ASSERT_EQUAL(lines_end(), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
+	user_close(&u);
+	drive_end();
+}
+
+static void test_controller_that_serves_nobody_is_reset(void)
+{
+	struct user u;
+
+	drive_begin_attached();
+	refuse_queues(0, 5);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 1);
+	user_close(&u);
+	drive_end();
+}
+
+/* The others leave while one is shut out: then it is not alone any more in not being served. */
+static void test_controller_that_serves_nobody_any_more_is_reset(void)
+{
+	struct user u, v;
+
+	drive_begin_attached();
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
+	refuse_queues(0, 1000);
+	CU_ASSERT_EQUAL_FATAL(user_open(&v, "Nvme0n1", true, fixture_thread(1)), 0);
+	CU_ASSERT_EQUAL(user_io(&v, BDEV_IO_READ, buffer, 0, 1), NVME_ST(PATH, CTRL_PATH_ERROR));
+	user_close(&u);
+	CU_ASSERT_FATAL(fixture_poll(is_up_after, &(uint32_t){1}));
+	refuse_queues(0, 0);
+	wait_usable(1);
+	CU_ASSERT_EQUAL(user_io(&v, BDEV_IO_READ, buffer, 0, 1), 0);
+	user_close(&v);
+	drive_end();
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_queue_pair_that_is_refused_fails_alone_and_is_tried_again),
+	UNIT(test_what_was_refused_before_a_reset_is_waited_for_after_it),
+	UNIT(test_queue_pair_that_ends_with_the_connection_is_not_refused),
+	UNIT(test_thread_may_end_while_its_queue_pair_is_connected),
+	UNIT(test_controller_that_serves_nobody_is_reset),
+	UNIT(test_controller_that_serves_nobody_any_more_is_reset),
+	UNIT_END,
+};
+UNIT_MAIN("bdev_nvme_refused", tests, drive_setup, drive_teardown)
