@@ -178,7 +178,7 @@ void blackbox_fire(enum blackbox_type type, uint64_t measured_us, struct trace_f
 	uint64_t now_us = blackbox_now_us();
 	struct blackbox_trigger *t;
 
-	cause->tsc = env_ticks();
+	cause->tsc = env_ticks_to_tsc(env_ticks());
 	cause->realtime_ns = blackbox_clock_ns(CLOCK_REALTIME);
 	cause->measured_ticks = env_us_to_ticks(measured_us);
 	snprintf(cause->type, sizeof(cause->type), "%s", blackbox_type_name(type));

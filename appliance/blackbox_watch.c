@@ -43,7 +43,7 @@ static void watch_describe_request(const struct nvmf_inflight *f, uint64_t us, c
 		.lcore = -1,
 		.object_type = f->object_type,
 		.object_id = (uintptr_t)f->object,
-		.object_start_tsc = f->start_ticks,
+		.object_start_tsc = env_ticks_to_tsc(f->start_ticks),
 	};
 	snprintf(c->state, sizeof(c->state), "%s", f->state);
 	snprintf(c->waits_for, sizeof(c->waits_for), "%s", f->waits_for != NULL ? f->waits_for : "");
@@ -107,7 +107,8 @@ static size_t watch_list_oldest(uint64_t min_age_us, struct trace_keep_object *o
 	}
 	n = n < TRACE_KEEP_OBJECTS ? n : TRACE_KEEP_OBJECTS;
 	for (size_t i = 0; i < n; i++) {
-		objects[i] = (struct trace_keep_object){(uintptr_t)late[i].object, late[i].start_ticks};
+		objects[i] =
+			(struct trace_keep_object){(uintptr_t)late[i].object, env_ticks_to_tsc(late[i].start_ticks)};
 	}
 	free(late);
 	return n;
@@ -149,7 +150,8 @@ static void watch_check_ages(void *arg)
 
 static void watch_log_stall(const struct reactor_progress *p, uint64_t us)
 {
-	struct trace_file_cause cause = {.lcore = (int32_t)p->lcore, .object_start_tsc = p->round_ticks};
+	struct trace_file_cause cause = {.lcore = (int32_t)p->lcore,
+					 .object_start_tsc = env_ticks_to_tsc(p->round_ticks)};
 
 	snprintf(cause.owner, sizeof(cause.owner), "reactor_%u", p->lcore);
 	snprintf(cause.text, sizeof(cause.text),
@@ -223,7 +225,7 @@ static void watch_on_bdev_error(const struct bdev_error *e)
 		.lcore = -1,
 		.object_type = TRACE_OBJECT_BDEV_IO,
 		.object_id = (uintptr_t)e->io,
-		.object_start_tsc = e->submit_ticks,
+		.object_start_tsc = env_ticks_to_tsc(e->submit_ticks),
 		.status = e->status,
 	};
 	const char *type = bdev_io_type_name(e->type);

@@ -100,6 +100,14 @@ static inline uint64_t env_ticks(void)
 	return env_ticks_real();
 }
 #endif
+/* What the TSC was, or would have been, at a time in ticks: for comparison with times in the trace, which have no
+ * offset. 0: the TSC has been reset since. Any thread. */
+static inline uint64_t env_ticks_to_tsc(uint64_t ticks)
+{
+	uint64_t tsc = ticks - __atomic_load_n(&env_ticks_offset, __ATOMIC_RELAXED);
+
+	return (int64_t)tsc > 0 ? tsc : 0;
+}
 /* Notes the time in ticks together with CLOCK_MONOTONIC, from which env_ticks_go_on() reckons. To be repeated, because
  * the rate of the TSC is known to parts per million only. Any thread. */
 void env_ticks_note(void);

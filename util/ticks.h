@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The CPU's time-stamp counter, without a header of DPDK. Same counter as env_ticks(). */
+/* The CPU's time-stamp counter, without a header of DPDK: what the trace has as times. env_ticks() is the same counter
+ * with an offset, which is not 0 once the counter was reset (env_ticks_to_tsc()). */
 #ifndef UTIL_TICKS_H
 #define UTIL_TICKS_H
 

@@ -358,6 +358,10 @@ static void child_ticks_go_on(void)
 	env_ticks_note(); /* not yet noticed */
 	CHECK(env_ticks_go_on(env_ticks() + hour / 2));
 	CHECK(env_ticks() > before - hour / 2 && env_ticks() < before + hour / 2);
+	/* The trace goes on with the counter. */
+	uint64_t tsc = rte_rdtsc(), time = env_ticks();
+	CHECK(env_ticks_to_tsc(time) >= tsc && env_ticks_to_tsc(time) <= rte_rdtsc());
+	CHECK(env_ticks_to_tsc(time - tsc - hour) == 0);
 	/* Nor does it end before what was read. */
 	env_ticks_offset -= hour;
 	CHECK(env_ticks_go_on(before + hour / 2));
