@@ -6,10 +6,11 @@
 """The console's server: what it answers, to whom, and what it costs. What the page makes of it: console_browser.py."""
 import http.client
 import json
+import socket
 import sys
 import urllib.parse
 
-from appliance_lib import DEADLINE, check, main, wait_for
+from appliance_lib import DEADLINE, Daemon, check, main, wait_for
 from nvmf_lib import HOSTNQN, NQN, Host, Target
 from nvmf_tcp_lib import Queue
 
@@ -71,6 +72,22 @@ def test_pages_of_other_sites_get_nothing():
                 get(address, path, 200, {"Host": host})
         _, headers = get(address, "/api/state", headers={"Origin": "http://evil.example"})
         check(not [h for h in headers if h.lower().startswith("access-control")], headers)
+
+
+def test_the_host_is_judged_on_a_unix_socket_too():
+    """ssh -L makes a TCP port of it, to which a browser connects for any site."""
+    with Daemon() as d:
+        path = d.folder / "metrics.sock"
+        d.call("metrics_start", address=f"unix:{path}")
+        for target in ("/", "/metrics", "/api/state"):
+            for host, status in (("evil.example", 403), ("localhost:9464", 200)):
+                with socket.socket(socket.AF_UNIX) as s:
+                    s.settimeout(DEADLINE)
+                    s.connect(str(path))
+                    s.sendall(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+                    with s.makefile("rb") as answer:
+                        line = answer.readline()
+                check(line.startswith(f"HTTP/1.1 {status} ".encode()), (target, host, line))
 
 
 def test_figures_are_those_of_the_io():
