@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections, with one request each. Clients can take only a small part of the control thread's time, however slow,
  * many or hostile they are: a connection has one deadline for everything and a buffer of fixed size; when there are too
- * many connections, the oldest one is closed; an answer is given again for a while (route_fresh_us), and only
- * MADE_PER_SECOND answers are made anew in a second. */
+ * many connections, the oldest one is closed; an answer is given again for a while (route_fresh_us), and no more are
+ * made in a second when those that were made took MAKING_NS. */
 #include "appliance/metrics.h"
 
 #include <arpa/inet.h>
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "appliance/console_api.h"
@@ -28,8 +29,9 @@
 #define ACCEPTS_PER_EVENT 16
 #define DEADLINE_US       10000000
 #define ACCEPT_RETRY_US   100000
-#define MADE_PER_SECOND   100
-#define KEPT_ANSWERS      8
+#define SECOND_US         1000000
+#define MAKING_NS         UINT64_C(100000000)
+#define KEPT_ANSWERS      9
 #define KEPT_QUERY_MAX    1024
 #define SOCKET_MODE       0660
 #define MAX_DRAINS        64
@@ -48,6 +50,12 @@ struct kept {
 	size_t query_len;
 	char query[KEPT_QUERY_MAX];
 	uint64_t made_ticks;
+};
+
+/* Processor time of the control thread. A scraper has one of its own, which pages of the console cannot use up. */
+struct making {
+	uint64_t second_ticks; /* when the current second began */
+	uint64_t ns;           /* what was spent in it */
 };
 
 struct connection {
@@ -77,8 +85,7 @@ static struct {
 	unsigned n_connections;
 	uint64_t requests, scrapes, refused, dropped;
 	struct kept kept[KEPT_ANSWERS];
-	uint64_t second_ticks; /* when the current second of MADE_PER_SECOND began */
-	unsigned made;
+	struct making scrapes_making, console_making;
 } server;
 
 /* ---- What is sent ---- */
@@ -137,12 +144,16 @@ static bool kept_is_for(const struct kept *k, const struct metrics_request *r)
 	       (r->query_len == 0 || memcmp(k->query, r->query, r->query_len) == 0);
 }
 
-/* The place for an answer to r: that of an older one, or of the oldest of all. */
+/* The place for an answer to r: that of an older one, or of the oldest of all. The first one is for metrics: others'
+ * requests do not take it away. */
 static struct kept *kept_place(const struct metrics_request *r)
 {
-	struct kept *oldest = &server.kept[0];
+	struct kept *oldest = &server.kept[1];
 
-	for (unsigned i = 0; i < KEPT_ANSWERS; i++) {
+	if (r->route == HTTP_METRICS) {
+		return &server.kept[0];
+	}
+	for (unsigned i = 1; i < KEPT_ANSWERS; i++) {
 		struct kept *k = &server.kept[i];
 		if (kept_is_for(k, r)) {
 			return k;
@@ -161,30 +172,43 @@ static void kept_forget(struct kept *k)
 }
 
 /* Whether one more answer may be made in this second. */
-static bool metrics_may_make(uint64_t now)
+static bool making_may_begin(struct making *m, uint64_t now)
 {
-	if (now - server.second_ticks >= env_us_to_ticks(1000000)) {
-		server.second_ticks = now;
-		server.made = 0;
+	if (now - m->second_ticks >= env_us_to_ticks(SECOND_US)) {
+		*m = (struct making){.second_ticks = now};
 	}
-	return server.made++ < MADE_PER_SECOND;
+	return m->ns < MAKING_NS;
+}
+
+/* Not the time of day: on a busy machine, that has the time of others in it. */
+static uint64_t making_clock_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
 
 /* What is asked for, as it is now or was a moment ago. NULL and *status: there is none. */
 static struct body *metrics_body_get(const struct metrics_request *r, int *status)
 {
+	struct making *m = r->route == HTTP_METRICS ? &server.scrapes_making : &server.console_making;
 	struct kept *k = kept_place(r);
 	uint64_t now = env_ticks();
+	uint64_t age = kept_is_for(k, r) ? now - k->made_ticks : UINT64_MAX;
+	bool may_make = making_may_begin(m, now);
 
-	if (kept_is_for(k, r) && now - k->made_ticks < env_us_to_ticks(route_fresh_us[r->route])) {
+	if (age < env_us_to_ticks(may_make ? route_fresh_us[r->route] : SECOND_US)) {
 		k->body->users++;
 		return k->body;
 	}
-	if (!metrics_may_make(now)) {
+	if (!may_make) {
 		*status = 503;
 		return NULL;
 	}
+	uint64_t begin_ns = making_clock_ns();
 	struct body *b = metrics_body_make(r, status);
+	m->ns += making_clock_ns() - begin_ns;
 	if (b != NULL && r->query_len <= KEPT_QUERY_MAX) {
 		kept_forget(k);
 		b->users++;
@@ -219,6 +243,10 @@ static int metrics_find_body(struct connection *c, const struct metrics_request 
 		c->body = (const char *)file->bytes;
 		c->body_len = file->size;
 		return 200;
+	}
+	/* Links to the page may be anywhere; but pages of other sites cannot read what is made, only have it made. */
+	if (request->cross_site) {
+		return 403;
 	}
 	c->shared = metrics_body_get(request, &status);
 	if (c->shared != NULL) {

@@ -78,6 +78,7 @@ static int http_check_version(struct span version)
 
 static const struct {
 	const char *path, *type;
+	bool has_query;
 } http_routes[HTTP_ROUTES] = {
 	[HTTP_METRICS] = {"/metrics", "text/plain; version=0.0.4; charset=utf-8"},
 	[HTTP_PAGE] = {"/", "text/html; charset=utf-8"},
@@ -85,8 +86,8 @@ static const struct {
 	[HTTP_STYLE] = {"/console.css", "text/css; charset=utf-8"},
 	[HTTP_ICON] = {"/console.svg", "image/svg+xml"},
 	[HTTP_STATE] = {"/api/state", "application/json"},
-	[HTTP_SERIES] = {"/api/series", "application/json"},
-	[HTTP_HISTORY] = {"/api/history", "application/json"},
+	[HTTP_SERIES] = {"/api/series", "application/json", .has_query = true},
+	[HTTP_HISTORY] = {"/api/history", "application/json", .has_query = true},
 	[HTTP_TOPOLOGY] = {"/api/topology", "application/json"},
 	[HTTP_INFLIGHT] = {"/api/inflight", "application/json"},
 };
@@ -95,15 +96,17 @@ static int http_find_route(struct span target, struct metrics_request *request)
 {
 	struct span query = target, path = target;
 
-	if (span_take_until(&query, '?', &path)) {
-		request->query = query.at;
-		request->query_len = query.len;
-	}
+	bool asks = span_take_until(&query, '?', &path);
 	for (unsigned i = 0; i < HTTP_ROUTES; i++) {
-		if (span_is(path, http_routes[i].path)) {
-			request->route = (enum http_route)i;
-			return 200;
+		if (!span_is(path, http_routes[i].path)) {
+			continue;
 		}
+		request->route = (enum http_route)i;
+		if (asks && http_routes[i].has_query) {
+			request->query = query.at;
+			request->query_len = query.len;
+		}
+		return 200;
 	}
 	return 404;
 }
@@ -195,8 +198,13 @@ static void http_note_field(struct span line, struct metrics_request *request)
 {
 	struct span name;
 
-	if (span_take_until(&line, ':', &name) && span_is_nocase(name, "Host")) {
+	if (!span_take_until(&line, ':', &name)) {
+		return;
+	}
+	if (span_is_nocase(name, "Host")) {
 		request->local = request->local && http_host_is_local(span_trim(line));
+	} else if (span_is_nocase(name, "Sec-Fetch-Site")) {
+		request->cross_site = request->cross_site || span_is_nocase(span_trim(line), "cross-site");
 	}
 }
 
@@ -254,7 +262,7 @@ const char *metrics_answer_text(int status)
 {
 	switch (status) {
 	case 403:
-		return "Ask for localhost, 127.0.0.1 or [::1]: the field Host names another host.\n";
+		return "Ask for localhost, 127.0.0.1 or [::1], and not from a page of another site.\n";
 	case 404:
 		return "varve's metrics are at /metrics, its console is at /\n";
 	case 405:
@@ -264,7 +272,7 @@ const char *metrics_answer_text(int status)
 	case 500:
 		return "There is no memory for the answer.\n";
 	case 503:
-		return "Too many requests in this second: ask again.\n";
+		return "Answers took too much time in this second: ask again.\n";
 	case 505:
 		return "Only HTTP/1.0 and HTTP/1.1 are spoken here.\n";
 	default:

@@ -5,6 +5,7 @@
 # beside
 """The console's server: what it answers, to whom, and what it costs. What the page makes of it: console_browser.py."""
 import http.client
+import itertools
 import json
 import socket
 import sys
@@ -19,11 +20,15 @@ FIGURES = ("iops", "bytes_per_s", "p50_ns", "p99_ns", "depth_milli")
 
 
 def get(address, path, status=200, headers=None, method="GET"):
-    c = http.client.HTTPConnection(address, timeout=DEADLINE)
-    c.request(method, path, headers=headers or {})
-    r = c.getresponse()
-    body = r.read()
-    c.close()
+    def ask():
+        c = http.client.HTTPConnection(address, timeout=DEADLINE)
+        c.request(method, path, headers=headers or {})
+        r = c.getresponse()
+        answer = r, r.read()
+        c.close()
+        return None if r.status == 503 else answer
+
+    r, body = wait_for(ask, f"an answer other than 503: {path}")      # 503: ask again
     check(r.status == status, (path, r.status, body[:200]))
     return body, r.headers
 
@@ -70,6 +75,9 @@ def test_pages_of_other_sites_get_nothing():
                 check(b"localhost" in body, body)
             for host in ("localhost", f"localhost:{port}", f"127.0.0.1:{port}"):
                 get(address, path, 200, {"Host": host})
+        for path, status in (("/", 200), ("/console.js", 200), ("/metrics", 403), ("/metrics?1", 403), ("/api/state", 403)):
+            get(address, path, status, {"Sec-Fetch-Site": "cross-site"})
+            get(address, path, 200, {"Sec-Fetch-Site": "same-origin"})
         _, headers = get(address, "/api/state", headers={"Origin": "http://evil.example"})
         check(not [h for h in headers if h.lower().startswith("access-control")], headers)
 
@@ -204,6 +212,37 @@ def test_a_thousand_namespaces_and_a_hundred_hosts_have_their_memory():
         topology = api(t.address, "topology")
         check(len(topology["bdevs"]) == 1000 and len(topology["subsystems"]) == 101, "topology")
         check({c["host"] for s in topology["subsystems"] for c in s["controllers"]} == {f"nqn.2026-11.io.varve:host{s}" for s in range(100)}, "hosts")
+
+
+def first_lines(address, paths):
+    """Those of the answers. All are asked before the first is read, so that the daemon works while nobody else here does."""
+    host, port = address.rsplit(":", 1)
+    asked = []
+    for path in paths:
+        asked.append(socket.create_connection((host, int(port)), timeout=DEADLINE))
+        asked[-1].sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    lines = []
+    for s in asked:
+        with s, s.makefile("rb") as answer:
+            lines.append(answer.readline().decode())
+            answer.read()
+    return lines
+
+
+def test_pages_take_a_part_of_the_time_and_none_of_the_scrapers():
+    with Daemon("--metrics", "127.0.0.1:0") as d:
+        address = d.call("metrics_get_status")["address"]
+        for i in range(1000):
+            d.call("bdev_null_create", name=f"N{i}", num_blocks=2048, block_size=512)
+        wait_for(lambda: len(series(address, "bdev")) == 1000, "the series")
+        turn = itertools.count()
+        flood = lambda: first_lines(address, [f"/api/series?kind=bdev&x={next(turn)}" for _ in range(12)])
+        lines = wait_for(lambda: [x for x in flood() if not x.startswith("HTTP/1.1 200 ")], "an answer that is refused")
+        check(all(x.startswith("HTTP/1.1 503 ") for x in lines), lines)
+        for i in range(4):
+            lines = first_lines(address, [f"/metrics?{i}"])
+            check(lines[0].startswith("HTTP/1.1 200 "), lines)
+        api(address, "series?kind=bdev&x=later")
 
 
 if __name__ == "__main__":
