@@ -206,7 +206,7 @@ def test_statistics_of_many_bdevs_let_other_calls_through():
         for params in ({}, {"reset_mode": "all"}):
             answer = under_way(d, "bdev_get_iostat", params, lambda: None)
             check([b["name"] for b in answer["result"]["bdevs"]] == names(d), "all of them, in their order")
-        check(under_way(d, "bdev_reset_iostat", {}, lambda: None)["result"] is True, "reset")
+        check(d.call("bdev_reset_iostat") is True, "reset")       # too short to be seen under way
 
 
 def test_a_bdev_that_is_deleted_during_the_statistics():

@@ -89,7 +89,7 @@ def test_views_show_what_the_daemon_tells():
         check(h.is_running(), "the host ended")
         show(b, address, "overview")
         b.wait("document.querySelectorAll('.chart').length === 4 && document.querySelector('.chart .line').getAttribute('d').length > 20", "four charts with lines")
-        check(b.run("return document.getElementById('lamp-text').textContent") == "well", "the lamp")
+        b.wait("document.getElementById('lamp-text').textContent === 'well'", "the lamp")
         show(b, address, "load")
         rows = "[...document.querySelectorAll('tbody tr')].map((r) => r.children[0].textContent)"
         b.wait(f"{rows}[0] === 'Slow' || {rows}[0] === 'Ram4'", "the busiest first")
@@ -105,7 +105,7 @@ def test_views_show_what_the_daemon_tells():
         b.wait(f"{rows}.some((x) => x.startsWith('{HOSTNQN} '))", "the path")
         show(b, address, "topology")
         b.wait("[...document.querySelectorAll('.map title')].map((x) => x.textContent).includes('Slow')", "the bdev in the picture")
-        check(b.run("return document.querySelectorAll('.map path.busy').length") >= 3, "host, subsystem, bdev and base are joined")
+        b.wait("document.querySelectorAll('.map path.busy').length >= 3", "host, subsystem, bdev and base to be joined")
         show(b, address, "inflight")
         b.wait("[...document.querySelectorAll('tbody tr')].some((r) => r.textContent.includes('Slow'))", "the commands")
         h.stop()

@@ -124,7 +124,7 @@ class WithPci(Target):
 
 def test_answers_have_the_keys_and_types_that_clients_decode():
     table = json.loads((TOP / "systest/stock_answers.json").read_text())
-    if not os.listdir("/sys/bus/pci/devices"):
+    if not os.path.isdir("/sys/bus/pci/devices") or not os.listdir("/sys/bus/pci/devices"):
         del table["framework_get_pci_devices"]      # there is none to look at
     with Target(port=PORT + 20000) as back, WithPci() as t:
         make_one_of_each(t, back)
