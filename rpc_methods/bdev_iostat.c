@@ -169,7 +169,7 @@ struct iostat_walk {
 	struct rpc_request *req;
 	json_t *names;         /* of all bdevs that are to be visited */
 	size_t next;           /* in names */
-	bool all;              /* nobody named them: one that has gone meanwhile is left out */
+	bool leaves_out;       /* a bdev that has gone meanwhile; otherwise that is an error */
 	bool refused;          /* memory for a part of the answer */
 	json_t *answer, *list; /* NULL: only reset */
 	enum bdev_stat_reset reset;
@@ -201,7 +201,7 @@ static bool iostat_visit(struct iostat_walk *w, const char *name)
 {
 	struct bdev *b = bdev_find(name);
 
-	if (b == NULL && !w->all) {
+	if (b == NULL && !w->leaves_out) {
 		rpc_error(w->req, -ENODEV, "names[%zu]: the bdev '%s' was deleted during the call", w->next - 1, name);
 		return false;
 	}
@@ -219,7 +219,6 @@ static void iostat_walk_run(void *arg)
 	struct iostat_walk *w = arg;
 	uint64_t end = env_ticks() + env_us_to_ticks(PIECE_US);
 
-	rpc_json_was_refused(); /* forgets refusals of others' work */
 	while (w->next < json_array_size(w->names)) {
 		if (!iostat_visit(w, json_string_value(json_array_get(w->names, w->next++)))) {
 			iostat_walk_free(w);
@@ -233,6 +232,12 @@ static void iostat_walk_run(void *arg)
 	}
 	w->refused = rpc_json_was_refused() || w->refused;
 	iostat_walk_end(w);
+}
+
+static void iostat_walk_go_on(void *arg)
+{
+	rpc_json_was_refused(); /* forgets refusals of others' work */
+	iostat_walk_run(arg);
 }
 
 /* NULL: out of memory. */
@@ -264,7 +269,7 @@ static void iostat_walk_start(struct rpc_request *req, json_t *names, const stru
 	*w = *kind;
 	w->req = req;
 	w->names = names;
-	w->timer.fn = iostat_walk_run;
+	w->timer.fn = iostat_walk_go_on;
 	w->timer.arg = w;
 	iostat_walk_run(w);
 }
@@ -273,7 +278,9 @@ static void reply_stat(struct rpc_request *req, const struct get_iostat *p)
 {
 	struct iostat_walk kind = {.answer = answer_with_time(),
 				   .list = json_array(),
-				   .all = p->name == NULL && p->names == NULL,
+				   /* With a reset, an error would lose what was told of the bdevs before it. */
+				   .leaves_out = (p->name == NULL && p->names == NULL) ||
+						 p->reset_mode != BDEV_STAT_RESET_NONE,
 				   .reset = (enum bdev_stat_reset)p->reset_mode};
 	json_t *names;
 
@@ -346,7 +353,7 @@ static void rpc_bdev_reset_iostat(struct rpc_request *req, void *params)
 
 	if (p->name == NULL) {
 		iostat_walk_start(req, names_of_all(),
-				  &(struct iostat_walk){.all = true, .reset = (enum bdev_stat_reset)p->mode});
+				  &(struct iostat_walk){.leaves_out = true, .reset = (enum bdev_stat_reset)p->mode});
 	} else if ((b = rpc_bdev_find(req, p->name)) != NULL) {
 		bdev_reset_stat(b, (enum bdev_stat_reset)p->mode);
 		rpc_reply_true(req);

@@ -225,6 +225,9 @@ def test_a_bdev_that_is_deleted_during_the_statistics():
         check(error["code"] == -19 and "names[1023]" in error["message"] and "'last' was deleted" in error["message"], error)
         answer = wait_for(lambda: ask({}, lambda answer: answer["result"]["bdevs"][-1]["name"] == "last"), "one that is left out")
         check([b["name"] for b in answer["result"]["bdevs"]] == asked[:-1], "all others")
+        is_late = lambda answer: answer["result"]["bdevs"][-1]["name"] == "last"
+        answer = wait_for(lambda: ask({"names": asked, "reset_mode": "all"}, is_late), "one that is left out of a reset")
+        check([b["name"] for b in answer["result"]["bdevs"]] == asked[:-1], "what was set back is told")
 
 
 def test_a_call_behind_the_statistics_waits_for_them():
