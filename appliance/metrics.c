@@ -20,6 +20,7 @@
 #include "appliance/console_history.h"
 #include "appliance/metrics_http.h"
 #include "env_dpdk/env.h"
+#include "rpc/dispatch.h"
 #include "rpc/rpc.h"
 #include "rpc/socket.h"
 #include "thread/thread.h"
@@ -128,13 +129,15 @@ static struct body *metrics_body_make(const struct metrics_request *r, int *stat
 		char *text = metrics_take(&m, &len);
 		return metrics_body_of_text(text, len);
 	}
+	rpc_json_was_refused(); /* forgets refusals before this answer */
 	json_t *answer = console_answer(r->route, r->query, r->query_len);
-	if (answer == NULL) {
-		*status = 404;
+	char *text = answer != NULL ? json_dumps(answer, JSON_COMPACT) : NULL;
+	json_decref(answer);
+	if (rpc_json_was_refused()) { /* then parts of it may be missing */
+		free(text);
 		return NULL;
 	}
-	char *text = json_dumps(answer, JSON_COMPACT);
-	json_decref(answer);
+	*status = answer != NULL ? 500 : 404;
 	return metrics_body_of_text(text, text != NULL ? strlen(text) : 0);
 }
 
