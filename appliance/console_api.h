@@ -18,5 +18,11 @@ struct json_t *console_findings(void);
 struct json_t *console_topology(void);
 /* Outstanding commands, the oldest first: [...]. */
 struct json_t *console_inflight(void);
+struct nvmf_inflight;
+/* Merges what a look for younger commands found into the list of the n oldest ones. A look that found less than max
+ * found all, and what it found replaces the list; otherwise the list is kept, and what is new is added up to max.
+ * Returns the length of the list, which has room for max. Pure. */
+size_t console_inflight_merge(struct nvmf_inflight *list, size_t n, const struct nvmf_inflight *found, size_t n_found,
+			      size_t max);
 
 #endif

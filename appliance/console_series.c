@@ -106,7 +106,16 @@ static uint64_t series_depth(const struct series_state *before, const struct ser
 
 static bool series_began_anew(const struct series_state *before, const struct series_counters *c)
 {
-	return c->ops < before->ops || c->bytes < before->bytes;
+	if (c->ops < before->ops || c->bytes < before->bytes || c->ns < before->ns) {
+		return true;
+	}
+	for (unsigned i = 0; i < LATENCY_BUCKETS; i++) {
+		/* Of a counter of 32 bits that wraps, the difference is small: less than 2^31 in a second. */
+		if ((int32_t)((uint32_t)c->histogram.buckets[i] - before->buckets[i]) < 0) {
+			return true;
+		}
+	}
+	return false;
 }
 
 static void series_coarse_step(struct series *s, const struct series_counters *c)

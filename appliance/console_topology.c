@@ -156,14 +156,15 @@ static int inflight_compare(const void *a, const void *b)
 	return x->age_ticks < y->age_ticks ? 1 : x->age_ticks > y->age_ticks ? -1 : 0;
 }
 
-/* At most MAX_INFLIGHT. So that these are the oldest, looks for old ones first. */
-static size_t inflight_get_oldest(struct nvmf_tgt *tgt, struct nvmf_inflight *list)
+/* At most MAX_INFLIGHT. So that these are the oldest, looks for old ones first. found: room for as many. */
+static size_t inflight_get_oldest(struct nvmf_tgt *tgt, struct nvmf_inflight *list, struct nvmf_inflight *found)
 {
 	static const uint64_t ages_us[] = {10000000, 1000000, 100000, 10000, 1000, 0};
 	size_t n = 0;
 
 	for (size_t i = 0; i < sizeof(ages_us) / sizeof(ages_us[0]) && n < MAX_INFLIGHT / 4; i++) {
-		n = nvmf_tgt_get_late(tgt, env_us_to_ticks(ages_us[i]), MAX_INFLIGHT, list);
+		size_t n_found = nvmf_tgt_get_late(tgt, env_us_to_ticks(ages_us[i]), MAX_INFLIGHT, found);
+		n = console_inflight_merge(list, n, found, n_found, MAX_INFLIGHT);
 	}
 	qsort(list, n, sizeof(*list), inflight_compare);
 	return n;
@@ -192,10 +193,10 @@ static json_t *inflight_describe(const struct nvmf_inflight *f)
 json_t *console_inflight(void)
 {
 	struct nvmf_tgt *tgt = nvmf_tgt_next(NULL);
-	struct nvmf_inflight *found = calloc(MAX_INFLIGHT, sizeof(*found));
+	struct nvmf_inflight *found = calloc(2 * MAX_INFLIGHT, sizeof(*found));
 	json_t *o = json_object(), *list = json_array();
 	/* The first target is the default one; only tests make others. */
-	size_t n = tgt != NULL && found != NULL ? inflight_get_oldest(tgt, found) : 0;
+	size_t n = tgt != NULL && found != NULL ? inflight_get_oldest(tgt, found, found + MAX_INFLIGHT) : 0;
 
 	for (size_t i = 0; i < n; i++) {
 		json_array_append_new(list, inflight_describe(&found[i]));

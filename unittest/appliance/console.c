@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The console's series. */
+/* The console's series, and its list of commands under way. */
 #include "appliance/console_series.h"
 
 #include <stdlib.h>
 
+#include "appliance/console_api.h"
+#include "nvmf/nvmf.h"
 #include "unittest/unit.h"
 
 #define SECOND 1000000
@@ -85,6 +87,43 @@ static void test_counters_that_began_anew_and_seconds_that_were_missed_leave_gap
 	free(s);
 }
 
+/* Statistics were set back, and since then there was more I/O than before. */
+static void test_each_counter_tells_that_counters_began_anew(void)
+{
+	struct series_counters before = {.ops = 10, .bytes = 10, .ns = 10}, c[4];
+
+	before.histogram.buckets[3] = 10;
+	for (unsigned i = 0; i < 4; i++) {
+		struct series *s = series_create(SERIES_FINE);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+		c[i] = (struct series_counters){.ops = 20, .bytes = 20, .ns = 20};
+		c[i].histogram.buckets[3] = 20;
+		uint64_t *const less[] = {&c[i].ops, &c[i].bytes, &c[i].ns, &c[i].histogram.buckets[3]};
+		*less[i] = 9;
+		series_add(s, &before, SECOND);
+		series_add(s, &c[i], SECOND);
+		CU_ASSERT_TRUE(newest_is_none(s, false, SERIES_IOPS));
+		CU_ASSERT_TRUE(newest_is_none(s, false, SERIES_P99_NS));
+		free(s);
+	}
+}
+
+static void test_buckets_may_wrap(void)
+{
+	struct series *s = series_create(SERIES_FINE);
+	struct series_counters c = {0};
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+	c.histogram.buckets[3] = UINT32_MAX - 1;
+	series_add(s, &c, SECOND);
+	c.histogram.buckets[3] += 5;
+	c.ops = 5;
+	series_add(s, &c, SECOND);
+	CU_ASSERT_EQUAL(newest(s, false, SERIES_IOPS), 5);
+	CU_ASSERT_FALSE(newest_is_none(s, false, SERIES_P99_NS));
+	free(s);
+}
+
 static void test_rings_keep_the_newest_points(void)
 {
 	struct series *s = series_create(SERIES_FINE);
@@ -103,11 +142,52 @@ static void test_rings_keep_the_newest_points(void)
 	free(s);
 }
 
+/* ---- Commands under way ---- */
+
+static struct nvmf_inflight command_of(uint64_t object, uint64_t start_ticks)
+{
+	return (struct nvmf_inflight){.object = (const void *)(uintptr_t)object, .start_ticks = start_ticks};
+}
+
+static bool has_command(const struct nvmf_inflight *list, size_t n, uint64_t object, uint64_t start_ticks)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (list[i].object == (const void *)(uintptr_t)object && list[i].start_ticks == start_ticks) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void test_a_look_that_found_all_commands_replaces_the_list(void)
+{
+	struct nvmf_inflight list[4] = {command_of(1, 1)}, found[4] = {command_of(2, 2), command_of(3, 3)};
+
+	CU_ASSERT_EQUAL(console_inflight_merge(list, 1, found, 2, 4), 2);
+	CU_ASSERT_TRUE(has_command(list, 2, 2, 2) && has_command(list, 2, 3, 3));
+	CU_ASSERT_EQUAL(console_inflight_merge(list, 2, found, 0, 4), 0);
+}
+
+/* A thousand young commands, of which a look tells four, do not push out those that hang. */
+static void test_old_commands_stay_when_there_is_no_room_for_all(void)
+{
+	struct nvmf_inflight list[4] = {command_of(1, 1), command_of(2, 2)};
+	struct nvmf_inflight found[4] = {command_of(7, 7), command_of(2, 2), command_of(1, 9), command_of(8, 8)};
+
+	CU_ASSERT_EQUAL(console_inflight_merge(list, 2, found, 4, 4), 4);
+	CU_ASSERT_TRUE(has_command(list, 4, 1, 1) && has_command(list, 4, 2, 2));
+	CU_ASSERT_TRUE(has_command(list, 4, 7, 7) && has_command(list, 4, 1, 9)); /* another command in 1's place */
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_numbers_are_packed_with_a_small_error),
 	UNIT(test_a_point_is_what_happened_in_its_second),
 	UNIT(test_counters_that_began_anew_and_seconds_that_were_missed_leave_gaps),
+	UNIT(test_each_counter_tells_that_counters_began_anew),
+	UNIT(test_buckets_may_wrap),
 	UNIT(test_rings_keep_the_newest_points),
+	UNIT(test_a_look_that_found_all_commands_replaces_the_list),
+	UNIT(test_old_commands_stay_when_there_is_no_room_for_all),
 	UNIT_END,
 };
 UNIT_MAIN("appliance_console", tests, NULL, NULL)
