@@ -7,6 +7,7 @@
 that are meant to break out. VARVE_SCREENSHOTS=FOLDER keeps pictures of two views."""
 import json
 import os
+import signal
 import sys
 
 from appliance_lib import check, main, wait_for
@@ -110,8 +111,24 @@ def test_views_show_what_the_daemon_tells():
         b.wait("[...document.querySelectorAll('tbody tr')].some((r) => r.textContent.includes('Slow'))", "the commands")
         h.stop()
         b.wait("document.getElementById('none') !== null", "their end, without a reload")
+        b.run("getSelection().selectAllChildren(document.querySelector('main'))")
+        text = "document.getElementById('lamp-text').textContent"
+        os.kill(t.pid, signal.SIGSTOP)
+        b.wait(f"{text}.startsWith('no answer')", "that the daemon does not answer, although the page does not change what is selected")
+        os.kill(t.pid, signal.SIGCONT)
+        b.wait(f"!{text}.startsWith('no answer')", "that it answers again")
         check(t.stop() == 0, t.log())
         b.wait("document.getElementById('lamp').className === 'error'", "that the daemon is gone")
+
+
+def test_only_its_own_views_are_shown():
+    t, address = busy_target()
+    with t, Browser() as b:
+        for name in ("constructor", "__proto__", "nothing"):
+            show(b, address, "load")
+            b.open(f"http://{address}/#{name}")
+            b.wait("document.body.dataset.view === 'overview'", f"the overview for {name}")
+            check(b.messages() == [], name)
 
 
 def test_names_stay_text():

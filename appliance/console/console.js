@@ -3,6 +3,7 @@
 "use strict";
 
 const PERIOD_MS = 2000;
+const PATIENCE_MS = 5000;
 const ROWS = 100;
 const MAP_ROWS = 24;
 const SVG = "http://www.w3.org/2000/svg";
@@ -13,6 +14,7 @@ const FIGURES = [
 const KINDS = { bdev: "Bdevs", host: "Hosts", subsystem: "Subsystems", path: "Paths" };
 const view = { span: "minutes", kind: "bdev", sort: "iops", down: true, filter: "", chosen: null, subsystem: 0 };
 let shown = 0;
+let busy = 0;
 let held = false;
 
 // ---- Texts ----
@@ -48,7 +50,7 @@ function svg(name, attributes = {}, ...children) { return fill(document.createEl
 const $ = (id) => document.getElementById(id);
 
 async function ask(path) {
-  const answer = await fetch(`/api/${path}`, { cache: "no-store" });
+  const answer = await fetch(`/api/${path}`, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
   if (!answer.ok) throw new Error(`${answer.status}: ${(await answer.text()).trim()}`);
   return answer.json();
 }
@@ -249,7 +251,7 @@ const VIEWS = { overview: ["Overview", overview], load: ["Load", load], topology
 
 // ---- The page ----
 
-function current() { const name = location.hash.slice(1); return name in VIEWS ? name : "overview"; }
+function current() { const name = location.hash.slice(1); return Object.hasOwn(VIEWS, name) ? name : "overview"; }
 
 function lamp(kind, text) {
   if ($("lamp-text").textContent !== text) $("lamp-text").textContent = text;
@@ -279,17 +281,26 @@ function replace(children) {
   if (again && cursor !== null) again.setSelectionRange(cursor, cursor);
 }
 
+// Nobody is about to click, to choose or to copy what would be taken away.
+function isQuiet() { return !held && getSelection().isCollapsed && (!document.activeElement || document.activeElement.tagName !== "SELECT"); }
+
+// The lamp tells the truth also while the rest stays as it is.
 async function show(periodic = false) {
-  const turn = ++shown;
+  if (periodic && busy) return;
+  const turn = ++shown, stays = () => turn !== shown || (periodic && !isQuiet());
+  busy++;
   try {
     const state = await ask("state");
+    if (turn === shown) head(state);
+    if (stays()) return;
     const children = await VIEWS[current()][1](state);
-    if (turn !== shown || (periodic && held)) return;
-    head(state);
+    if (stays()) return;
     replace(children);
     document.body.dataset.view = current();
   } catch (e) {
     if (turn === shown) lamp("error", `no answer: ${e.message}`);
+  } finally {
+    busy--;
   }
 }
 
@@ -297,8 +308,6 @@ addEventListener("hashchange", () => { navigate(); show(); window.scrollTo(0, 0)
 document.addEventListener("visibilitychange", () => { if (!document.hidden) show(); });
 navigate();
 show();
-// Does not take away what somebody is about to click, to choose or to copy.
 addEventListener("pointerdown", () => { held = true; });
 for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => { held = false; });
-const isQuiet = () => !document.hidden && !held && getSelection().isCollapsed && (!document.activeElement || document.activeElement.tagName !== "SELECT");
-setInterval(() => { if (isQuiet()) show(true); }, PERIOD_MS);
+setInterval(() => { if (!document.hidden) show(true); }, PERIOD_MS);
