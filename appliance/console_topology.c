@@ -81,21 +81,35 @@ static json_t *topology_subsystems(void)
 
 /* ---- Bdevs ---- */
 
-/* Adds to bases the bdevs that a module's description of b names: whatever it calls them, a text that is the name of
- * another bdev tells what b stands on. */
+/* The name of a bdev is the text under one of these keys only: elsewhere, a volume or a controller may be called the
+ * same as a bdev. */
+static bool topology_is_base_key(const char *key)
+{
+	static const char *const keys[] = {"base_bdev", "base_bdev_name", "external_snapshot_name"};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		if (strcmp(key, keys[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Adds to bases the bdevs that a module's description of b names as what b stands on. */
 static void topology_find_bases(json_t *bases, const struct bdev *b, json_t *value, unsigned depth)
 {
 	const char *key;
 	json_t *member;
 	size_t i;
 
-	if (json_is_string(value)) {
-		struct bdev *base = bdev_find(json_string_value(value));
-		if (base != NULL && base != b) {
-			json_array_append_new(bases, rpc_string(bdev_name(base)));
-		}
-	} else if (json_is_object(value) && depth < MAX_DEPTH) {
+	if (json_is_object(value) && depth < MAX_DEPTH) {
 		json_object_foreach (value, key, member) {
+			struct bdev *base = json_is_string(member) && topology_is_base_key(key)
+						    ? bdev_find(json_string_value(member))
+						    : NULL;
+			if (base != NULL && base != b) {
+				json_array_append_new(bases, rpc_string(bdev_name(base)));
+			}
 			topology_find_bases(bases, b, member, depth + 1);
 		}
 	} else if (json_is_array(value) && depth < MAX_DEPTH) {

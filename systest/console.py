@@ -165,6 +165,23 @@ def test_names_are_told_as_they_are():
             check(history(address, "host", HOSTILE)["step_s"] == 1, "by its name")
 
 
+def test_bases_are_those_that_a_bdev_stands_on():
+    """Snapshots and clones are told by the volume's name, which may be that of another bdev."""
+    with Daemon("--metrics", "127.0.0.1:0") as d:
+        address = d.call("metrics_get_status")["address"]
+        for name in ("A0", "snap", "v"):
+            d.call("bdev_malloc_create", name=name, num_blocks=65536, block_size=512)
+        d.call("bdev_lvol_create_lvstore", bdev_name="A0", lvs_name="lvs", cluster_sz=1 << 20)
+        d.call("bdev_lvol_create", lvs_name="lvs", lvol_name="v", size_in_mib=4, thin_provision=True)
+        d.call("bdev_lvol_snapshot", lvol_name="lvs/v", snapshot_name="snap")
+        d.call("bdev_delay_create", base_bdev_name="lvs/v", name="D0", avg_read_latency=1, p99_read_latency=1, avg_write_latency=1, p99_write_latency=1)
+        bdevs = api(address, "topology")["bdevs"]
+        by_name = {b.get("alias", b["name"]): b for b in bdevs}
+        check(len(by_name) == 6, bdevs)
+        told = {name: b["bases"] for name, b in by_name.items()}
+        check(told == {"A0": [], "snap": [], "v": [], "lvs/v": ["A0"], "lvs/snap": ["A0"], "D0": [by_name["lvs/v"]["name"]]}, told)
+
+
 class Fleet(Target):
     """1000 namespaces in 100 subsystems, and a host of each that reads a block."""
 
