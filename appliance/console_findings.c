@@ -68,14 +68,14 @@ static void find_late_commands(json_t *list)
 	}
 }
 
-static void find_errors(json_t *list)
+static void find_faults(json_t *list)
 {
 	uint64_t now = env_ticks();
 	unsigned n = 0;
 
 	for (const struct console_series *s = NULL; (s = console_series_next(s)) != NULL;) {
-		uint64_t ago_us = env_ticks_to_ns(now - s->errors_ticks) / 1000;
-		if (s->errors_ticks == 0 || ago_us > RECENT_US) {
+		uint64_t ago_us = env_ticks_to_ns(now - s->faults_ticks) / 1000;
+		if (s->faults_ticks == 0 || ago_us > RECENT_US) {
 			continue;
 		}
 		if (n++ == MAX_PER_RULE) {
@@ -84,7 +84,7 @@ static void find_errors(json_t *list)
 		}
 		finding_add(list, SEVERITY_WARNING, "varve-rpc bdev_get_iostat",
 			    "I/O on %s failed %" PRIu64 " s ago; %" PRIu64 " in all", s->name, ago_us / 1000000,
-			    s->errors);
+			    s->faults);
 	}
 }
 
@@ -135,7 +135,7 @@ json_t *console_findings(void)
 	}
 	find_violations(list);
 	find_late_commands(list);
-	find_errors(list);
+	find_faults(list);
 	find_subsystems(list);
 	find_triggers(list);
 	if (console_series_left_out() != 0) {

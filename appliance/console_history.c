@@ -142,7 +142,7 @@ static void console_sample_bdev(struct bdev *b)
 {
 	struct console_series *s = console_see(CONSOLE_BDEV, bdev_name(b));
 	struct bdev_stat stat;
-	uint64_t ticks = 0, errors = 0;
+	uint64_t ticks = 0;
 
 	if (s == NULL) {
 		return;
@@ -153,13 +153,10 @@ static void console_sample_bdev(struct bdev *b)
 		s->now.bytes += stat.class[i].bytes;
 		ticks += stat.class[i].ticks;
 	}
-	for (unsigned i = 0; i < BDEV_STAT_ERRORS; i++) {
-		errors += stat.errors[i].count;
+	if (stat.faults > s->faults && s->series->known) {
+		s->faults_ticks = env_ticks();
 	}
-	if (errors > s->errors && s->series->known) {
-		s->errors_ticks = env_ticks();
-	}
-	s->errors = errors;
+	s->faults = stat.faults;
 	s->now.ns = env_ticks_to_ns(ticks);
 	s->now.depth = stat.queue_depth;
 	latency_histogram_add(&s->now.histogram, &stat.reads);

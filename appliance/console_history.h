@@ -24,8 +24,8 @@ struct console_series {
 	enum console_kind kind;
 	char *name;
 	struct series *series;
-	uint64_t errors;       /* of a bdev: I/O that failed, ever */
-	uint64_t errors_ticks; /* when that was seen to grow; 0: never */
+	uint64_t faults;       /* of a bdev: I/O that failed for a fault of the device, ever */
+	uint64_t faults_ticks; /* when that was seen to grow; 0: never */
 	/* Private. */
 	struct series_counters now;
 	uint64_t seen;

@@ -60,6 +60,18 @@ static void collect_bdev_errors(struct metrics_text *m, const struct one_bdev *l
 	}
 }
 
+static const struct metric bdev_failed =
+	METRIC("varve_bdev_failed_total", METRICS_COUNTER, METRICS_PLAIN, struct bdev_stat, faults,
+	       "I/O that failed for a fault of the device or of the way to it, not for what was asked of it.");
+
+static void collect_bdev_failed(struct metrics_text *m, const struct one_bdev *list, size_t n)
+{
+	metrics_begin(m, &bdev_failed);
+	for (size_t i = 0; i < n; i++) {
+		metrics_sample(m, &bdev_failed, &list[i].stat, "bdev", bdev_name(list[i].b), NULL);
+	}
+}
+
 static void collect_bdev_waits(struct metrics_text *m, const struct one_bdev *list, size_t n)
 {
 	metrics_family(m, "varve_bdev_waits_total", METRICS_COUNTER,
@@ -157,6 +169,7 @@ void metrics_collect_bdevs(struct metrics_text *m)
 	}
 	collect_bdev_ops(m, list, n);
 	collect_bdev_errors(m, list, n);
+	collect_bdev_failed(m, list, n);
 	collect_bdev_waits(m, list, n);
 	collect_bdev_histograms(m, list, n);
 	collect_module_figures(m);

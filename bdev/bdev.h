@@ -462,6 +462,7 @@ struct bdev_stat {
 		uint64_t count;
 		uint16_t status; /* without DNR; the last slot stands for all that found no other */
 	} errors[BDEV_STAT_ERRORS];
+	uint64_t faults;      /* those of the errors for which bdev_status_is_fault() */
 	uint64_t queue_depth; /* at the moment */
 	uint64_t nomem_waits, qos_waits, child_waits;
 	/* The times of READs and WRITEs: as many as their class has ops. Samples only are counted, each for the I/Os

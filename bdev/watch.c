@@ -33,6 +33,7 @@ static void stat_add_errors(struct bdev_stat *s, uint16_t status, uint64_t count
 void bdev_stat_error(struct bdev_stat *s, uint16_t status)
 {
 	stat_add_errors(s, status & BDEV_STATUS_MASK, 1);
+	s->faults += bdev_status_is_fault(status);
 }
 
 void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s)
@@ -51,6 +52,7 @@ void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s)
 			stat_add_errors(sum, s->errors[i].status, s->errors[i].count);
 		}
 	}
+	sum->faults += s->faults;
 	latency_histogram_add(&sum->reads, &s->reads);
 	latency_histogram_add(&sum->writes, &s->writes);
 	sum->queue_depth += s->queue_depth;
@@ -105,8 +107,12 @@ static void stat_add_peeked(struct bdev_stat *sum, const struct bdev_stat *s)
 		sum->class[i].ticks += peek(&s->class[i].ticks);
 	}
 	for (unsigned i = 0; i < BDEV_STAT_ERRORS; i++) {
-		sum->errors[i].count += peek(&s->errors[i].count);
+		uint64_t count = peek(&s->errors[i].count);
+		if (count != 0) {
+			stat_add_errors(sum, __atomic_load_n(&s->errors[i].status, __ATOMIC_RELAXED), count);
+		}
 	}
+	sum->faults += peek(&s->faults);
 	latency_histogram_add(&sum->reads, &s->reads);
 	latency_histogram_add(&sum->writes, &s->writes);
 }
@@ -154,6 +160,7 @@ static void stat_reset(struct bdev_stat *s, enum bdev_stat_reset what)
 		break;
 	case BDEV_STAT_RESET_ERROR:
 		memset(s->errors, 0, sizeof(s->errors));
+		s->faults = 0;
 		break;
 	}
 }

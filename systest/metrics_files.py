@@ -53,7 +53,7 @@ def test_an_alert_fires_for_what_it_is_for():
     """One alert of counters, one of a histogram."""
     need_promtool()
     bucket = 'varve_nvmf_latency_seconds_bucket{instance="a",job="varve",subsystem="s",host="h",le="%s"}'
-    series = [{"series": 'varve_bdev_errors_total{instance="a",job="varve",bdev="b",status="281"}', "values": "0 0 0 5+0x20"},
+    series = [{"series": 'varve_bdev_failed_total{instance="a",job="varve",bdev="b"}', "values": "0 0 0 5+0x20"},
               {"series": bucket % "0.1", "values": "0+10x30"}, {"series": bucket % "0.2", "values": "0+20x30"},
               {"series": bucket % "+Inf", "values": "0+20x30"}]
     def alert(name, when, labels):

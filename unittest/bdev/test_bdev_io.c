@@ -195,6 +195,9 @@ static void test_statistics_sum_over_channels_present_and_gone(void)
 	CU_ASSERT_EQUAL(s.errors[0].status, NVME_SC_LBA_RANGE);
 	CU_ASSERT_EQUAL(s.errors[0].count, 1);
 	CU_ASSERT_EQUAL(s.errors[1].count, 0);
+	CU_ASSERT_EQUAL(s.faults, 0); /* the bdev is well: it was asked for what it does not have */
+	bdev_peek_stat(b, &s);
+	CU_ASSERT(s.errors[0].status == NVME_SC_LBA_RANGE && s.errors[0].count == 1 && s.faults == 0);
 	bdev_reset_stat(b, BDEV_STAT_RESET_ERROR);
 	bdev_get_stat(b, &s);
 	CU_ASSERT_EQUAL(s.errors[0].count, 0);
