@@ -29,7 +29,8 @@ static void ns_tell_loss(const struct nvmf_ns *ns)
 	char why[512];
 
 	TAILQ_FOREACH (ctrlr, &ns->subsystem->ctrlrs, link) {
-		n += nvmf_ns_visible(ns, ctrlr->hostnqn);
+		/* the hosts of those that are ending have left */
+		n += ctrlr->state != NVMF_CTRLR_DESTROYING && nvmf_ns_visible(ns, ctrlr->hostnqn);
 	}
 	log_write(n > 0 ? LOG_LEVEL_WARNING : LOG_LEVEL_NOTICE, __FILE__, __LINE__, __func__,
 		  "subsystem %s: bdev %s is going, and namespace %u with it; %u connected controllers have it",

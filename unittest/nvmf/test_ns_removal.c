@@ -429,6 +429,58 @@ static void test_bdev_that_goes_takes_back_what_waits(void)
 	loop_close(admin);
 }
 
+static char lost_why[512];
+
+static void note_loss(const char *type, const char *text, const char *why)
+{
+	if (strcmp(type, "nvmf_ns_lost") == 0) {
+		snprintf(lost_why, sizeof(lost_why), "%s", why);
+	}
+}
+
+static bool one_is_ending(void *arg)
+{
+	struct nvmf_ctrlr_info info;
+	struct nvmf_ctrlr *c = NULL;
+	unsigned n = 0;
+
+	while ((c = nvmf_ctrlr_next(loop_subsystem(), c)) != NULL) {
+		nvmf_ctrlr_get_info(c, &info);
+		n += info.state == NVMF_CTRLR_DESTROYING;
+	}
+	return n == 1;
+}
+
+/* Of two hosts one has left; its controller is still there, for a command that the device has begun. */
+static void test_hosts_that_have_left_lose_nothing(void)
+{
+	struct loop_wait away = LOOP_WAIT;
+	struct loop_conn *other;
+	struct loop_cmd begun;
+	struct user u;
+
+	attach(0);
+	other = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 600000);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(other);
+	dev->hold = true;
+	submit(&begun, nvme_cmd_write, 1);
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&dev->held, 1));
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "dev", false, io->thread), 0);
+	loop_hang_up(admin);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(one_is_ending, NULL));
+	nvmf_set_notice_fn(note_loss);
+	struct testdev *t = dev;
+	bdev_unregister(&dev->bdev, unregistered, &away);
+	nvmf_set_notice_fn(NULL);
+	CU_ASSERT_STRING_EQUAL(lost_why, "bdev dev is going; 1 connected controllers have the namespace");
+	testdev_release(t, &u, 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(loop_wait_for(&away), 0);
+	loop_close(io);
+	loop_close(admin);
+	loop_close(other);
+}
+
 /* Below a stack of bdevs I/Os wait for room. They do not keep the namespace for longer than the target's limit. The one
  * that the device had begun, and given back, is not answered with a path error; of the other one all bdevs say that
  * nothing has been carried out. */
@@ -477,6 +529,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_half_a_pair_is_taken_back_with_its_other_half),
 	UNIT(test_half_a_pair_that_comes_late_is_answered_as_its_other_half),
 	UNIT(test_bdev_that_goes_takes_back_what_waits),
+	UNIT(test_hosts_that_have_left_lose_nothing),
 	UNIT(test_what_a_module_holds_is_taken_back_after_the_limit),
 	UNIT_END,
 };
