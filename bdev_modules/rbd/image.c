@@ -171,6 +171,8 @@ static void image_check_end(struct rbd_bdev *r)
 	module_check_idle();
 }
 
+static void creation_answer_failed(struct rbd_bdev *r);
+
 static void close_work(struct worker_job *job)
 {
 	image_close(&container_of(job, struct rbd_bdev, close_job)->image);
@@ -185,6 +187,9 @@ static void close_done(struct worker_job *job)
 	}
 	bdev_rbd_cluster_put(r->image.cluster);
 	r->closed = true;
+	if (r->failed != NULL) {
+		creation_answer_failed(r);
+	}
 	image_check_end(r);
 }
 
@@ -486,6 +491,15 @@ static void creation_answer(struct creation *c, int rc)
 	module_check_idle();
 }
 
+static void creation_answer_failed(struct rbd_bdev *r)
+{
+	struct creation *c = r->failed;
+
+	r->failed = NULL;
+	creation_answer(c, c->rc);
+	free(c);
+}
+
 /* Nobody waits for the image any more. If a worker is opening it, it is closed when that has ended. */
 static void creation_timeout(void *arg)
 {
@@ -493,6 +507,10 @@ static void creation_timeout(void *arg)
 	struct rbd_bdev *r = c->r;
 	char error[BDEV_ERROR_MAX];
 
+	if (r->failed != NULL) { /* closing takes so long */
+		creation_answer_failed(r);
+		return;
+	}
 	c->answered = true;
 	if (c->connected) {
 		image_begin_end(r);
@@ -580,14 +598,15 @@ static void creation_done(struct worker_job *job)
 	if (job->error != 0) {
 		rc = bdev_error(c->error, job->error, "no thread to open the image: %s", strerror(-job->error));
 	}
-	rc = rc != 0 ? rc : image_register(r, c->error);
-	if (rc != 0) {
+	c->rc = rc != 0 ? rc : image_register(r, c->error);
+	if (c->rc != 0) {
+		r->failed = c; /* until then the image uses the cluster */
 		image_begin_end(r);
 		image_begin_close(r);
-	} else {
-		image_refresh(r); /* it may have changed before it could be told */
+		return;
 	}
-	creation_answer(c, rc);
+	image_refresh(r); /* it may have changed before it could be told */
+	creation_answer(c, 0);
 	free(c);
 }
 
@@ -769,6 +788,11 @@ static void stop_give_up(void *arg)
 
 	if (LIST_EMPTY(&ending) && !bdev_rbd_clusters_busy()) {
 		return; /* I/O is still under way: image_begin_end() starts the timer again */
+	}
+	LIST_FOREACH (r, &ending, link) {
+		if (r->failed != NULL) {
+			creation_answer_failed(r);
+		}
 	}
 	given_up = true;
 	LIST_FOREACH (r, &ending, link) {

@@ -58,6 +58,8 @@ struct rbd_lock_change {
 	char error[BDEV_ERROR_MAX];
 };
 
+struct creation;
+
 struct rbd_bdev {
 	struct bdev bdev;
 	struct rbd_image image;
@@ -72,6 +74,7 @@ struct rbd_bdev {
 	bool refreshing, again;    /* a worker looks at the size; and must do so once more */
 	bool closing;              /* the bdev is gone; the image is closed when no worker uses it any more */
 	bool closed;               /* it is */
+	struct creation *failed;   /* is answered when the image is closed; NULL: there is none */
 	uint32_t jobs;             /* of workers, which use the image */
 	LIST_ENTRY(rbd_bdev) link; /* of images that are being closed, or opened although nobody waits any more */
 	struct worker_job close_job, refresh_job, lock_job;

@@ -228,6 +228,28 @@ static void test_images_that_cannot_be_had_are_explained(void)
 	check_nothing_is_left();
 }
 
+/* Whoever is told of the failure can unregister the cluster. */
+static void test_a_creation_that_fails_is_answered_when_its_image_is_closed(void)
+{
+	struct bdev_rbd_cluster_opts cluster = {.name = "cl"};
+	struct bdev_rbd_opts opts = opts_of("R");
+	struct answer a = {.rc = 1}, b;
+
+	CU_ASSERT_EQUAL(register_cluster(&cluster, &b), 0);
+	opts.cluster.name = "cl";
+	fake.stat_rc = -EIO;
+	fake.hold_close = true;
+	bdev_rbd_create(&opts, on_answer, &a);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(flag_is_set, &fake.waiting));
+	CU_ASSERT_FALSE(a.done);
+	CU_ASSERT_EQUAL(unregister_cluster("cl"), -EBUSY);
+	fake.hold_close = false;
+	CU_ASSERT_EQUAL(answer_rc(&a), -EIO);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "the size of image 'image'"));
+	CU_ASSERT_EQUAL(unregister_cluster("cl"), 0);
+	check_nothing_is_left();
+}
+
 static void test_images_share_a_connection(void)
 {
 	struct bdev_rbd_setting other = {"mon_host", "b"};
@@ -447,6 +469,39 @@ static void test_an_image_that_is_not_opened_in_time_is_closed_later(void)
 	check_nothing_is_left();
 }
 
+static void test_a_creation_that_fails_is_answered_although_its_image_cannot_be_closed(void)
+{
+	struct bdev_rbd_opts opts = opts_of("R");
+	struct answer a;
+
+	fake.stat_rc = -EIO;
+	fake.hold_close = true;
+	CU_ASSERT_EQUAL(create(&opts, &a), -EIO);
+	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "the size of image 'image'"));
+	CU_ASSERT_EQUAL(fake.closes, 0);
+	fake.hold_close = false;
+	check_nothing_is_left();
+}
+
+static void test_the_layer_stops_while_a_creation_that_failed_waits(void)
+{
+	struct bdev_rbd_opts opts = opts_of("R");
+	struct answer a = {.rc = 1};
+	atomic_bool done = false;
+
+	fake.stat_rc = -EIO;
+	fake.hold_close = true;
+	bdev_rbd_create(&opts, on_answer, &a);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(flag_is_set, &fake.waiting));
+	bdev_fini(set_done, &done);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&done));
+	CU_ASSERT_EQUAL(answer_rc(&a), -EIO);
+	CU_ASSERT_EQUAL(fake.closes, 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_init(), 0);
+	fake.hold_close = false;
+	check_nothing_is_left();
+}
+
 static void test_the_layer_stops_without_an_image_that_cannot_be_closed(void)
 {
 	atomic_bool done = false;
@@ -662,6 +717,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_errors_are_told),
 	UNIT(test_a_client_that_is_blocklisted_writes_nothing_any_more),
 	UNIT(test_images_that_cannot_be_had_are_explained),
+	UNIT(test_a_creation_that_fails_is_answered_when_its_image_is_closed),
 	UNIT(test_images_share_a_connection),
 	UNIT(test_clusters_that_cannot_be_reached_are_explained),
 	UNIT(test_the_size_follows_the_image),
@@ -672,6 +728,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_channels_go_right_after_their_last_io),
 	UNIT(test_the_layer_stops_with_an_image_that_is_being_opened),
 	UNIT(test_an_image_that_is_not_opened_in_time_is_closed_later),
+	UNIT(test_a_creation_that_fails_is_answered_although_its_image_cannot_be_closed),
+	UNIT(test_the_layer_stops_while_a_creation_that_failed_waits),
 	UNIT(test_the_layer_stops_without_an_image_that_cannot_be_closed),
 	UNIT_END,
 };
