@@ -7,7 +7,6 @@ import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 
@@ -15,6 +14,7 @@ from appliance_lib import DEADLINE, Skip, check, wait_for
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--force-color-profile=srgb"]
+ENDS_WITH_PARENT = ["setpriv", "--pdeathsig", "KILL"]      # chromedriver ends with the test, Chromium with chromedriver
 KEY_TAB, KEY_ENTER = "\ue004", "\ue007"
 
 
@@ -26,7 +26,10 @@ class Browser:
             raise Skip("chromium and chromedriver (Debian: chromium-driver) are not installed")
         self.profile, self.session = tempfile.mkdtemp(prefix="varve-browser-"), None
         self.log = open(pathlib.Path(self.profile) / "driver.log", "w+")
-        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=self.log, stderr=self.log, start_new_session=True,
+        self.binary = pathlib.Path(self.profile) / "chromium"
+        self.binary.write_text(f'#!/bin/sh\nexec {" ".join(ENDS_WITH_PARENT)} chromium "$@"\n')
+        self.binary.chmod(0o755)
+        self.driver = subprocess.Popen([*ENDS_WITH_PARENT, "chromedriver", "--port=0"], stdout=self.log, stderr=self.log,
                                        env={**os.environ, "HOME": self.profile})
         try:
             self.port = wait_for(self.find_port, "chromedriver to start", 2 * DEADLINE)
@@ -41,7 +44,7 @@ class Browser:
         return found and int(found[1])
 
     def begin(self, width, height, dark):
-        options = {"args": FLAGS + [f"--user-data-dir={self.profile}/profile"], "binary": shutil.which("chromium")}
+        options = {"args": FLAGS + [f"--user-data-dir={self.profile}/profile"], "binary": str(self.binary)}
         answer = self.call("POST", "/session", {"capabilities": {"alwaysMatch": {
             "browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}})
         self.session = f"/session/{answer['sessionId']}"
@@ -84,15 +87,16 @@ class Browser:
         pathlib.Path(path).write_bytes(base64.b64decode(self.call("GET", f"{self.session}/screenshot")))
 
     def close(self):
-        if self.session:
-            try:
+        try:
+            if self.session:
                 self.call("DELETE", self.session)
-            except (OSError, ValueError):
-                pass
-        os.killpg(self.driver.pid, signal.SIGKILL)
-        self.driver.wait()
-        self.log.close()
-        shutil.rmtree(self.profile, ignore_errors=True)
+        except (OSError, ValueError):
+            pass
+        finally:
+            self.driver.kill()
+            self.driver.wait()
+            self.log.close()
+            shutil.rmtree(self.profile, ignore_errors=True)
 
     def __enter__(self):
         return self
