@@ -33,12 +33,12 @@ import time
 TOP = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP / "systest"))
 from appliance_lib import DEADLINE, Daemon, check  # noqa: E402
+from nvmf_lib import PORT  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("VARVE_BUILD", TOP / "build"))
 BARE = BUILD / "bench" / "nvmf-tcp-bare"
 NQN, SECURE_NQN = "nqn.2026-11.io.varve:bench", "nqn.2026-11.io.varve:secure"
 HOSTNQN = "nqn.2026-11.io.varve:host"
-PORT = 20000 + os.getpid() % 10000
 SECURE_PORT, BARE_PORT = PORT + 1, PORT + 2
 CPUS = sorted(os.sched_getaffinity(0))
 SMOKE = "--smoke" in sys.argv[1:]

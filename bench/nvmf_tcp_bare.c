@@ -410,7 +410,7 @@ static void drive_all(unsigned n, double until)
 			die("epoll");
 		}
 	}
-	while (bench_now_ns() < until) {
+	while (bench_now_ns() < until || ended == 0) {
 		int ready = n == 1 ? 1 : epoll_wait(ep, events, 64, 0);
 
 		for (int i = 0; i < ready; i++) {

@@ -30,7 +30,6 @@
 #include "trace/trace.h"
 #include "util/compiler.h"
 
-#define PORT      "44207"
 #define HOSTS_MAX 256
 #define IN_FLIGHT 128
 #define IOS       200000
@@ -57,6 +56,7 @@ struct host {
 };
 
 static struct host hosts[HOSTS_MAX];
+static uint16_t port;
 
 /* On the group's thread while a run lasts. */
 static struct queue *by_fd[FDS_MAX];
@@ -279,7 +279,7 @@ static uint32_t do_command(struct queue *q, const void *sqe, const void *data, u
 
 static void open_connection(struct queue *q)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(PORT))}, own;
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)}, own;
 	socklen_t length = sizeof(own);
 	uint8_t icreq[TCP_HEAD_MAX], icresp[sizeof(struct tcp_pdu_icresp)];
 	const struct tcp_icreq req = {.max_r2t = 1};
@@ -527,13 +527,33 @@ static void disconnect_host(const struct host *h)
 	close(h->admin.host_fd);
 }
 
+/* Chooses a port that nobody has. The socket keeps it until the target listens there, too. */
+static int reserve_port(void)
+{
+	struct sockaddr_in own = {.sin_family = AF_INET};
+	socklen_t length = sizeof(own);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+
+	own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+	    bind(fd, (struct sockaddr *)&own, sizeof(own)) != 0 ||
+	    getsockname(fd, (struct sockaddr *)&own, &length) != 0) {
+		bench_target_fail("there is no free port");
+	}
+	port = ntohs(own.sin_port);
+	return fd;
+}
+
 int main(int argc, char **argv)
 {
-	const struct nvmf_address address = {.trtype = "TCP", .adrfam = 1, .traddr = "127.0.0.1", .trsvcid = PORT};
+	struct nvmf_address address = {.trtype = "TCP", .adrfam = 1, .traddr = "127.0.0.1"};
 	bool counts = bench_counts(argc, argv);
 	unsigned n = counts ? 1 : HOSTS_MAX;
 
+	int reserved = reserve_port();
+	snprintf(address.trsvcid, sizeof(address.trsvcid), "%u", port);
 	bench_target_start("nvmf_tcp", &address, 2 * IN_FLIGHT);
+	close(reserved);
 	for (unsigned i = 0; i < n; i++) {
 		connect_host(&hosts[i], i);
 	}

@@ -13,7 +13,7 @@
 #include "trace/trace.h"
 #include "util/log.h"
 
-static const char *bench_name;
+static const char *bench_name = "target"; /* until it is known */
 static struct nvmf_tgt *tgt;
 static struct thread *group_thread;
 static struct poller *ticker;
