@@ -126,6 +126,7 @@ def test_a_client_that_is_blocklisted_acknowledges_nothing_any_more():
         events = t.call("notify_get_notifications", all=True)
         check([e["ctx"] for e in events if e["type"] == "bdev_rbd_lost"] == ["R0"], events)
         check(t.call("bdev_get_bdevs", name="R0")[0]["driver_specific"]["rbd"]["lost"], "it is shown")
+        wait_for(lambda: t.controllers() == [], "the host to be gone")
         check(t.call("bdev_rbd_delete", name="R0") is True and t.call("bdev_rbd_unregister_cluster", name="c") is True, "deletion")
         # a new connection is another client
         t.call("bdev_rbd_register_cluster", name="c", config_file=str(ceph.conf))
@@ -188,7 +189,7 @@ def test_a_cluster_that_does_not_answer_does_not_keep_the_daemon():
 
 
 def test_one_of_two_gateways_writes_to_an_image():
-    with Ceph() as ceph, TcpTarget() as a, TcpTarget(port=PORT + 100) as b:
+    with Ceph() as ceph, TcpTarget() as a, TcpTarget(port=PORT + 1) as b:
         ceph.image("rbd/image", 32)
         for t in (a, b):
             t.call("bdev_rbd_register_cluster", name="c", config_file=str(ceph.conf))
