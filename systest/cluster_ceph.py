@@ -42,8 +42,8 @@ def test_a_gateway_that_is_killed_or_stopped_is_fenced():
                 s.gateways[1].go_on()
                 work()
                 wait_for(lambda: "blocklisted" in b.log(), b.log)
-                wait_for(lambda: set(g["owner"] for g in status(s)["groups"].values()) == {"a"}, s.account)
-                check(s.gateways[0].owned() == set(GROUPS) and b.owned() == set(), s.account())
+                wait_for(lambda: set(g["owner"] for g in status(s)["groups"].values()) == {"a"} and s.gateways[0].owned() == set(GROUPS)
+                         and b.owned() == set(), s.account)
                 work()
                 # it is a new client when it is started again
                 b.kill()

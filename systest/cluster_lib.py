@@ -11,22 +11,26 @@ import sys
 import tempfile
 import threading
 
-from appliance_lib import DEADLINE, TOP, check, wait_for
+from appliance_lib import DEADLINE, TOP, Failure, check, wait_for
 from nvmf_lib import NQN, NUM_CPUS, PORT, Host, Target, wait_io
 
 CLUSTER = TOP / "tools" / "cluster" / "varve-cluster"
 GROUPS = (1, 2)
-LEASE_S = 4
+LEASE_S = 8
 
 
 class EtcdServer:
-    """Ports and a folder of its own."""
+    """Ports and a folder of its own. (A Ceph has the two ports below these.)"""
 
-    def __init__(self, port=PORT + 200):
+    def __init__(self, port=PORT + 14):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-test-etcd-"))
         self.port = port
         self.process = None
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def start(self):
         url, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.port + 1}"
@@ -34,9 +38,14 @@ class EtcdServer:
             self.process = subprocess.Popen(["etcd", "--name", "a", "--data-dir", self.folder / "data", "--listen-client-urls", url, "--advertise-client-urls", url,
                                              "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"a={peer}"],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        wait_for(self.listens, lambda: f"etcd: {(self.folder / 'log').read_text()[-2000:]}")
+        wait_for(self.listens, self.account)
+
+    def account(self):
+        return f"etcd: {(self.folder / 'log').read_text()[-2000:]}"
 
     def listens(self):
+        if self.process.poll() is not None:
+            raise Failure(f"it has ended with {self.process.returncode}: {self.account()}")
         with socket.socket() as s:
             return s.connect_ex(("127.0.0.1", self.port)) == 0
 
@@ -48,7 +57,8 @@ class EtcdServer:
         return self
 
     def __exit__(self, *exc):
-        self.stop()
+        if self.process is not None:
+            self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -115,7 +125,7 @@ class Gateway(Target):
         self.number, self.name, self.files = number, "abc"[number], folder
         self.wire = Wire(etcd.port)
         self.agent = None
-        super().__init__(cores=f"[{number % NUM_CPUS}]", port=PORT + 100 + number, listen=False, trtype="TCP")
+        super().__init__(cores=f"[{number % NUM_CPUS}]", port=PORT + number, listen=False, trtype="TCP")
         try:
             self.call("nvmf_delete_subsystem", nqn=NQN)
             self.add_subsystem(NQN, listen=False, ana_reporting=True, max_namespaces=8, min_cntlid=1 + 1000 * number, max_cntlid=1000 + 1000 * number)
@@ -240,7 +250,7 @@ def scene(kind=Gateway):
 @contextlib.contextmanager
 def hosts_at_work(s):
     """Gives a function that waits until both namespaces have done I/O. At the end all that was read must be right."""
-    with Target(cores=f"[{NUM_CPUS - 1}]", port=PORT + 110, trtype="TCP") as front:
+    with Target(cores=f"[{NUM_CPUS - 1}]", port=PORT + 10, trtype="TCP") as front:
         for g in s.gateways:
             front.call("bdev_nvme_attach_controller", name="N", ctrlr_loss_timeout_sec=-1, reconnect_delay_sec=1, subnqn=NQN, **g.listen_address())
         for n in GROUPS:
