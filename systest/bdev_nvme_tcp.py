@@ -93,6 +93,7 @@ def test_a_bdev_over_tcp_is_served_again():
         f.add_ns("Nvme0n1")
         run(f, "-o", "128k", "-q", "8", ios=300)
         run(f, "-o", "4k", "-q", "32", ios=3000)
+        wait_for(lambda: f.controllers() == [], "the hosts to be gone")
         check(f.call("bdev_nvme_detach_controller", name="Nvme0") is True, "detach")
         b.wait_empty()
         f.stop_clean()
@@ -181,6 +182,7 @@ def test_digests_of_a_discovery_service_are_those_of_all_its_connections():
         run(f, "-o", "20k", "-q", "16")
         saved, = [m["params"] for m in f.call("framework_get_config", name="bdev") if m["method"] == "bdev_nvme_start_discovery"]
         check({k: saved[k] for k in ("hdgst", "ddgst")} == {"hdgst": True, "ddgst": True}, saved)
+        wait_for(lambda: f.controllers() == [], "the host to be gone")
         check(f.call("bdev_nvme_stop_discovery", name="d") is True, "stop")
         f.stop_clean()
 

@@ -73,6 +73,7 @@ def test_what_a_discovery_service_lists_is_connected_over_tls():
         config = f.call("framework_get_config", name="bdev")
         params, = [m["params"] for m in config if m["method"] == "bdev_nvme_start_discovery"]
         check((params["psk"], params["ddgst"], params.get("hdgst")) == ("psk", True, None), params)
+        wait_for(lambda: f.controllers() == [], "the host to be gone")
         check(f.call("bdev_nvme_stop_discovery", name="d") is True, "stop")
         f.stop_clean()
 
@@ -106,6 +107,7 @@ def test_a_bdev_over_tls_is_served_again():
         params, = [m["params"] for m in config[0] if m["method"] == "bdev_nvme_attach_controller"]
         check(params["psk"] == "psk", params)
         check(not any(k.hex() in json.dumps(config) + f.log() for k, _ in KEYS.values()), "a key is in the configuration or the log")
+        wait_for(lambda: f.controllers() == [], "the hosts to be gone")
         check(f.call("bdev_nvme_detach_controller", name="Nvme0") is True, "detach")
         b.wait_empty()
         check(b.refusals() == [], b.refusals())
