@@ -33,6 +33,7 @@ enable-wide-area=no
 [publish]
 publish-hinfo=no
 publish-workstation=no
+publish-aaaa-on-ipv4=no
 """
 
 
@@ -51,9 +52,14 @@ class Machine:
         self.bus = self.folder / "bus"
         self.keeper = subprocess.Popen(["unshare", "-n", "-m", "sh", "-c", "mount -t tmpfs tmpfs /run && mkdir /run/avahi-daemon && ip link set lo up && echo up && exec cat"],
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        check(self.keeper.stdout.readline() == "up\n", "a network namespace")
-        (self.folder / "bus.conf").write_text(BUS.format(path=self.bus))
-        self.start_bus()
+        try:
+            if self.keeper.stdout.readline() != "up\n":
+                raise Skip("network namespaces cannot be made")
+            (self.folder / "bus.conf").write_text(BUS.format(path=self.bus))
+            self.start_bus()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def inside(self, *command):
         return ["nsenter", "-t", str(self.keeper.pid), "-n", "-m", "env", f"DBUS_SYSTEM_BUS_ADDRESS=unix:path={self.bus}", *map(str, command)]
@@ -106,6 +112,9 @@ class Machine:
     def ports(self):
         return sorted(r[3] for r in self.found())
 
+    def __enter__(self):
+        return self
+
     def __exit__(self, *exc):
         for program in list(self.programs):
             self.stop(program)
@@ -149,13 +158,7 @@ def machines():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-mdns-"))
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        try:
-            both = [Machine(folder, name) for name in ("here", "there")]
-        except Failure:
-            raise Skip("network namespaces cannot be made")
-        for m in both:
-            stack.push(m.__exit__)
-        here, there = both
+        here, there = (stack.enter_context(Machine(folder, name)) for name in ("here", "there"))
         here.run("ip", "link", "add", "here0", "type", "veth", "peer", "name", "there0", "netns", there.keeper.pid)
         here.run("ip", "addr", "add", f"{HERE}/24", "dev", "here0")
         here.run("ip", "addr", "add", f"{ALSO_HERE}/24", "dev", "here0")
@@ -278,7 +281,9 @@ def test_an_avahi_daemon_that_hangs_holds_nobody_up():
             answer = asking.receive()
             check(answer["error"]["code"] == -125 and "stopped before" in answer["error"]["message"], answer)
             check(n.stop() == 0, "the daemon ends")
-            check("held the control thread" not in n.log(), n.log())
+            # a busy machine holds it for a while; who waits for avahi-daemon does so for 25 seconds
+            held = [int(ms) for ms in re.findall(r"held the control thread for (\d+) ms", n.log())]
+            check(all(ms < 10000 for ms in held), n.log())
 
 
 if __name__ == "__main__":
