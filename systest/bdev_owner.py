@@ -26,7 +26,7 @@ class Gateway(Target):
 
     def __init__(self, number, disk):
         self.number = number
-        super().__init__(cores=f"[{number % NUM_CPUS}]", port=PORT + 100 + number, listen=False, trtype="TCP")
+        super().__init__(cores=f"[{number % NUM_CPUS}]", port=PORT + number, listen=False, trtype="TCP")
         try:
             self.call("nvmf_delete_subsystem", nqn=NQN)
             self.add_subsystem(NQN, listen=False, ana_reporting=True, max_namespaces=8, min_cntlid=1 + 1000 * number, max_cntlid=1000 + 1000 * number)
@@ -124,7 +124,7 @@ def test_a_lease_ends_by_itself():
         a.own(until_us=boottime_us() + 3600 * 1000000)
         check(0 < a.owner()["lease_us"] <= 3600 * 1000000, a.owner())
         refused(["in use"], b.own)
-        a.own(until_us=boottime_us() + 200000)
+        a.own(until_us=boottime_us() + 5000000)
         wait_for(lambda: owned(b, until_us=boottime_us() + 3600 * 1000000), "the lease to end")
         check(a.owner() == {"name": "F", "state": "standby"}, a.owner())
         events = a.call("notify_get_notifications", all=True)
@@ -153,7 +153,7 @@ def test_what_cannot_be_is_refused():
 
 
 def test_a_host_follows_the_owner_and_finds_what_it_wrote():
-    with two_gateways() as (a, b), Target(cores=f"[{NUM_CPUS - 1}]", port=PORT + 102, trtype="TCP") as front:
+    with two_gateways() as (a, b), Target(cores=f"[{NUM_CPUS - 1}]", port=PORT + 2, trtype="TCP") as front:
         a.own()
         a.set_ana("optimized")
         for g in (a, b):
