@@ -429,6 +429,7 @@ def test_the_host_driver_connects_over_tls_after_authentication():
             check(len(tap.first) > 2 and set(tap.first[1:]) == {0x16}, f"the first bytes of connections: {tap.first}")
             saved, = [m["params"] for m in f.call("framework_get_config", name="bdev") if m["method"] == "bdev_nvme_attach_controller"]
             check(saved["concat"] is True, saved)
+            wait_for(lambda: f.controllers() == [], "the host to be gone")
             check(f.call("bdev_nvme_detach_controller", name="Nvme0") is True, "detach")
             b.wait_empty()
             f.stop_clean(*EXPECTED)
