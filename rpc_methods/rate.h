@@ -29,7 +29,6 @@ bool rpc_rate_apply(struct rpc_request *req, const struct rpc_rate *rate, struct
 /* Adds the four limits to o; nonzero: only those that there are. */
 void rpc_rate_add(json_t *o, const struct rate_limits *limits, bool nonzero);
 /* For RPC_METHOD's .result. */
-#define RPC_RATE_SHAPE                                                                                                 \
-	"rw_ios_per_sec: int, rw_mbytes_per_sec: int, r_mbytes_per_sec: int, w_mbytes_per_sec: int"
+#define RPC_RATE_SHAPE "rw_ios_per_sec: int, rw_mbytes_per_sec: int, r_mbytes_per_sec: int, w_mbytes_per_sec: int"
 
 #endif

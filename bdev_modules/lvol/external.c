@@ -197,7 +197,7 @@ void lvol_external_close(struct bdev_lvol *l, void (*closed)(struct bdev_lvol *l
 
 /* --- Changing --- */
 
-static int place_of(const struct bdev_lvol *l, const char *name)
+static int external_place_of(const struct bdev_lvol *l, const char *name)
 {
 	const struct lvol_external *e = &l->external;
 
@@ -214,7 +214,7 @@ static int external_attach(struct bdev_lvol *l, const char *name, char *error)
 	struct lvol_external *e = &l->external;
 	uint32_t i = 0;
 
-	if (place_of(l, name) >= 0) {
+	if (external_place_of(l, name) >= 0) {
 		return 0;
 	}
 	while (i < EXTERNAL_PLACES && e->place[i].is_taken) {
@@ -251,7 +251,7 @@ void lvol_external_switch(void *ctx, struct lvol_live_volume *v, const char *nam
 {
 	struct bdev_lvol *l = v->user;
 
-	atomic_store(&l->external.active, place_of(l, name));
+	atomic_store(&l->external.active, external_place_of(l, name));
 }
 
 void lvol_external_settle(struct bdev_lvol *l, const void *change)
@@ -271,7 +271,7 @@ void lvol_external_settle(struct bdev_lvol *l, const void *change)
 		bdev_unregister(&l->bdev, NULL, NULL);
 	}
 	/* First: who finds the old one gone looks here again. */
-	int active = place_of(l, name);
+	int active = external_place_of(l, name);
 	atomic_store(&e->active, active);
 	for (uint32_t i = 0; i < EXTERNAL_PLACES; i++) {
 		if ((int)i != active) {

@@ -121,8 +121,9 @@ void lvol_bounce_begin(struct bdev_io *io, uint64_t within, uint64_t blocks);
 void lvol_bounce_written(struct bdev_io *io, uint16_t status);
 /* Frees the buffer of a copy, if there is one, and gives its place to an I/O that waits. I/O's thread. */
 void lvol_bounce_free(struct lvol_slow *slow);
-/* Ends an I/O that waits for a buffer. False: it does not. All of a channel. */
+/* Ends an I/O that waits for a buffer. False: it does not. I/O's thread. */
 bool lvol_bounce_end_waiting(struct bdev_io *io, uint16_t status);
+/* Ends all I/Os of a channel that wait for a buffer. The channel's thread. */
 void lvol_bounce_end_all_waiting(struct lvol_channel *ch, uint16_t status);
 /* What was read of an external snapshot is there. If a change has taken that one away, it is read anew. */
 void lvol_io_external_ended(struct bdev_io *io, uint16_t status);
