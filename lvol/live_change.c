@@ -53,7 +53,7 @@ void live_change_end(struct live_change *c, int status)
 		/* They may be on the device. */
 		c->num_taken = 0;
 	}
-	if (c->is_paused) {
+	if (c->is_paused && c->paused->user != NULL) {
 		s->user.resume(s->user.ctx, c->paused);
 	}
 	if (c->volume_done != NULL) {
