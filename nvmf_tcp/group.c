@@ -194,7 +194,7 @@ struct nvmf_transport_group *nvmf_tcp_op_group_create(struct nvmf_transport *bas
 						      char why[NVMF_ERROR_MAX])
 {
 	struct nvmf_tcp_transport *t = nvmf_tcp_transport_of(base);
-	struct nvmf_tcp_group *g = aligned_alloc(_Alignof(struct nvmf_tcp_group), sizeof(*g));
+	struct nvmf_tcp_group *g = calloc(1, sizeof(*g));
 	char error[ENV_ERROR_MAX] = "no memory";
 	int saved;
 
@@ -202,7 +202,6 @@ struct nvmf_transport_group *nvmf_tcp_op_group_create(struct nvmf_transport *bas
 		errno = ENOMEM;
 		return NULL;
 	}
-	memset(g, 0, sizeof(*g));
 	STAILQ_INIT(&g->dirty);
 	TAILQ_INIT(&g->qpairs);
 	TAILQ_INIT(&g->leavers);

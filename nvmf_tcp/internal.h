@@ -200,7 +200,7 @@ struct nvmf_tcp_group {
 	uint32_t num_strangers; /* of them */
 	struct thread_timer leave_timer;
 	struct iovec iovs[NVMF_TCP_SEND_IOVS];
-	uint8_t stage[NVMF_TCP_SHARED_STAGE] __attribute__((aligned(64))); /* last; of the connection that is read */
+	uint8_t stage[NVMF_TCP_SHARED_STAGE]; /* last; of the connection that is read */
 };
 
 struct nvmf_tcp_listener {
