@@ -216,7 +216,8 @@ def test_one_of_two_gateways_writes_to_an_image():
             ends = [x.split()[1][:10] for x in ceph.run("ceph", "osd", "blocklist", "ls").splitlines() if ":" in x]
             check(any((datetime.date.fromisoformat(x) - datetime.date.today()).days > 300 for x in ends), f"the old one stays blocklisted: {ends}")
             a.process.send_signal(signal.SIGCONT)
-            check(qa.finish(late).code >> 8 == 3, "the old owner's write is not acknowledged")
+            code = qa.finish(late).code
+            check(code >> 8 == 3, f"the old owner's write is not acknowledged: {code:#x}")
             check(qb.read(0, 1, bs=BS).data == b"n" * BS, "nor carried out")
             wait_for(lambda: a.call("bdev_get_owners")[0]["state"] == "standby", "the old owner to know")
             refused(a, ["is lost"], "bdev_own", name="R0")

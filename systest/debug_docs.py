@@ -31,6 +31,7 @@ EXEMPT = {
     "scripts/bpftrace.sh PID SCRIPT.bt": "a form, not a command; usdt.py runs every script",
     "varve-top": "it wants a terminal; top.py has one",
     "varve-rpc bdev_nvme_": "it needs another target; bdev_nvme_remote.py has one",
+    "varve-rpc nvmf_publish_mdns_prr": "it needs avahi-daemon; nvmf_mdns.py has one of its own",
     "perf buildid-cache ": "it changes perf's cache for all; usdt.py does it with one of its own",
     "perf probe ": "it changes the kernel's probes for all; usdt.py does it", "perf record -e sdt_": "it needs perf probe",
 }
@@ -164,7 +165,8 @@ def places(t):
     for name, text in (("tls", TLS_KEY), ("tls2", TLS_KEY)):
         (t.folder / f"{name}.key").touch(mode=0o600)
         (t.folder / f"{name}.key").write_text(text)
-    return {"/etc/varve/tls": t.folder / "tls", "/etc/varve/varve.json": t.folder / "saved.json", "/var/lib/varve/traces": t.folder, "127.0.0.1:9464": address}
+    return {"/etc/varve/tls": t.folder / "tls", "/etc/varve/varve.json": t.folder / "saved.json", "/var/lib/varve/traces": t.folder, "127.0.0.1:9464": address,
+            "192.0.2.1": "127.0.0.1"}
 
 
 def test_the_plain_lines_of_operations_md():

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import socket
 import struct
@@ -38,6 +39,10 @@ LIMITS = {"uint8": 255, "uint16": 65535, "int32": 2**31 - 1, "uint32": 2**32 - 1
 def number(x):
     """Numbers too big for JSON come as text."""
     return int(x, 0) if isinstance(x, str) else x
+
+
+# Parameters whose values no message shows; rpc_param_is_secret() says which.
+SECRET = re.compile(r"^(?!key_name$|keyring_key$).*(?:key|psk|secret|passw|token)", re.I)
 
 
 def given(rng, params, more=0):
@@ -163,7 +168,7 @@ def bad_field(rng, calls, m, path, p):
     for value in wrong_values(rng, p):
         words = [shown]
         if value is None or isinstance(value, int):
-            words.append(json.dumps(value))
+            words.append("not shown, for it may be a secret" if SECRET.search(path[-1]) and type(value) is int else json.dumps(value))
         if "values" in p and isinstance(value, str):
             words += p["values"][:1]
         calls.rejected(call(value), *words)

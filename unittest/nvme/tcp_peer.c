@@ -605,13 +605,13 @@ static void *peer_run(void *arg)
 		poll(fds, CONNS + 2, -1);
 		eventfd_t count;
 		eventfd_read(wake, &count);
-		bool drop = GET(dropping);
+		/* A request that comes from now on is for the next round. */
+		bool drop = __atomic_exchange_n(&dropping, false, __ATOMIC_ACQ_REL);
 		for (unsigned i = 0; i < CONNS; i++) {
 			if (conns[i] != NULL && (drop || (fds[i + 2].revents != 0 && !conn_read(conns[i])))) {
 				conn_end(i);
 			}
 		}
-		SET(dropping, false);
 		if (fds[0].revents != 0) {
 			conn_accept();
 		}
