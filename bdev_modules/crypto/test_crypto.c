@@ -139,12 +139,11 @@ static void model_step(uint32_t block, uint8_t *buf)
 
 static void model_run(uint32_t block, unsigned steps)
 {
-	static uint8_t *buf;
+	uint8_t *buf = malloc((size_t)MODEL_BLOCKS * block);
 
 	crypto_make_on_testdev(block, MODEL_BLOCKS);
 	crypto_disk->shuffle = true;
 	model = calloc(MODEL_BLOCKS, block);
-	buf = malloc((size_t)MODEL_BLOCKS * block);
 	CU_ASSERT_EQUAL(io_of(BDEV_IO_WRITE_ZEROES, NULL, 0, MODEL_BLOCKS), 0);
 	for (unsigned i = 0; i < steps; i++) {
 		model_step(block, buf);
@@ -157,11 +156,10 @@ static void model_run(uint32_t block, unsigned steps)
 
 static void test_random_io_agrees_with_a_plain_copy(void)
 {
-	for (seed = 1; seed < 4; seed++) {
-		uint64_t now = seed;
+	for (unsigned i = 1; i < 4; i++) {
+		seed = i;
 		model_run(512, 300);
 		model_run(4096, 150);
-		seed = now;
 	}
 }
 
@@ -171,41 +169,61 @@ static void test_random_io_agrees_with_a_plain_copy(void)
 
 static uint8_t crowd_data[CROWD][16 * 4096];
 
-static void crowd_submit(struct request *r[CROWD], struct iovec iovs[CROWD])
+/* The base holds what it gets. */
+static void crowd_make_base(void)
 {
+	crypto_make_on_testdev(4096, 16 * CROWD);
+	crypto_disk->hold = true;
+}
+
+static struct request *submit_write(struct user *u, struct iovec *iov, uint64_t offset)
+{
+	struct request *r = request_new(u);
+
+	bdev_io_set_rw(r->io, BDEV_IO_WRITE, iov, 1, offset, iov->iov_len / 4096);
+	request_submit(r);
+	return r;
+}
+
+/* Submits CROWD large writes: some are held by the base, and most wait for a buffer. */
+static void crowd_submit(struct request *r[CROWD])
+{
+	static struct iovec iovs[CROWD];
+
 	for (unsigned i = 0; i < CROWD; i++) {
 		crypto_fill(crowd_data[i], sizeof(crowd_data[i]), i + 1);
 		iovs[i] = (struct iovec){crowd_data[i], sizeof(crowd_data[i])};
-		r[i] = request_new(&crypto_user);
-		bdev_io_set_rw(r[i]->io, BDEV_IO_WRITE, &iovs[i], 1, 16ul * i, 16);
-		request_submit(r[i]);
+		r[i] = submit_write(&crypto_user, &iovs[i], 16ul * i);
 	}
-}
-
-/* All large buffers are out at the base, and the channel's own. */
-static void crowd_wait_until_it_waits(void)
-{
 	CU_ASSERT_TRUE(fixture_wait_count(&crypto_disk->held, 2));
 	crypto_sync(); /* what was submitted has got as far as it gets */
 	CU_ASSERT_TRUE(atomic_load(&crypto_disk->held) < CROWD / 2);
 }
 
+static void crowd_begin(struct request *r[CROWD])
+{
+	crowd_make_base();
+	crowd_submit(r);
+}
+
+/* The base carries out what it holds until r has ended. Returns the status of r. */
+static uint16_t release_and_finish(struct request *r)
+{
+	while (!atomic_load(&r->done)) {
+		crypto_release();
+	}
+	return request_finish(r);
+}
+
 static void test_writes_wait_for_buffers_and_go_on_in_small_pieces(void)
 {
-	static struct iovec iovs[CROWD];
 	struct request *r[CROWD];
 
-	crypto_make_on_testdev(4096, 16 * CROWD);
-	crypto_disk->hold = true;
-	crowd_submit(r, iovs);
-	crowd_wait_until_it_waits();
+	crowd_begin(r);
 	crypto_disk->hold = false;
 	crypto_release();
 	for (unsigned i = 0; i < CROWD; i++) {
-		while (!atomic_load(&r[i]->done)) {
-			crypto_release();
-		}
-		CU_ASSERT_EQUAL(request_finish(r[i]), 0);
+		CU_ASSERT_EQUAL(release_and_finish(r[i]), 0);
 		crypto_expect_on_base(16ul * i, crowd_data[i], 16);
 	}
 	crypto_unmake();
@@ -213,13 +231,9 @@ static void test_writes_wait_for_buffers_and_go_on_in_small_pieces(void)
 
 static void test_a_reset_ends_those_that_wait_for_buffers(void)
 {
-	static struct iovec iovs[CROWD];
 	struct request *r[CROWD];
 
-	crypto_make_on_testdev(4096, 16 * CROWD);
-	crypto_disk->hold = true;
-	crowd_submit(r, iovs);
-	crowd_wait_until_it_waits();
+	crowd_begin(r);
 	CU_ASSERT_EQUAL(io_of(BDEV_IO_RESET, NULL, 0, 0), 0);
 	for (unsigned i = 0; i < CROWD; i++) {
 		CU_ASSERT_EQUAL(request_finish(r[i]), NVME_SC_ABORT_REQ);
@@ -244,13 +258,9 @@ static void abort_one(struct user *u, struct request *r)
 
 static void test_each_that_waits_or_is_at_the_base_can_be_aborted(void)
 {
-	static struct iovec iovs[CROWD];
 	struct request *r[CROWD];
 
-	crypto_make_on_testdev(4096, 16 * CROWD);
-	crypto_disk->hold = true;
-	crowd_submit(r, iovs);
-	crowd_wait_until_it_waits();
+	crowd_begin(r);
 	for (unsigned i = CROWD; i-- > 0;) {
 		abort_one(&crypto_user, r[i]);
 	}
@@ -260,7 +270,7 @@ static void test_each_that_waits_or_is_at_the_base_can_be_aborted(void)
 	crypto_unmake();
 }
 
-/* Whether it waits for a buffer. */
+/* Whether the request waits for a buffer. */
 static bool waits(const struct request *r)
 {
 	const struct bdev *b = bdev_find("c0");
@@ -291,27 +301,16 @@ static void crowd_abort(struct request *r[CROWD])
 	}
 }
 
-static struct request *submit_write(struct user *u, struct iovec *iov, uint64_t offset)
-{
-	struct request *r = request_new(u);
-
-	bdev_io_set_rw(r->io, BDEV_IO_WRITE, iov, 1, offset, iov->iov_len / 4096);
-	request_submit(r);
-	return r;
-}
-
-/* What comes free first is too small for it; what comes free next is its own all the same. */
+/* The buffer that comes free first is too small for the write. The next one goes to this write, not to one behind it.
+ */
 static void test_one_that_finds_no_buffer_stays_the_first_that_waits(void)
 {
-	static struct iovec iovs[CROWD];
 	struct iovec small = {crowd_data[0], 4096};
 	struct request *r[CROWD];
 
-	crypto_make_on_testdev(4096, 16 * CROWD);
-	crypto_disk->hold = true;
+	crowd_make_base();
 	struct request *of_small = submit_write(&crypto_user, &small, 0);
-	crowd_submit(r, iovs);
-	crowd_wait_until_it_waits();
+	crowd_submit(r);
 	unsigned first = first_that_waits(r);
 	abort_one(&crypto_user, of_small);
 	CU_ASSERT_TRUE(waits(r[first]));
@@ -324,11 +323,10 @@ static void test_one_that_finds_no_buffer_stays_the_first_that_waits(void)
 	crypto_unmake();
 }
 
-/* A large buffer that another crypto bdev of the thread gives back. */
+/* All crypto bdevs of a thread wait for the same buffers. */
 static void test_a_buffer_of_another_bdev_ends_the_waiting(void)
 {
 	const struct bdev_crypto_opts opts = {.name = "c1", .base_bdev_name = "t1", .key_name = "k"};
-	static struct iovec iovs[CROWD];
 	struct iovec large = {crowd_data[0], sizeof(crowd_data[0])};
 	struct testdev *other = testdev_new("t1", 4096, 16);
 	struct request *r[CROWD];
@@ -337,11 +335,10 @@ static void test_a_buffer_of_another_bdev_ends_the_waiting(void)
 	CU_ASSERT_EQUAL_FATAL(testdev_register(other), 0);
 	CU_ASSERT_EQUAL_FATAL(bdev_crypto_create(&opts, error), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "c1", true, fixture_thread(0)), 0);
-	crypto_make_on_testdev(4096, 16 * CROWD);
-	crypto_disk->hold = other->hold = true;
+	crowd_make_base();
+	other->hold = true;
 	struct request *of_other = submit_write(&u, &large, 0);
-	crowd_submit(r, iovs);
-	crowd_wait_until_it_waits();
+	crowd_submit(r);
 	unsigned first = first_that_waits(r);
 	abort_one(&u, of_other);
 	CU_ASSERT_FALSE(waits(r[first]));
@@ -359,7 +356,7 @@ static void take_all_back(void *arg)
 	bdev_channel_take_back(crypto_user.ch, crypto_user.desc, true);
 }
 
-/* Of r[CROWD]. */
+/* arg: r[CROWD]. */
 static bool most_have_ended(void *arg)
 {
 	struct request **r = arg;
@@ -374,13 +371,9 @@ static bool most_have_ended(void *arg)
 
 static void test_what_waits_for_a_buffer_can_be_taken_back(void)
 {
-	static struct iovec iovs[CROWD];
 	struct request *r[CROWD];
 
-	crypto_make_on_testdev(4096, 16 * CROWD);
-	crypto_disk->hold = true;
-	crowd_submit(r, iovs);
-	crowd_wait_until_it_waits();
+	crowd_begin(r);
 	thread_call(fixture_thread(0), take_all_back, NULL);
 	CU_ASSERT_TRUE(fixture_poll(most_have_ended, r));
 	crypto_disk->hold = false;
@@ -616,23 +609,16 @@ static void test_a_key_of_the_bdev_outlives_a_return_that_fails(void)
 
 static void test_a_base_that_goes_ends_io_that_is_under_way(void)
 {
-	static struct iovec iovs[CROWD];
 	atomic_bool gone = false;
 	struct request *r[CROWD];
 
-	crypto_make_on_testdev(4096, 16 * CROWD);
-	crypto_disk->hold = true;
-	crowd_submit(r, iovs);
-	crowd_wait_until_it_waits();
+	crowd_begin(r);
 	crypto_hold_on();
 	bdev_unregister(&crypto_disk->bdev, crypto_deleted, &gone);
 	crypto_sync();
 	crypto_disk->hold = false;
 	for (unsigned i = 0; i < CROWD; i++) {
-		while (!atomic_load(&r[i]->done)) {
-			crypto_release();
-		}
-		uint16_t status = request_finish(r[i]);
+		uint16_t status = release_and_finish(r[i]);
 		CU_ASSERT_TRUE(status == 0 || status == (NVME_SC_INVALID_NS | NVME_SC_DNR));
 	}
 	CU_ASSERT_TRUE(crypto_user.removes > 0);
@@ -665,7 +651,7 @@ static void test_a_deletion_waits_for_io(void)
 	CU_ASSERT_TRUE(testdev_delete(crypto_disk));
 }
 
-/* A null bdev leaves what is in the buffer, perhaps of another host: its decryption would give that away. */
+/* A null bdev leaves the buffer as it was, perhaps with data of another host. Decrypting them would reveal them. */
 static void test_what_was_not_read_is_not_decrypted(void)
 {
 	static uint8_t a[512], b[512];
@@ -706,9 +692,7 @@ static void test_one_on_another_and_two_threads(void)
 			unsigned t = i % 2, n = i / 2;
 			crypto_fill(crowd_data[i], sizeof(crowd_data[i]), round * 64 + i + 1);
 			iovs[t][n] = (struct iovec){crowd_data[i], sizeof(crowd_data[i])};
-			r[t][n] = request_new(&u[t]);
-			bdev_io_set_rw(r[t][n]->io, BDEV_IO_WRITE, &iovs[t][n], 1, 16ul * i, 16);
-			request_submit(r[t][n]);
+			r[t][n] = submit_write(&u[t], &iovs[t][n], 16ul * i);
 		}
 		for (unsigned i = 0; i < 64; i++) {
 			CU_ASSERT_EQUAL(request_finish(r[i % 2][i / 2]), 0);
