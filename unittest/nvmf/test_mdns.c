@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Multicast DNS: the records, and what the session asks of libavahi-client, which is the test's here. */
+/* Multicast DNS: the records, and what a session does with libavahi-client, whose functions are the test's own here. */
 #include "unittest/nvmf/loop.h"
 
 #include <arpa/inet.h>
@@ -72,7 +72,7 @@ static void test_addresses_are_told_on_the_interface_that_has_them(void)
 	freeifaddrs(all);
 }
 
-/* ---- A library ---- */
+/* ---- The library ---- */
 
 struct AvahiEntryGroup {
 	AvahiEntryGroupCallback fn;
@@ -91,13 +91,15 @@ static struct {
 	struct AvahiWatch watch;
 	struct AvahiEntryGroup groups[64];
 	_Atomic unsigned n_groups, n_freed, n_clients, n_names;
-	_Atomic int n_up;           /* groups that are established */
-	_Atomic unsigned n_threads; /* between their first call and their last one */
-	char name[128];             /* of the service that was added last */
-	int collisions;             /* so many names are taken on this machine */
-	_Atomic int refusal;        /* of each service */
-	_Atomic int remote_collisions;
-	_Atomic bool client_goes, group_goes, commit_fails, is_held;
+	_Atomic int n_up;              /* groups that are established */
+	_Atomic unsigned n_threads;    /* between their first and last calls of the library */
+	char name[128];                /* of the service that was added last */
+	int collisions;                /* so many names that come next are taken on this machine, ... */
+	_Atomic int remote_collisions; /* ... on another one */
+	_Atomic int refusal;           /* what adding a service returns, if not 0 */
+	_Atomic bool is_held;          /* adding a service does not return until it is false */
+	_Atomic bool commit_fails;
+	_Atomic bool client_goes, group_goes; /* avahi-daemon gives up the client, or its last group; then false */
 } lib;
 
 static AvahiClient *fake_client_new(const AvahiPoll *poll, AvahiClientFlags flags, AvahiClientCallback fn, void *arg,
@@ -290,7 +292,7 @@ static bool is_never(void *arg)
 	return false;
 }
 
-/* What it waits for is another thread's, which does not wake this one. */
+/* The session's thread changes what is waited for, and does not wake this one: it looks each millisecond. */
 static void wait_until(bool (*is_so)(void *arg), void *arg)
 {
 	uint64_t deadline = env_ticks() + env_us_to_ticks(60000000);
@@ -320,7 +322,7 @@ static bool is_nobody_there(void *arg)
 	return lib.n_threads == 0;
 }
 
-/* Its thread goes on for a while, and must have made its last call before the next one or the process's end. */
+/* The session's thread may still be in the library, and has to leave it before the next session begins. */
 static void end(struct nvmf_mdns_session *s)
 {
 	nvmf_mdns_session_end(s);
@@ -342,21 +344,19 @@ static bool is_reached(void *counter)
 	return lib.n_groups >= want[0] && lib.n_freed >= want[1];
 }
 
-static void wait_groups(unsigned made, unsigned freed)
-{
-	unsigned want[] = {made, freed};
-
-	wait_until(is_reached, want);
-	CU_ASSERT_EQUAL(lib.n_groups, made);
-	CU_ASSERT_EQUAL(lib.n_freed, freed);
-}
-
 static void wait_reached(unsigned made, unsigned freed)
 {
 	unsigned want[] = {made, freed};
 
 	wait_until(is_reached, want);
 	CU_ASSERT_TRUE(is_reached(want));
+}
+
+static void wait_groups(unsigned made, unsigned freed)
+{
+	wait_reached(made, freed);
+	CU_ASSERT_EQUAL(lib.n_groups, made);
+	CU_ASSERT_EQUAL(lib.n_freed, freed);
 }
 
 static bool is_two_up(void *arg)
@@ -434,32 +434,33 @@ static void test_records_come_again_with_a_new_client(void)
 	end(s);
 }
 
-static void test_a_record_that_was_refused_is_tried_again(void)
+/* One record is published, and the next one is refused, for this reason, before both are. */
+static struct nvmf_mdns_session *start_and_refuse_the_second(int refusal)
 {
 	struct nvmf_mdns_session *s = start(one, 1);
 
 	wait_told(0);
-	lib.refusal = AVAHI_ERR_TOO_MANY_ENTRIES;
+	lib.refusal = refusal;
 	CU_ASSERT_EQUAL(nvmf_mdns_session_update(s, two, 2), 0);
 	wait_reached(2, 1);
 	lib.refusal = 0;
 	wait_until(is_two_up, NULL);
 	CU_ASSERT_TRUE(is_two_up(NULL));
+	return s;
+}
+
+static void test_a_record_that_was_refused_is_tried_again(void)
+{
+	struct nvmf_mdns_session *s = start_and_refuse_the_second(AVAHI_ERR_TOO_MANY_ENTRIES);
+
 	CU_ASSERT_EQUAL(lib.n_clients, 1);
 	end(s);
 }
 
 static void test_a_bus_that_fails_is_asked_anew(void)
 {
-	struct nvmf_mdns_session *s = start(one, 1);
+	struct nvmf_mdns_session *s = start_and_refuse_the_second(AVAHI_ERR_DBUS_ERROR);
 
-	wait_told(0);
-	lib.refusal = AVAHI_ERR_DBUS_ERROR;
-	CU_ASSERT_EQUAL(nvmf_mdns_session_update(s, two, 2), 0);
-	wait_reached(2, 1);
-	lib.refusal = 0;
-	wait_until(is_two_up, NULL);
-	CU_ASSERT_TRUE(is_two_up(NULL));
 	CU_ASSERT_TRUE(lib.n_clients > 1);
 	end(s);
 }
