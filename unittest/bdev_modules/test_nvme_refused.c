@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bdevs on an NVMe controller that refuses queue pairs: who does without it, who waits for it, and when it is reset. */
+/* Bdevs on an NVMe controller that refuses queue pairs: whose I/O fails or waits, and when the controller is reset. */
 #include <string.h>
 
 #include "bdev_modules/nvme/internal.h"
@@ -27,21 +27,32 @@ static void await_refusals(unsigned n)
 	CU_ASSERT_FATAL(fixture_poll(is_refused_so_often, &(uint64_t){model.admin_commands[nvme_admin_delete_cq] + n}));
 }
 
+/* u is served, and each queue pair that is connected after that of u is refused. */
+static void begin_with_one_served(struct user *u)
+{
+	drive_begin_attached();
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "Nvme0n1", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(u, BDEV_IO_READ, buffer, 0, 1), 0);
+	refuse_queues(0, 1000);
+}
+
+/* The queue pair of v was refused so often that I/O of v fails; u is served. */
+static void begin_with_one_shut_out(struct user *u, struct user *v, struct thread *thread)
+{
+	begin_with_one_served(u);
+	CU_ASSERT_EQUAL_FATAL(user_open(v, "Nvme0n1", true, thread), 0);
+	CU_ASSERT_EQUAL(user_io(v, BDEV_IO_READ, buffer, 0, 1), NVME_ST(PATH, CTRL_PATH_ERROR));
+}
+
 static void test_queue_pair_that_is_refused_fails_alone_and_is_tried_again(void)
 {
 	struct user u, v;
 
-	drive_begin_attached();
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
-	refuse_queues(0, 1000);
-	CU_ASSERT_EQUAL_FATAL(user_open(&v, "Nvme0n1", true, fixture_thread(1)), 0);
-	/* It waits for the queue pair, until it was refused so often that it fails. */
-	CU_ASSERT_EQUAL(user_io(&v, BDEV_IO_READ, buffer, 0, 1), NVME_ST(PATH, CTRL_PATH_ERROR));
+	begin_with_one_shut_out(&u, &v, fixture_thread(1));
 	await_refusals(2);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
 	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 0);
-	/* After a reset it is refused while the other one is not admitted yet either. */
+	/* After a reset, the queue pairs of both are refused. */
 	CU_ASSERT_EQUAL(drive_reset(), 0);
 	await_refusals(2);
 	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 1);
@@ -59,17 +70,6 @@ static void test_queue_pair_that_is_refused_fails_alone_and_is_tried_again(void)
 	drive_end();
 }
 
-/* u is served, and the queue pair of v was refused so often that v's I/O fails. */
-static void begin_with_one_shut_out(struct user *u, struct user *v, struct thread *thread)
-{
-	drive_begin_attached();
-	CU_ASSERT_EQUAL_FATAL(user_open(u, "Nvme0n1", true, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL(user_io(u, BDEV_IO_READ, buffer, 0, 1), 0);
-	refuse_queues(0, 1000);
-	CU_ASSERT_EQUAL_FATAL(user_open(v, "Nvme0n1", true, thread), 0);
-	CU_ASSERT_EQUAL(user_io(v, BDEV_IO_READ, buffer, 0, 1), NVME_ST(PATH, CTRL_PATH_ERROR));
-}
-
 static void test_what_was_refused_before_a_reset_is_waited_for_after_it(void)
 {
 	struct user u, v;
@@ -84,7 +84,7 @@ static void test_what_was_refused_before_a_reset_is_waited_for_after_it(void)
 	drive_end();
 }
 
-/* The next Create I/O Submission Queue is not answered before model_release() or a reset; waits for it. */
+/* Returns when the controller holds a Create I/O Submission Queue, until model_release() or a reset. */
 static void hold_next_queue(void)
 {
 	model.fault =
@@ -119,10 +119,7 @@ static void test_queue_pair_that_ends_with_the_connection_is_not_refused(void)
 {
 	struct user u, v;
 
-	drive_begin_attached();
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
-	refuse_queues(0, 1000);
+	begin_with_one_served(&u);
 	uint64_t times = model.admin_commands[nvme_admin_delete_cq] + 4;
 	CU_ASSERT_EQUAL_FATAL(user_open(&v, "Nvme0n1", true, fixture_thread(1)), 0);
 	CU_ASSERT_FATAL(fixture_poll(is_refused_so_often, &times)); /* once more, and it is shut out */
@@ -181,17 +178,12 @@ static void test_controller_that_serves_nobody_is_reset(void)
 	drive_end();
 }
 
-/* The others leave while one is shut out: then it is not alone any more in not being served. */
+/* The only user that is served leaves, while another one is shut out: now the controller serves nobody. */
 static void test_controller_that_serves_nobody_any_more_is_reset(void)
 {
 	struct user u, v;
 
-	drive_begin_attached();
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
-	refuse_queues(0, 1000);
-	CU_ASSERT_EQUAL_FATAL(user_open(&v, "Nvme0n1", true, fixture_thread(1)), 0);
-	CU_ASSERT_EQUAL(user_io(&v, BDEV_IO_READ, buffer, 0, 1), NVME_ST(PATH, CTRL_PATH_ERROR));
+	begin_with_one_shut_out(&u, &v, fixture_thread(1));
 	user_close(&u);
 	CU_ASSERT_FATAL(fixture_poll(is_up_after, &(uint32_t){1}));
 	refuse_queues(0, 0);
