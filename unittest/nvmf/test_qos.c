@@ -9,7 +9,7 @@
 
 #define PATH_ERROR NVME_ST(PATH, CTRL_PATH_ERROR)
 
-/* A limit that a large command exceeds by so much that the next one waits for minutes. */
+/* After one large command, which is let through, the next one waits for minutes: see exceed(). */
 static const struct rate_limits slow_writes = {.w_bytes_per_sec = BLOCK}, slow_ios = {.rw_bytes_per_sec = BLOCK};
 
 static struct loop_conn *admin, *io, *io2, *other_admin, *other;
@@ -27,6 +27,14 @@ static void unset(const char *hostnqn)
 	set(hostnqn, &(struct rate_limits){0});
 }
 
+static struct loop_conn *connect_queue(struct loop_conn *to, uint16_t qid)
+{
+	struct loop_conn *conn = loop_io_queue(to, qid);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(conn);
+	return conn;
+}
+
 static void attach(void)
 {
 	memset(buf, 0x5a, sizeof(buf));
@@ -35,12 +43,9 @@ static void attach(void)
 	other_admin = loop_attach(LOOP_SUBNQN, OTHER, 600000);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(admin);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(other_admin);
-	io = loop_io_queue(admin, 1);
-	io2 = loop_io_queue(admin, 2);
-	other = loop_io_queue(other_admin, 1);
-	CU_ASSERT_PTR_NOT_NULL_FATAL(io);
-	CU_ASSERT_PTR_NOT_NULL_FATAL(io2);
-	CU_ASSERT_PTR_NOT_NULL_FATAL(other);
+	io = connect_queue(admin, 1);
+	io2 = connect_queue(admin, 2);
+	other = connect_queue(other_admin, 1);
 }
 
 static void detach(void)
@@ -71,11 +76,17 @@ static void expect_limited(size_t count)
 	CU_ASSERT_TRUE_FATAL(fixture_poll(so_many_are_limited, &count));
 }
 
-static void submit(struct loop_cmd *c, struct loop_conn *conn, uint8_t opcode, uint64_t lba)
+/* A command for one block. */
+static void command_init(struct loop_cmd *c, struct loop_conn *conn, uint8_t opcode, uint64_t lba, void *data)
 {
 	loop_cmd_init(c, conn, opcode, nsid);
 	c->sqe.cdw10 = htole32((uint32_t)lba);
-	loop_cmd_data(c, opcode == nvme_cmd_read ? read_buf : buf, BLOCK);
+	loop_cmd_data(c, data, BLOCK);
+}
+
+static void submit(struct loop_cmd *c, struct loop_conn *conn, uint8_t opcode, uint64_t lba)
+{
+	command_init(c, conn, opcode, lba, opcode == nvme_cmd_read ? read_buf : buf);
 	loop_submit(c);
 }
 
@@ -101,6 +112,14 @@ static uint8_t first_byte(uint64_t lba)
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, block, lba, 1), 0);
 	user_close(&u);
 	return block[0];
+}
+
+/* The first n of cmds end, and have succeeded. */
+static void expect_success(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		CU_ASSERT_EQUAL(loop_wait(&cmds[i]), 0);
+	}
 }
 
 static struct nvmf_qos_counts counts_of(const char *hostnqn)
@@ -132,8 +151,7 @@ static void test_a_host_waits_for_its_own_limit_and_others_do_not(void)
 	CU_ASSERT_TRUE(c.waits >= 2);
 
 	unset(LOOP_HOSTNQN);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	expect_success(2);
 	CU_ASSERT_EQUAL(first_byte(200), 0x5a);
 	CU_ASSERT_PTR_NULL(nvmf_qos_find(loop_subsystem(), LOOP_HOSTNQN));
 	detach();
@@ -148,8 +166,7 @@ static void test_a_limit_of_reads_and_writes_together_holds_both_in_order(void)
 	submit(&cmds[1], io, nvme_cmd_read, 301);
 	expect_limited(2);
 	set(LOOP_HOSTNQN, &(struct rate_limits){.rw_ios_per_sec = 100000}); /* other limits: those that wait go on */
-	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	expect_success(2);
 	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
 	CU_ASSERT_EQUAL(c.ios[RATE_READS], 2);
 	CU_ASSERT_EQUAL(c.ios[RATE_WRITES], 1);
@@ -171,8 +188,7 @@ static void test_all_hosts_of_a_subsystem_share_its_limit(void)
 	CU_ASSERT_EQUAL(c.bytes[RATE_WRITES], 128 * BLOCK);
 	CU_ASSERT_PTR_NULL(nvmf_qos_host(nvmf_qos_find(loop_subsystem(), NULL)));
 	unset(NULL);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	expect_success(2);
 	detach();
 }
 
@@ -192,8 +208,7 @@ static void test_what_waits_for_a_limit_of_reads_does_not_hold_writes_of_any_hos
 	}
 	CU_ASSERT_EQUAL(counts_of(NULL).waits, waits);
 	unset(NULL);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	expect_success(2);
 	detach();
 }
 
@@ -213,41 +228,36 @@ static void test_a_host_that_waits_for_its_own_limit_does_not_hold_others_at_the
 	CU_ASSERT_EQUAL(own.ios[RATE_WRITES], 1);
 	CU_ASSERT_EQUAL(all.ios[RATE_WRITES], 101); /* both count what goes through both */
 	unset(LOOP_HOSTNQN);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	expect_success(2);
 	unset(NULL);
 	detach();
 }
 
 static void test_limits_hold_for_queues_that_connect_later(void)
 {
-	static const struct rate_limits none = {0};
-
 	set(LOOP_HOSTNQN, &slow_writes); /* the host is not there yet */
 	attach();
 	exceed(io2, nvme_cmd_write);
 	submit(&cmds[0], io, nvme_cmd_write, 600);
 	expect_limited(1);
-	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(loop_subsystem(), LOOP_HOSTNQN, &none), 0);
+	unset(LOOP_HOSTNQN);
 	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
 	detach();
 }
 
-/* The controller is there before the limit, and the queue connects when the limit has come or gone. */
+/* A queue of a controller that is older than the limit is limited if the limit is there when the queue connects. */
 static void test_limits_hold_for_later_queues_of_a_controller(void)
 {
 	attach();
 	set(LOOP_HOSTNQN, &slow_writes);
-	struct loop_conn *later = loop_io_queue(admin, 3);
-	CU_ASSERT_PTR_NOT_NULL_FATAL(later);
+	struct loop_conn *later = connect_queue(admin, 3);
 	exceed(later, nvme_cmd_write);
 	submit(&cmds[0], later, nvme_cmd_write, 600);
 	expect_limited(1);
 	set(OTHER, &slow_writes);
 	unset(LOOP_HOSTNQN);
 	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
-	struct loop_conn *last = loop_io_queue(admin, 4);
-	CU_ASSERT_PTR_NOT_NULL_FATAL(last);
+	struct loop_conn *last = connect_queue(admin, 4);
 	exceed(last, nvme_cmd_write);
 	CU_ASSERT_EQUAL(one(last, nvme_cmd_write, 601), 0);
 	exceed(other, nvme_cmd_write); /* the other limit is still there */
@@ -283,7 +293,7 @@ static void test_a_host_aborts_what_waits(void)
 	detach();
 }
 
-/* Its controllers are ended by the target: what waits is answered with a path error, and never carried out. */
+/* The target ends a host's controllers: what waits is answered with a path error, and never carried out. */
 static void test_what_waits_when_its_queue_ends_is_not_carried_out(void)
 {
 	struct loop_wait wait = LOOP_WAIT, wait2 = LOOP_WAIT;
@@ -316,10 +326,10 @@ static void test_what_waits_when_its_queue_ends_is_not_carried_out(void)
 
 static void test_what_waits_when_its_namespace_goes_is_answered_with_a_path_error(void)
 {
-	uint32_t second = loop_add_malloc_ns("second", BLOCK, BLOCKS), first = nsid;
+	uint32_t second = loop_add_malloc_ns("second", BLOCK, BLOCKS);
 
 	attach();
-	first = nsid;
+	uint32_t first = nsid;
 	set(LOOP_HOSTNQN, &slow_writes);
 	exceed(io, nvme_cmd_write);
 	submit(&cmds[0], io, nvme_cmd_write, 900);
@@ -333,27 +343,6 @@ static void test_what_waits_when_its_namespace_goes_is_answered_with_a_path_erro
 	expect_limited(1);
 	nsid = first;
 	unset(LOOP_HOSTNQN);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
-	detach();
-}
-
-/* A paused namespace: what is let through waits there, and goes on afterwards. */
-static void test_a_limit_and_a_pause(void)
-{
-	struct loop_wait paused = LOOP_WAIT, resumed = LOOP_WAIT;
-
-	attach();
-	set(LOOP_HOSTNQN, &slow_writes);
-	exceed(io, nvme_cmd_write);
-	submit(&cmds[0], io, nvme_cmd_write, 1000);
-	expect_limited(1);
-	nvmf_subsystem_pause(loop_subsystem(), nsid, loop_done, &paused);
-	CU_ASSERT_EQUAL(loop_wait_for(&paused), 0);
-	unset(LOOP_HOSTNQN);
-	expect_limited(0);
-	CU_ASSERT_FALSE(atomic_load(&cmds[0].done));
-	nvmf_subsystem_resume(loop_subsystem(), loop_done, &resumed);
-	CU_ASSERT_EQUAL(loop_wait_for(&resumed), 0);
 	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
 	detach();
 }
@@ -372,6 +361,23 @@ static void resume_namespaces(void)
 
 	nvmf_subsystem_resume(loop_subsystem(), loop_done, &resumed);
 	CU_ASSERT_EQUAL(loop_wait_for(&resumed), 0);
+}
+
+/* A paused namespace: what is let through waits there, and goes on afterwards. */
+static void test_a_limit_and_a_pause(void)
+{
+	attach();
+	set(LOOP_HOSTNQN, &slow_writes);
+	exceed(io, nvme_cmd_write);
+	submit(&cmds[0], io, nvme_cmd_write, 1000);
+	expect_limited(1);
+	pause_namespace();
+	unset(LOOP_HOSTNQN);
+	expect_limited(0);
+	CU_ASSERT_FALSE(atomic_load(&cmds[0].done));
+	resume_namespaces();
+	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
+	detach();
 }
 
 static void test_what_a_limit_lets_through_into_a_pause_counts_once_and_does_not_wait_again(void)
@@ -412,18 +418,13 @@ static void test_what_waited_for_its_namespace_waits_for_a_limit_too(void)
 /* A block that holds `old` becomes `new`. */
 static void compare_and_write(uint64_t lba, uint8_t *old, uint8_t *new)
 {
-	loop_cmd_init(&cmds[0], io, nvme_cmd_compare, nsid);
-	cmds[0].sqe.cdw10 = htole32((uint32_t)lba);
+	command_init(&cmds[0], io, nvme_cmd_compare, lba, old);
 	cmds[0].sqe.flags |= NVME_FUSE_FIRST;
-	loop_cmd_data(&cmds[0], old, BLOCK);
 	loop_submit(&cmds[0]);
-	loop_cmd_init(&cmds[1], io, nvme_cmd_write, nsid);
-	cmds[1].sqe.cdw10 = htole32((uint32_t)lba);
+	command_init(&cmds[1], io, nvme_cmd_write, lba, new);
 	cmds[1].sqe.flags |= NVME_FUSE_SECOND;
-	loop_cmd_data(&cmds[1], new, BLOCK);
 	loop_submit(&cmds[1]);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	expect_success(2);
 }
 
 static void test_a_fused_pair_counts_and_does_not_wait(void)
@@ -441,7 +442,7 @@ static void test_a_fused_pair_counts_and_does_not_wait(void)
 	detach();
 }
 
-/* Their commands are as many as the limit allows in minutes. */
+/* At five commands per second, a debt of all of them would hold the next command for minutes. */
 static void test_fused_pairs_leave_a_debt_of_one_command(void)
 {
 	static uint8_t zeroes[BLOCK];
@@ -464,10 +465,10 @@ static void test_commands_that_move_no_blocks_do_not_count(void)
 	exceed(io, nvme_cmd_write);
 	loop_cmd_init(&cmds[0], io, nvme_cmd_flush, nsid);
 	CU_ASSERT_EQUAL(loop_run(&cmds[0]), 0);
-	/* a range that is too long is refused at its turn, and costs no more than the longest one */
 	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
 	CU_ASSERT_EQUAL(c.ios[RATE_READS] + c.ios[RATE_WRITES], 1);
 	unset(LOOP_HOSTNQN);
+	/* a range that is too long is refused at its turn, and costs no more than the longest one */
 	set(LOOP_HOSTNQN, &(struct rate_limits){.rw_bytes_per_sec = UINT32_MAX});
 	loop_cmd_init(&cmds[1], io, nvme_cmd_read, nsid);
 	cmds[1].sqe.cdw12 = htole32(0xffff);
@@ -491,18 +492,22 @@ static void test_wrong_limits_are_refused(void)
 	CU_ASSERT_PTR_NULL(nvmf_qos_next(s, NULL));
 }
 
+/* On one of all queues, a write or a read. */
+static void submit_one_of_many(unsigned i, uint64_t lba)
+{
+	struct loop_conn *const conns[] = {io, io2, other};
+
+	submit(&cmds[i], conns[i % 3], i % 2 == 0 ? nvme_cmd_write : nvme_cmd_read, lba);
+}
+
 /* Limits come and go while I/O is under way on all queues; all of it ends, and each write is there. */
 static void test_limits_change_under_io(void)
 {
-	struct loop_conn *conns[3];
 	unsigned done = 0;
 
 	attach();
-	conns[0] = io;
-	conns[1] = io2;
-	conns[2] = other;
 	for (unsigned i = 0; i < 8; i++) {
-		submit(&cmds[i], conns[i % 3], i % 2 == 0 ? nvme_cmd_write : nvme_cmd_read, 2000 + i);
+		submit_one_of_many(i, 2000 + i);
 	}
 	for (unsigned round = 0; round < 400; round++) {
 		const struct rate_limits limits = {.rw_ios_per_sec = round % 3 == 0 ? 0 : 20000 + round,
@@ -511,14 +516,11 @@ static void test_limits_change_under_io(void)
 		set(round % 4 == 0 ? NULL : round % 4 == 1 ? OTHER : LOOP_HOSTNQN, &limits);
 		for (unsigned i = 0; i < 8; i++) {
 			CU_ASSERT_EQUAL(loop_wait(&cmds[i]), 0);
-			submit(&cmds[i], conns[i % 3], i % 2 == 0 ? nvme_cmd_write : nvme_cmd_read,
-			       2000 + round * 4 + i);
+			submit_one_of_many(i, 2000 + round * 4 + i);
 			done++;
 		}
 	}
-	for (unsigned i = 0; i < 8; i++) {
-		CU_ASSERT_EQUAL(loop_wait(&cmds[i]), 0);
-	}
+	expect_success(8);
 	CU_ASSERT_EQUAL(done, 3200);
 	CU_ASSERT_EQUAL(first_byte(2000 + 399 * 4 + 6), 0x5a);
 	unset(NULL);
@@ -527,7 +529,7 @@ static void test_limits_change_under_io(void)
 	detach();
 }
 
-/* The limits of a subsystem end with it: nothing is left behind. */
+/* Nobody removes these limits before the subsystem ends, which frees them: the leak checker would find them. */
 static void test_limits_end_with_their_subsystem(void)
 {
 	set(NULL, &slow_ios);
