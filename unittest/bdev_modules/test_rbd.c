@@ -79,6 +79,20 @@ static void check_nothing_is_left(void)
 	fake_reset();
 }
 
+/* Makes the bdev "R", and its user on the thread of this number. */
+static void open_new(struct user *u, unsigned thread)
+{
+	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "R", true, fixture_thread(thread)), 0);
+}
+
+static void close_and_delete(struct user *u, const char *name)
+{
+	user_close(u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, name), 0);
+	check_nothing_is_left();
+}
+
 static bool flag_is_set(void *counter)
 {
 	return atomic_load((atomic_uint *)counter) != 0;
@@ -89,8 +103,7 @@ static void test_data_goes_where_it_belongs(void)
 	static uint8_t data[4 * BS], back[4 * BS];
 	struct user u;
 
-	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(0)), 0);
+	open_new(&u, 0);
 	for (size_t i = 0; i < sizeof(data); i++) {
 		data[i] = (uint8_t)(i * 7 >> 3);
 	}
@@ -103,9 +116,7 @@ static void test_data_goes_where_it_belongs(void)
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 8, 1), 0);
 	CU_ASSERT_EQUAL(fake.memory[6 * BS + 1] | fake.memory[8 * BS + 1], 0);
 	CU_ASSERT_EQUAL(memcmp(&fake.memory[7 * BS], &data[2 * BS], BS), 0);
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
-	check_nothing_is_left();
+	close_and_delete(&u, "R");
 }
 
 static uint16_t compare_and_write(struct user *u, const uint8_t *expected, const uint8_t *data, uint64_t offset)
@@ -128,16 +139,13 @@ static void test_compare_and_write_is_the_clusters(void)
 
 	memset(ones, 1, BS);
 	memset(twos, 2, BS);
-	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(1)), 0);
+	open_new(&u, 1);
 	CU_ASSERT_EQUAL(compare_and_write(&u, zeroes, ones, 3), 0);
 	CU_ASSERT_EQUAL(fake.memory[3 * BS], 1);
 	CU_ASSERT_EQUAL(compare_and_write(&u, zeroes, twos, 3) & BDEV_STATUS_MASK,
 			BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_COMPARE_FAILED));
 	CU_ASSERT_EQUAL(fake.memory[3 * BS], 1);
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
-	check_nothing_is_left();
+	close_and_delete(&u, "R");
 }
 
 static void test_errors_are_told(void)
@@ -145,8 +153,7 @@ static void test_errors_are_told(void)
 	static uint8_t data[BS];
 	struct user u;
 
-	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(0)), 0);
+	open_new(&u, 0);
 	fake.io_rc = -EIO;
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, data, 0, 1), NVME_SC_INTERNAL);
 	fake.io_rc = -ENOSPC;
@@ -156,9 +163,7 @@ static void test_errors_are_told(void)
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1), NVME_SC_INTERNAL);
 	fake.aio_rc = 0;
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1), 0);
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
-	check_nothing_is_left();
+	close_and_delete(&u, "R");
 }
 
 static atomic_bool loss_told;
@@ -177,8 +182,7 @@ static void test_a_client_that_is_blocklisted_writes_nothing_any_more(void)
 
 	loss_told = false;
 	bdev_rbd_observe_losses(on_loss);
-	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(0)), 0);
+	open_new(&u, 0);
 	fake.io_rc = -ESHUTDOWN;
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, data, 0, 1), BDEV_STATUS(NVME_SCT_PATH, NVME_SC_CTRL_PATH_ERROR));
 	fake.io_rc = 0;
@@ -187,10 +191,8 @@ static void test_a_client_that_is_blocklisted_writes_nothing_any_more(void)
 	CU_ASSERT_EQUAL(fake.memory[0], 0);
 	CU_ASSERT_TRUE_FATAL(fixture_wait(&loss_told));
 	CU_ASSERT_STRING_EQUAL(loss, "R: Ceph has blocklisted this client");
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
 	bdev_rbd_observe_losses(NULL);
-	check_nothing_is_left();
+	close_and_delete(&u, "R");
 }
 
 static void test_images_that_cannot_be_had_are_explained(void)
@@ -324,29 +326,28 @@ static bool has_blocks(void *arg)
 	return b != NULL && bdev_num_blocks(b) == *(uint64_t *)arg;
 }
 
+static int resize(uint64_t bytes)
+{
+	struct answer a = {.rc = 1};
+
+	bdev_rbd_resize("R", bytes, on_answer, &a);
+	return answer_rc(&a);
+}
+
 static void test_the_size_follows_the_image(void)
 {
 	uint64_t larger = 2 * FAKE_IMAGE_BYTES / BS, smaller = 3;
-	struct answer a = {.rc = 1};
 	struct user u;
 
-	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(0)), 0);
-	bdev_rbd_resize("R", 2 * FAKE_IMAGE_BYTES, on_answer, &a);
-	CU_ASSERT_EQUAL(answer_rc(&a), 0);
+	open_new(&u, 0);
+	CU_ASSERT_EQUAL(resize(2 * FAKE_IMAGE_BYTES), 0);
 	CU_ASSERT_TRUE(has_blocks(&larger));
-	a = (struct answer){.rc = 1};
-	bdev_rbd_resize("R", FAKE_IMAGE_BYTES, on_answer, &a); /* smaller */
-	CU_ASSERT_EQUAL(answer_rc(&a), -EINVAL);
-	fake_change_size(smaller * BS + 17); /* whoever did that */
+	CU_ASSERT_EQUAL(resize(FAKE_IMAGE_BYTES), -EINVAL); /* smaller */
+	fake_change_size(smaller * BS + 17);                /* whoever did that */
 	CU_ASSERT_TRUE(fixture_poll(has_blocks, &smaller));
-	a = (struct answer){.rc = 1};
 	fake.resize_rc = -EROFS;
-	bdev_rbd_resize("R", FAKE_IMAGE_BYTES, on_answer, &a);
-	CU_ASSERT_EQUAL(answer_rc(&a), -EROFS);
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
-	check_nothing_is_left();
+	CU_ASSERT_EQUAL(resize(FAKE_IMAGE_BYTES), -EROFS);
+	close_and_delete(&u, "R");
 }
 
 /* The image has become smaller, and varve does not know it yet: nothing that is missing is taken for data. */
@@ -355,26 +356,20 @@ static void test_what_is_behind_the_end_of_the_image_is_an_error(void)
 	static uint8_t data[4 * BS];
 	struct user u;
 
-	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(0)), 0);
+	open_new(&u, 0);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 8, 4), 0);
 	atomic_store(&fake.size, 10 * BS);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, data, 8, 4) & BDEV_STATUS_MASK, NVME_SC_LBA_RANGE);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 8, 4) & BDEV_STATUS_MASK, NVME_SC_LBA_RANGE);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, data, 8, 2), 0);
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
-	check_nothing_is_left();
+	close_and_delete(&u, "R");
 }
 
 static void test_an_image_that_grew_is_not_cut(void)
 {
-	struct answer a = {.rc = 1};
-
 	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
 	atomic_store(&fake.size, 2 * FAKE_IMAGE_BYTES); /* nobody was told */
-	bdev_rbd_resize("R", FAKE_IMAGE_BYTES + BS, on_answer, &a);
-	CU_ASSERT_EQUAL(answer_rc(&a), -EINVAL);
+	CU_ASSERT_EQUAL(resize(FAKE_IMAGE_BYTES + BS), -EINVAL);
 	CU_ASSERT_EQUAL(fake.size, 2 * FAKE_IMAGE_BYTES);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
 	check_nothing_is_left();
@@ -483,55 +478,63 @@ static void test_a_creation_that_fails_is_answered_although_its_image_cannot_be_
 	check_nothing_is_left();
 }
 
+/* Stops the layer although an image cannot be closed, and starts it again. */
+static void restart_without_closing(void)
+{
+	atomic_bool done = false;
+
+	bdev_fini(set_done, &done);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&done));
+	CU_ASSERT_EQUAL(fake.closes, 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_init(), 0);
+}
+
 static void test_the_layer_stops_while_a_creation_that_failed_waits(void)
 {
 	struct bdev_rbd_opts opts = opts_of("R");
 	struct answer a = {.rc = 1};
-	atomic_bool done = false;
 
 	fake.stat_rc = -EIO;
 	fake.hold_close = true;
 	bdev_rbd_create(&opts, on_answer, &a);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(flag_is_set, &fake.waiting));
-	bdev_fini(set_done, &done);
-	CU_ASSERT_TRUE_FATAL(fixture_wait(&done));
+	restart_without_closing();
 	CU_ASSERT_EQUAL(answer_rc(&a), -EIO);
-	CU_ASSERT_EQUAL(fake.closes, 0);
-	CU_ASSERT_EQUAL_FATAL(bdev_init(), 0);
 	fake.hold_close = false;
 	check_nothing_is_left();
 }
 
 static void test_the_layer_stops_without_an_image_that_cannot_be_closed(void)
 {
-	atomic_bool done = false;
-
 	CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
 	fake.hold_close = true;
-	bdev_fini(set_done, &done);
-	CU_ASSERT_TRUE(fixture_wait(&done));
-	CU_ASSERT_EQUAL(fake.closes, 0);
-	CU_ASSERT_EQUAL_FATAL(bdev_init(), 0);
+	restart_without_closing();
 	fake.hold_close = false;
 	check_nothing_is_left();
 }
 
 /* --- Standbys and owners --- */
 
-static int create_standby(struct user *u)
+static int create_standby(const char *name)
 {
-	struct bdev_rbd_opts opts = opts_of("R0");
+	struct bdev_rbd_opts opts = opts_of(name);
 	struct answer a;
 
 	opts.standby = true;
-	int rc = create(&opts, &a);
-	return rc != 0 ? rc : user_open(u, "R0", true, fixture_thread(0));
+	return create(&opts, &a);
 }
 
-static int own(bool fence, struct answer *a)
+/* Makes the standby "R0", and its user. */
+static void open_standby(struct user *u)
+{
+	CU_ASSERT_EQUAL_FATAL(create_standby("R0"), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "R0", true, fixture_thread(0)), 0);
+}
+
+static int own(const char *name, bool fence, struct answer *a)
 {
 	*a = (struct answer){.rc = 1};
-	bdev_own("R0", BDEV_OWN_FOR_EVER, fence, on_answer, a);
+	bdev_own(name, BDEV_OWN_FOR_EVER, fence, on_answer, a);
 	return answer_rc(a);
 }
 
@@ -551,69 +554,59 @@ static int disown(void)
 static void test_an_owner_has_the_lock_and_a_standby_does_no_io(void)
 {
 	static uint8_t block[BS];
-	struct user u = {0};
+	struct user u;
 	struct answer a;
 
-	CU_ASSERT_EQUAL_FATAL(create_standby(&u), 0);
+	open_standby(&u);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, block, 0, 1), BDEV_OWNER_STATUS);
-	CU_ASSERT_EQUAL(own(false, &a), 0);
+	CU_ASSERT_EQUAL(own("R0", false, &a), 0);
 	CU_ASSERT_EQUAL(fake.lock_owner, FAKE_LOCK_OWN);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, block, 0, 1), 0);
 	CU_ASSERT_EQUAL(disown(), 0);
 	CU_ASSERT_EQUAL(fake.lock_owner, FAKE_LOCK_FREE);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, block, 0, 1), BDEV_OWNER_STATUS);
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
-	check_nothing_is_left();
+	close_and_delete(&u, "R0");
 }
 
 static void test_the_lock_of_another_client_is_broken_when_that_is_blocklisted(void)
 {
-	struct user u = {0};
+	struct user u;
 	struct answer a;
 
-	CU_ASSERT_EQUAL_FATAL(create_standby(&u), 0);
+	open_standby(&u);
 	fake.lock_owner = FAKE_LOCK_OTHER;
-	CU_ASSERT_EQUAL(own(false, &a), -EBUSY);
+	CU_ASSERT_EQUAL(own("R0", false, &a), -EBUSY);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "127.0.0.1:0/2"));
 	fake.break_rc = -EPERM;
-	CU_ASSERT_EQUAL(own(true, &a), -EPERM);
+	CU_ASSERT_EQUAL(own("R0", true, &a), -EPERM);
 	CU_ASSERT_EQUAL(fake.lock_owner, FAKE_LOCK_OTHER);
 	fake.break_rc = 0;
-	CU_ASSERT_EQUAL(own(true, &a), 0);
+	CU_ASSERT_EQUAL(own("R0", true, &a), 0);
 	CU_ASSERT_EQUAL(fake.blocklisted, 1);
 	CU_ASSERT_EQUAL(fake.lock_owner, FAKE_LOCK_OWN);
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
-	check_nothing_is_left();
+	close_and_delete(&u, "R0");
 }
 
 static void test_this_process_does_not_fence_itself(void)
 {
-	struct bdev_rbd_opts opts = opts_of("R1");
-	struct user u = {0};
+	struct user u;
 	struct answer a;
 
-	CU_ASSERT_EQUAL_FATAL(create_standby(&u), 0);
-	opts.standby = true;
-	CU_ASSERT_EQUAL(create(&opts, &a), 0);
-	CU_ASSERT_EQUAL(own(false, &a), 0);
-	a = (struct answer){.rc = 1};
-	bdev_own("R1", BDEV_OWN_FOR_EVER, true, on_answer, &a);
-	CU_ASSERT_EQUAL(answer_rc(&a), -EBUSY);
+	open_standby(&u);
+	CU_ASSERT_EQUAL(create_standby("R1"), 0);
+	CU_ASSERT_EQUAL(own("R0", false, &a), 0);
+	CU_ASSERT_EQUAL(own("R1", true, &a), -EBUSY);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "bdev 'R0' of this process"));
 	CU_ASSERT_EQUAL(disown(), 0);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R1"), 0);
 	/* a lock of this client of which no bdev knows */
 	fake.lock_owner = FAKE_LOCK_OTHER;
 	fake.addr_is_other = true;
-	CU_ASSERT_EQUAL(own(true, &a), -EBUSY);
+	CU_ASSERT_EQUAL(own("R0", true, &a), -EBUSY);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "this process"));
 	fake.addr_is_other = false;
 	CU_ASSERT_EQUAL(fake.blocklisted, 0);
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
-	check_nothing_is_left();
+	close_and_delete(&u, "R0");
 }
 
 static bool lease_is_over(void *arg)
@@ -624,9 +617,9 @@ static bool lease_is_over(void *arg)
 static void test_nobody_is_fenced_when_the_lease_has_ended(void)
 {
 	struct answer a = {.rc = 1};
-	struct user u = {0};
+	struct user u;
 
-	CU_ASSERT_EQUAL_FATAL(create_standby(&u), 0);
+	open_standby(&u);
 	fake.lock_owner = FAKE_LOCK_OTHER;
 	fake.hold_lock = true; /* as if the process were stopped before it fences */
 	uint64_t until = bdev_owner_now_us() + 1000000;
@@ -637,9 +630,7 @@ static void test_nobody_is_fenced_when_the_lease_has_ended(void)
 	CU_ASSERT_EQUAL(answer_rc(&a), -ETIME);
 	CU_ASSERT_EQUAL(fake.blocklisted, 0);
 	CU_ASSERT_EQUAL(fake.lock_owner, FAKE_LOCK_OTHER);
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
-	check_nothing_is_left();
+	close_and_delete(&u, "R0");
 }
 
 static void test_a_standby_has_no_cache(void)
@@ -664,21 +655,19 @@ static void test_a_standby_has_no_cache(void)
 
 static void test_a_client_that_is_blocklisted_cannot_take_the_lock(void)
 {
-	struct user u = {0};
+	struct user u;
 	struct answer a;
 
-	CU_ASSERT_EQUAL_FATAL(create_standby(&u), 0);
+	open_standby(&u);
 	fake.lock_rc = -EINVAL;
-	CU_ASSERT_EQUAL(own(false, &a), -EINVAL);
+	CU_ASSERT_EQUAL(own("R0", false, &a), -EINVAL);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "exclusive-lock"));
 	fake.lock_rc = -ESHUTDOWN;
-	CU_ASSERT_EQUAL(own(false, &a), -ESHUTDOWN);
+	CU_ASSERT_EQUAL(own("R0", false, &a), -ESHUTDOWN);
 	fake.lock_rc = 0;
-	CU_ASSERT_EQUAL(own(false, &a), -ESHUTDOWN);
+	CU_ASSERT_EQUAL(own("R0", false, &a), -ESHUTDOWN);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "is lost"));
-	user_close(&u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
-	check_nothing_is_left();
+	close_and_delete(&u, "R0");
 }
 
 static void note_deleted(void *arg, int rc)
@@ -689,9 +678,9 @@ static void note_deleted(void *arg, int rc)
 static void test_a_deletion_waits_for_the_lock(void)
 {
 	struct answer a = {.rc = 1}, deleted = {.rc = 1};
-	struct user u = {0};
+	struct user u;
 
-	CU_ASSERT_EQUAL_FATAL(create_standby(&u), 0);
+	open_standby(&u);
 	fake.hold_lock = true;
 	bdev_own("R0", BDEV_OWN_FOR_EVER, false, on_answer, &a);
 	CU_ASSERT_TRUE(fixture_poll(lock_waits, NULL));
