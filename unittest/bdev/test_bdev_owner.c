@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Standbys and owners: each way through the states, with a module whose lock the test gives and takes. */
+/* Standbys and owners: each way through the states. The test stands for the module that has the lock. */
 #include "bdev/owner.h"
 
 #include <errno.h>
@@ -175,14 +175,20 @@ static void test_what_overlaps_is_refused(void)
 	owner_close();
 }
 
+/* The owner hands over while so much I/O is under way. */
+static void begin_hand_over(unsigned ios, struct outcome *o)
+{
+	owner_open();
+	CU_ASSERT_EQUAL(own(BDEV_OWN_FOR_EVER), 0);
+	atomic_store(&in_flight, ios);
+	bdev_disown("own0", outcome_set, o);
+}
+
 static void test_the_lock_is_kept_until_io_has_ended(void)
 {
 	struct outcome o = {.rc = 1};
 
-	owner_open();
-	CU_ASSERT_EQUAL(own(BDEV_OWN_FOR_EVER), 0);
-	atomic_store(&in_flight, 3);
-	bdev_disown("own0", outcome_set, &o);
+	begin_hand_over(3, &o);
 	CU_ASSERT_EQUAL(state_now(), BDEV_OWNER_DRAINING);
 	struct bdev_owner_info info;
 	CU_ASSERT_TRUE(bdev_owner_get(0, &info));
@@ -200,10 +206,7 @@ static void test_a_hand_over_is_taken_back_while_io_goes_on(void)
 {
 	struct outcome o = {.rc = 1};
 
-	owner_open();
-	CU_ASSERT_EQUAL(own(BDEV_OWN_FOR_EVER), 0);
-	atomic_store(&in_flight, 1);
-	bdev_disown("own0", outcome_set, &o);
+	begin_hand_over(1, &o);
 	CU_ASSERT_EQUAL(own(BDEV_OWN_FOR_EVER), 0);
 	CU_ASSERT_EQUAL(o.rc, -ECANCELED);
 	CU_ASSERT_EQUAL(state_now(), BDEV_OWNER_OWNER);
