@@ -24,6 +24,14 @@ static void test_numbers_are_packed_with_a_small_error(void)
 	CU_ASSERT(series_unpack(series_pack(UINT64_MAX)) > 1ull << 41);
 }
 
+static struct series *series_make(void)
+{
+	struct series *s = series_create(SERIES_FINE);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+	return s;
+}
+
 static uint64_t newest(const struct series *s, bool coarse, enum series_figure f)
 {
 	return series_unpack(series_get(s, coarse, series_count(s, coarse) - 1)->figure[f]);
@@ -44,10 +52,9 @@ static void do_ios(struct series_counters *c, uint64_t n, uint64_t ns)
 
 static void test_a_point_is_what_happened_in_its_second(void)
 {
-	struct series *s = series_create(SERIES_FINE);
+	struct series *s = series_make();
 	struct series_counters c = {.depth = SERIES_DEPTH_UNKNOWN};
 
-	CU_ASSERT_PTR_NOT_NULL_FATAL(s);
 	do_ios(&c, 1000000, 7);
 	series_add(s, &c, SECOND);
 	CU_ASSERT_TRUE(newest_is_none(s, false, SERIES_IOPS)); /* the first counters say nothing of a second */
@@ -67,10 +74,9 @@ static void test_a_point_is_what_happened_in_its_second(void)
 
 static void test_counters_that_began_anew_and_seconds_that_were_missed_leave_gaps(void)
 {
-	struct series *s = series_create(SERIES_FINE);
+	struct series *s = series_make();
 	struct series_counters c = {0}, anew = {0};
 
-	CU_ASSERT_PTR_NOT_NULL_FATAL(s);
 	do_ios(&c, 100, 1000);
 	series_add(s, &c, SECOND);
 	series_add(s, &anew, SECOND);
@@ -94,8 +100,7 @@ static void test_each_counter_tells_that_counters_began_anew(void)
 
 	before.histogram.buckets[3] = 10;
 	for (unsigned i = 0; i < 4; i++) {
-		struct series *s = series_create(SERIES_FINE);
-		CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+		struct series *s = series_make();
 		c[i] = (struct series_counters){.ops = 20, .bytes = 20, .ns = 20};
 		c[i].histogram.buckets[3] = 20;
 		uint64_t *const less[] = {&c[i].ops, &c[i].bytes, &c[i].ns, &c[i].histogram.buckets[3]};
@@ -110,10 +115,9 @@ static void test_each_counter_tells_that_counters_began_anew(void)
 
 static void test_buckets_may_wrap(void)
 {
-	struct series *s = series_create(SERIES_FINE);
+	struct series *s = series_make();
 	struct series_counters c = {0};
 
-	CU_ASSERT_PTR_NOT_NULL_FATAL(s);
 	c.histogram.buckets[3] = UINT32_MAX - 1;
 	series_add(s, &c, SECOND);
 	c.histogram.buckets[3] += 5;
@@ -126,10 +130,9 @@ static void test_buckets_may_wrap(void)
 
 static void test_rings_keep_the_newest_points(void)
 {
-	struct series *s = series_create(SERIES_FINE);
+	struct series *s = series_make();
 	struct series_counters c = {0};
 
-	CU_ASSERT_PTR_NOT_NULL_FATAL(s);
 	for (unsigned i = 0; i <= 4000; i++) {
 		do_ios(&c, i < 3990 ? 10 : 20, 1000);
 		series_add(s, &c, SECOND);
