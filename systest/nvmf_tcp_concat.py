@@ -5,6 +5,7 @@
 # sanitize
 """Secure channel concatenation: DH-HMAC-CHAP on a connection without TLS generates a key, by which the host's next connections are made over TLS.
 The target judged by a host whose authentication and keys are Python's, and whose TLS is that of openssl s_client; then varve's own host."""
+import contextlib
 import importlib.util
 import os
 import signal
@@ -52,8 +53,8 @@ class ConcatTarget(TcpTarget):
         self.add_malloc("M0")
         self.add_ns("M0")
 
-    def refusals(self):
-        return [str(n) for n in self.call("notify_get_notifications", all=True) if n["type"] == "nvmf_host_refused"]
+    def set_keys(self, **keys):
+        self.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN, **keys)
 
 
 class ChapMixin:
@@ -141,12 +142,19 @@ def gone(s):
         return True
 
 
-def use(generated, **kwargs):
+@contextlib.contextmanager
+def secured_controller(generated, **kwargs):
+    """Its admin queue and an I/O queue."""
     with Secured(generated, **kwargs) as admin:
         admin.enable()
         with Secured(generated, qid=1, cntlid=admin.cntlid, **kwargs) as q:
-            data = os.urandom(4096)
-            check(q.write(8, data).status == 0 and q.read(8, 8).data == data, "I/O over TLS")
+            yield admin, q
+
+
+def use(generated, **kwargs):
+    with secured_controller(generated, **kwargs) as (_, q):
+        data = os.urandom(4096)
+        check(q.write(8, data).status == 0 and q.read(8, 8).data == data, "I/O over TLS")
 
 
 def is_refused(t, generated, *words):
@@ -192,10 +200,8 @@ def test_a_secure_channel_is_refused_where_there_can_be_none():
         generated = generate()
         with Secured(generated) as admin:
             refuses(SCC_MISMATCH, admin, NEW)
-        with Secured(generated) as admin:
-            admin.enable()
-            with Secured(generated, qid=1, cntlid=admin.cntlid) as q:
-                refuses(SCC_MISMATCH, q, REPLACE)
+        with secured_controller(generated) as (admin, q):
+            refuses(SCC_MISMATCH, q, REPLACE)
             check(admin.identify(1)[:2] != b"", "the admin queue goes on")
         check_gone(t)
         t.stop_clean(*EXPECTED)
@@ -300,19 +306,17 @@ def test_many_keys_of_a_host_end_with_the_oldest():
 def test_a_key_is_replaced_while_io_runs():
     with ConcatTarget() as t:
         generated = generate()
-        with Secured(generated) as admin:
-            admin.enable()
-            with Secured(generated, qid=1, cntlid=admin.cntlid) as q:
-                cids = [q.start(q.rw_sqe(2, 8 * i, 8), length=4096) for i in range(16)]
-                replaced = admin.authenticate(REPLACE, mutual=True)
-                check(all(q.finish(cid).status == 0 for cid in cids) and q.read(0, 1).status == 0, "I/O")
-                is_refused(t, generated, "no such generated psk")
-                with Secured(replaced, qid=2, cntlid=admin.cntlid) as second:
-                    check(second.read(0, 1).status == 0, "I/O with the new one")
-                admin.authenticate()            # without a new one
-                again = admin.authenticate(REPLACE)
-                is_refused(t, replaced, "no such generated psk")
-                check(q.read(0, 1).status == 0, "I/O")
+        with secured_controller(generated) as (admin, q):
+            cids = [q.start(q.rw_sqe(2, 8 * i, 8), length=4096) for i in range(16)]
+            replaced = admin.authenticate(REPLACE, mutual=True)
+            check(all(q.finish(cid).status == 0 for cid in cids) and q.read(0, 1).status == 0, "I/O")
+            is_refused(t, generated, "no such generated psk")
+            with Secured(replaced, qid=2, cntlid=admin.cntlid) as second:
+                check(second.read(0, 1).status == 0, "I/O with the new key")
+            admin.authenticate()            # generates no key
+            again = admin.authenticate(REPLACE)
+            is_refused(t, replaced, "no such generated psk")
+            check(q.read(0, 1).status == 0, "I/O")
         use(again)
         t.stop_clean(*EXPECTED)
 
@@ -320,17 +324,17 @@ def test_a_key_is_replaced_while_io_runs():
 def test_keys_go_with_the_hosts_key():
     with ConcatTarget() as t:
         generated = generate()
-        t.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN, dhchap_key="new")
+        t.set_keys(dhchap_key="new")
         is_refused(t, generated)
-        t.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN, dhchap_key="key")
+        t.set_keys(dhchap_key="key")
         is_refused(t, generated)
         generated = generate()
         q = Secured(generated, connect=False)           # the handshake is done when the key goes
-        t.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN, dhchap_key="new")
+        t.set_keys(dhchap_key="new")
         c = Queue.connect(q, 0xFFFF, NQN, 32, HOSTNQN)
         check(c.status == 0 and c.result >> 16 != 0, "it has to authenticate after all")
         q.close()
-        t.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN, dhchap_key="key")
+        t.set_keys(dhchap_key="key")
         generated = generate()
         t.call("nvmf_subsystem_remove_host", nqn=NQN, host=HOSTNQN)
         is_refused(t, generated)
@@ -380,20 +384,16 @@ class Wiretap:
                 threading.Thread(target=self.forward, args=(source, sink, of_host), daemon=True).start()
 
     def forward(self, source, sink, of_host):
-        try:
+        with contextlib.suppress(OSError):
             data = source.recv(65536)
             if of_host and data:
                 self.first.append(data[0])
             while data:
                 sink.sendall(data)
                 data = source.recv(65536)
-        except OSError:
-            pass
         for s in (source, sink):
-            try:
+            with contextlib.suppress(OSError):
                 s.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
     def __enter__(self):
         return self
@@ -444,7 +444,7 @@ def test_the_host_driver_comes_back_and_authenticates_again_while_io_runs():
             wait_io(f, [h])
             plain = tap.first.count(0)
             for key in ("new", "key"):
-                b.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN, dhchap_key=key)
+                b.set_keys(dhchap_key=key)
                 check(f.call("bdev_nvme_set_keys", name="Nvme0", dhchap_key=key) is True, "other keys")
             check(tap.first.count(0) == plain, f"connections without TLS: {tap.first}, {plain} of them before")
             for _ in range(2):
@@ -464,9 +464,9 @@ def test_what_cannot_be_encrypted_is_not_attached():
         f.attach_fails(BACK_PORT, "concat", "dhchap_key", dhchap_key="")
         f.attach_fails(BACK_PORT, "concat", "TLS", trtype="RDMA")
         f.attach_fails(BACK_PORT, "authenticate", dhchap_key="other", **once)
-        b.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN)        # the target does not authenticate, and generates nothing
+        b.set_keys()        # the target does not authenticate, and generates nothing
         f.attach_fails(BACK_PORT, "AUTH_Negotiate", **once)
-        b.call("nvmf_subsystem_set_keys", nqn=NQN, host=HOSTNQN, dhchap_key="key")
+        b.set_keys(dhchap_key="key")
         f.call("bdev_nvme_set_options", dhchap_dhgroups=["null"])
         f.attach_fails(BACK_PORT, "Diffie-Hellman group", **once)
         f.call("bdev_nvme_set_options", dhchap_dhgroups=["ffdhe2048"], dhchap_digests=["sha512"])

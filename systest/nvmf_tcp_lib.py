@@ -304,3 +304,7 @@ class TcpTarget(Target):
 
     def __init__(self, *options, **kwargs):
         super().__init__(*options, trtype="TCP", **kwargs)
+
+    def refusals(self):
+        """The notifications of hosts that it has refused."""
+        return [str(n) for n in self.call("notify_get_notifications", all=True) if n["type"] == "nvmf_host_refused"]

@@ -52,9 +52,6 @@ class TlsTarget(TcpTarget):
     def add_listener(self, nqn=NQN):
         self.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address=self.listen_address(), secure_channel=True)
 
-    def refusals(self):
-        return [str(n) for n in self.call("notify_get_notifications", all=True) if n["type"] == "nvmf_host_refused"]
-
 
 class Client:
     """openssl s_client: `sock` is what goes through it."""
