@@ -81,8 +81,8 @@ static json_t *topology_subsystems(void)
 
 /* ---- Bdevs ---- */
 
-/* The name of a bdev is the text under one of these keys only: elsewhere, a volume or a controller may be called the
- * same as a bdev. */
+/* The members of a module's description that name a bdev. Elsewhere the name of a bdev may be that of a volume or a
+ * controller, too. */
 static bool topology_is_base_key(const char *key)
 {
 	static const char *const keys[] = {"base_bdev", "base_bdev_name", "external_snapshot_name"};
@@ -170,7 +170,8 @@ static int inflight_compare(const void *a, const void *b)
 	return x->age_ticks < y->age_ticks ? 1 : x->age_ticks > y->age_ticks ? -1 : 0;
 }
 
-/* At most MAX_INFLIGHT. So that these are the oldest, looks for old ones first. found: room for as many. */
+/* At most MAX_INFLIGHT. Looks for old ones first: if there are more, young ones are missing. found: room for as many.
+ */
 static size_t inflight_get_oldest(struct nvmf_tgt *tgt, struct nvmf_inflight *list, struct nvmf_inflight *found)
 {
 	static const uint64_t ages_us[] = {10000000, 1000000, 100000, 10000, 1000, 0};

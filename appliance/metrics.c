@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections, with one request each. Clients can take only a small part of the control thread's time, however slow,
  * many or hostile they are: a connection has one deadline for everything and a buffer of fixed size; when there are too
- * many connections, the oldest one is closed; an answer is given again for a while (route_fresh_us), and no more are
- * made in a second when those that were made took MAKING_NS. */
+ * many connections, the oldest one is closed; an answer is given again for a while (route_fresh_us), and once the
+ * answers of a second have taken MAKING_NS, no more are made in it. */
 #include "appliance/metrics.h"
 
 #include <arpa/inet.h>
@@ -117,7 +117,7 @@ static struct body *metrics_body_of_text(char *text, size_t len)
 	return b;
 }
 
-/* NULL and *status: there is none. */
+/* Makes the answer to a request. NULL: there is none, and *status says why. */
 static struct body *metrics_body_make(const struct metrics_request *r, int *status)
 {
 	struct metrics_text m = {0};
@@ -147,8 +147,8 @@ static bool kept_is_for(const struct kept *k, const struct metrics_request *r)
 	       (r->query_len == 0 || memcmp(k->query, r->query, r->query_len) == 0);
 }
 
-/* The place for an answer to r: that of an older one, or of the oldest of all. The first one is for metrics: others'
- * requests do not take it away. */
+/* The place for an answer to r: that of an older answer to it, or of the oldest of all. The first place is for metrics
+ * alone. */
 static struct kept *kept_place(const struct metrics_request *r)
 {
 	struct kept *oldest = &server.kept[1];
@@ -183,7 +183,7 @@ static bool making_may_begin(struct making *m, uint64_t now)
 	return m->ns < MAKING_NS;
 }
 
-/* Not the time of day: on a busy machine, that has the time of others in it. */
+/* Processor time, because elapsed time on a busy machine has the time of other processes in it. */
 static uint64_t making_clock_ns(void)
 {
 	struct timespec t;
@@ -192,7 +192,7 @@ static uint64_t making_clock_ns(void)
 	return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
 
-/* What is asked for, as it is now or was a moment ago. NULL and *status: there is none. */
+/* What is asked for, as it is now or was a moment ago. NULL: there is none, and *status says why. */
 static struct body *metrics_body_get(const struct metrics_request *r, int *status)
 {
 	struct making *m = r->route == HTTP_METRICS ? &server.scrapes_making : &server.console_making;
@@ -247,7 +247,7 @@ static int metrics_find_body(struct connection *c, const struct metrics_request 
 		c->body_len = file->size;
 		return 200;
 	}
-	/* Links to the page may be anywhere; but pages of other sites cannot read what is made, only have it made. */
+	/* Other sites may link to the page. They cannot read answers, but could have the daemon make them. */
 	if (request->cross_site) {
 		return 403;
 	}

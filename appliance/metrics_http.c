@@ -165,8 +165,8 @@ static bool span_is_loopback_ipv4(struct span s)
 	return s.len > 4 && memcmp(s.at, "127.", 4) == 0;
 }
 
-/* A page of another site whose name its owner lets point to this host (DNS rebinding) would be asked for with that name
- * here. */
+/* Whether a request names this host. The owner of another site may have its name point to this host (DNS rebinding): a
+ * browser then asks here with that name. */
 static bool http_host_is_local(struct span host)
 {
 	static const char ipv6[] = "[::1]";

@@ -28,8 +28,8 @@ struct metrics_request {
 	bool head;  /* HEAD: the answer has no body */
 	/* With 200. */
 	enum http_route route;
-	const char
-		*query; /* of HTTP_SERIES and HTTP_HISTORY: what follows the first '?', in the bytes that were parsed */
+	/* Of HTTP_SERIES and HTTP_HISTORY: what follows the first '?', in the bytes that were parsed. */
+	const char *query;
 	size_t query_len;
 	bool local;      /* the field Host names a loopback address or localhost, or there is none */
 	bool cross_site; /* a browser says that it asks for a page of another site (Sec-Fetch-Site) */

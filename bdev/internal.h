@@ -88,7 +88,6 @@ enum {
 	SLOW_DIF = 64,    /* blocks have metadata */
 };
 
-/* I/Os that wait for a rate limit, by kind: some limits are for one kind only, and must not hold up the other. */
 #define BDEV_BLOCK_SIZE_MAX 65536u
 #define BDEV_ZEROES_BYTES   65536u
 

@@ -9,8 +9,7 @@
 #include "util/compiler.h"
 #include "util/log.h"
 
-/* A lease is looked at so often, because timers stand still while the system is suspended, and CLOCK_BOOTTIME does not.
- */
+/* A lease is checked at least this often: timers stand still while the system is suspended, CLOCK_BOOTTIME does not. */
 #define LOOK_US  ((uint64_t)250000)
 #define DRAIN_US 1000
 
@@ -83,7 +82,6 @@ static void owner_drain(struct bdev_owner *o)
 
 static void owner_begin_drain(struct bdev_owner *o, const char *why)
 {
-	o->why_ended = why;
 	owner_set_state(o, BDEV_OWNER_DRAINING);
 	if (why != NULL) {
 		log_warning("bdev %s is no longer the owner of what it stores: %s", o->bdev->name, why);
@@ -205,7 +203,8 @@ void bdev_own(const char *name, uint64_t until_us, bool fence, bdev_owner_cb cb,
 										  : 0;
 
 	if (rc == 0 && bdev_owner_now_us() >= until_us) {
-		rc = bdev_error(error, -ETIME, "until_us %lu: has passed", until_us);
+		rc = bdev_error(error, -ETIME, "until_us %lu: has passed: it is %lu now", until_us,
+				bdev_owner_now_us());
 	}
 	if (rc != 0) {
 		cb(arg, rc, error);

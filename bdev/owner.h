@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bdevs whose storage several processes have, of which one at a time may use it: the owner. A bdev that was made as a
- * standby refuses all I/O with Controller Pathing Error, so that hosts try another controller, until it is made the
- * owner: then it has a lock on what is stored, which all processes see (of a file, or of Ceph).
+/* Several processes have a bdev for the same file or Ceph image, and one of them at a time may use it: the owner. A
+ * bdev that was made as a standby refuses all I/O with Controller Pathing Error, so that hosts try another controller.
+ * When it is made the owner, it takes a lock that the other processes see (of the file, or of Ceph), and serves I/O.
  *
  *              bdev_own()              lock taken
  *     STANDBY ------------> TAKING ------------------> OWNER
@@ -13,8 +13,8 @@
  * From DRAINING on new I/O is refused. The lock is given back when no I/O is under way any more, so no write of this
  * process can land behind one of the next owner. If I/O does not end, the bdev stays in DRAINING and keeps the lock.
  *
- * A lease ends by itself: whoever decides about owners (varve-cluster) may die or be stopped. Control thread, unless a
- * function says otherwise. error: BDEV_ERROR_MAX bytes. */
+ * An owner may have a lease, which ends by itself: whoever decides about owners (varve-cluster) may die or be stopped.
+ * Control thread, unless a function says otherwise. error: BDEV_ERROR_MAX bytes. */
 #ifndef BDEV_OWNER_H
 #define BDEV_OWNER_H
 
@@ -56,9 +56,8 @@ struct bdev_owner {
 	enum bdev_owner_state state;
 	struct bdev *bdev;
 	const struct bdev_owner_ops *ops;
-	uint64_t until_us;     /* of the lease */
-	uint32_t in_flight;    /* when it was last counted, in DRAINING */
-	const char *why_ended; /* the state DRAINING was entered without bdev_disown(), because of this */
+	uint64_t until_us;  /* of the lease */
+	uint32_t in_flight; /* when it was last counted, in DRAINING */
 	struct thread_timer timer;
 	bdev_owner_cb cb; /* of bdev_own() in TAKING, of bdev_disown() in DRAINING and GIVING; or NULL */
 	void *arg;

@@ -78,8 +78,8 @@ struct lvol_live_user {
 	 * have ended, with their fills. Reads go on. done's status is 0. Not called twice without a resume. Not called
 	 * for a volume whose `user` is NULL: nobody uses it. */
 	void (*pause)(void *ctx, struct lvol_live_volume *v, lvol_live_done done, void *arg);
-	/* The end of a pause, or of what would have been one: v may have lost its user meanwhile, or got its first (see
-	 * lvol_live_volume_is_paused()). */
+	/* The end of a pause. Also called for a volume that got its user only while the change was under way (see
+	 * lvol_live_volume_is_paused()). Not called if v->user is NULL by then. */
 	void (*resume)(void *ctx, struct lvol_live_volume *v);
 	/* Reads from the external snapshot of v, for inflating; zeroes behind its end. May be NULL: then such an
 	 * inflation fails with -ENOTSUP. */

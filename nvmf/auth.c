@@ -33,7 +33,7 @@ struct nvmf_auth {
 	uint32_t seqnum;
 	bool answers; /* the host has sent a challenge too: `response` goes into Success1 */
 	uint8_t challenge[DHCHAP_HASH_MAX], response[DHCHAP_HASH_MAX];
-	struct nvmf_psk *psk;                /* with sc_c, once the host has proved itself: the generated PSK */
+	struct nvmf_psk *psk;                /* the generated PSK, once the host has proved itself; NULL: none */
 	struct keyring_key *key, *ctrlr_key; /* the host's keys when the transaction began */
 	struct thread_timer timer;           /* limits a step; after a failure, the time until the end */
 	/* Used by the worker thread while req waits for it. */
@@ -395,9 +395,8 @@ static int auth_make_response(const struct nvmf_auth *auth, bool of_host, uint8_
 		response);
 }
 
-/* Handshakes find it when the authentication is complete. False: no room, or the host was removed meanwhile. A
- * controller that lives does not end for want of room: then no handshake finds the key by which its host replaces one.
- */
+/* Handshakes find the PSK when the authentication is complete. False: no room, or the host was removed meanwhile. A
+ * host that replaces its key keeps its controller although there is no room: then no handshake finds the new key. */
 static bool auth_generate_psk(struct nvmf_auth *auth)
 {
 	const struct nvmf_ctrlr *ctrlr = auth->qpair->ctl_ctrlr;

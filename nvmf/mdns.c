@@ -30,8 +30,7 @@ int nvmf_mdns_record_make(const struct nvmf_address *a, const char *host, int in
 {
 	char where[WHERE_MAX + 1];
 
-	/* p is "tcp", "roce" or "iwarp": of an RDMA listener nobody knows the latter two apart, because it may have
-	 * devices of both kinds. */
+	/* A record says "tcp", "roce" or "iwarp" (p). An RDMA listener may have devices of the latter two kinds. */
 	if (strcasecmp(a->trtype, "TCP") != 0) {
 		return -EPROTONOSUPPORT;
 	}
@@ -94,8 +93,8 @@ static int record_of(const struct nvmf_address *a, struct nvmf_mdns_record *r, c
 	return nvmf_mdns_record_make(a, host, interface, r);
 }
 
-/* The records of the target's discovery subsystem. Returns their number, and *records, which the caller frees; -ENOMEM;
- * or -EINVAL: it has listeners, but none that can be published; why (NVMF_ERROR_MAX bytes) says what is in the way. */
+/* The records of the target's discovery subsystem. Returns their number and *records, which the caller frees; or
+ * -ENOMEM. With 0 or -ENOMEM, why (NVMF_ERROR_MAX bytes) says why there are none. */
 static ssize_t records_of_listeners(const struct nvmf_tgt *tgt, struct nvmf_mdns_record **records, char *why)
 {
 	const struct nvmf_listener *l;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A thread of its own for libavahi-client, whose calls wait for answers of avahi-daemon on the D-Bus: if that hangs,
- * only this thread does. The thread does what the session wants: the control thread leaves the wanted records, or the
- * wish to end, in the session and wakes it. When avahi-daemon or the bus goes, the thread waits for it to come back. */
+ * only this thread does. The control thread stores the wanted records, or the request to end, in the session and wakes
+ * the thread. When avahi-daemon or the bus goes, the thread waits for it to come back. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
@@ -257,12 +257,15 @@ static void entries_drop(struct nvmf_mdns_session *s, bool all)
 	}
 }
 
-/* Of a client that goes: its groups go with it. */
-static void entries_forget_groups(struct nvmf_mdns_session *s)
+/* All records are to be asked for anew. frees: their groups are freed; otherwise they have gone with the client. */
+static void entries_lose_groups(struct nvmf_mdns_session *s, bool frees)
 {
 	struct mdns_entry *e;
 
 	TAILQ_FOREACH (e, &s->entries, link) {
+		if (frees && e->group != NULL) {
+			nvmf_mdns_avahi.avahi_entry_group_free(e->group);
+		}
 		e->group = NULL;
 		e->state = AVAHI_ENTRY_GROUP_UNCOMMITED;
 	}
@@ -391,7 +394,7 @@ static void session_close_client(struct nvmf_mdns_session *s)
 	if (s->client != NULL) {
 		nvmf_mdns_avahi.avahi_client_free(s->client);
 		s->client = NULL;
-		entries_forget_groups(s);
+		entries_lose_groups(s, false);
 	}
 }
 
@@ -440,14 +443,7 @@ static void session_step(struct nvmf_mdns_session *s)
 		return;
 	}
 	session_is_down(s);
-	struct mdns_entry *e;
-	TAILQ_FOREACH (e, &s->entries, link) {
-		if (e->group != NULL) { /* the machine's name is another one when it runs again */
-			nvmf_mdns_avahi.avahi_entry_group_free(e->group);
-			e->group = NULL;
-		}
-		e->state = AVAHI_ENTRY_GROUP_UNCOMMITED;
-	}
+	entries_lose_groups(s, true); /* the machine's name is another one when it runs again */
 }
 
 static void session_woken(AvahiWatch *w, int fd, AvahiWatchEvent event, void *arg)

@@ -4,9 +4,9 @@
  * thread; so they lie apart from what the control thread owns, and under a lock, which is held for as long as a copy
  * takes.
  *
- * A generated PSK lives for NVMF_PSK_UNUSED_S, and then for as long as it is in force for a controller: its admin queue
- * was connected with it, or the controller's host has replaced that one by it. It ends before if the host replaces it,
- * or loses its key, or is removed. */
+ * A generated PSK lives for NVMF_PSK_UNUSED_S, and then for as long as it is in force for a controller, whose admin
+ * queue was connected with it or with one that it has replaced. It ends earlier if the host replaces it, gets another
+ * DH-HMAC-CHAP key, or is removed. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@
 struct nvmf_psk {
 	const struct nvmf_tgt *tgt; /* told apart only */
 	char hostnqn[NVMF_NQN_MAX + 1], subnqn[NVMF_NQN_MAX + 1];
-	struct tls_psk psk; /* len 0: none; of a generated one: unused */
-	/* of a generated one */
+	struct tls_psk psk; /* of a configured one; len 0: none */
+	/* Of a generated one. */
 	struct tls_psk *generated; /* in the vault */
 	const struct nvmf_host *host;
 	struct nvmf_subsystem *subsystem;

@@ -45,23 +45,23 @@ void nvmf_psk_set(struct nvmf_psk *p, const struct tls_psk *psk);
 /* Removes it, and overwrites its key. NULL is ignored. */
 void nvmf_psk_remove(struct nvmf_psk *p);
 
-/* Secure channel concatenation. Makes a PSK that was generated in the authentication of a host of s, of
- * dhchap_hash_bytes(hash) bytes, which handshakes do not find yet. replaces: it is for nvmf_psk_replace() of this
- * controller, and where there is no room, it takes the place of the one in force at once; else NULL. NULL: no memory,
- * or there is no room, as the log says. */
+/* Secure channel concatenation. Keeps a PSK that was generated in the authentication of a host of s:
+ * dhchap_hash_bytes(hash) bytes. Handshakes do not find it yet. replaces: the controller for which nvmf_psk_replace()
+ * is called later; if there is no room, its present PSK is removed now, and the new one takes that place. NULL for
+ * nvmf_psk_publish(). Returns NULL: no memory; or no room, as the log says. */
 struct nvmf_psk *nvmf_psk_generate(struct nvmf_subsystem *s, const struct nvmf_host *host, unsigned hash,
 				   const uint8_t *bytes, const struct nvmf_ctrlr *replaces);
 /* Frees one that handshakes were never to find. NULL is ignored. */
 void nvmf_psk_discard(struct nvmf_psk *p);
+#define NVMF_PSK_UNUSED_S 120
 /* Handshakes find it from now on, for NVMF_PSK_UNUSED_S seconds, and then for as long as it is in force for a
  * controller: nvmf_ctrlr.psk_digest. */
 void nvmf_psk_publish(struct nvmf_psk *p, const struct nvmf_host *host);
-#define NVMF_PSK_UNUSED_S 120
-/* Removes those whose time is over. now: ticks (env_ticks()). Called from time to time, from within. */
-void nvmf_psk_expire(uint64_t now);
-/* The same in place of the one that is in force for a controller, which no handshake finds any more. */
+/* The same; and removes the PSK that was in force for the controller. */
 void nvmf_psk_replace(struct nvmf_psk *p, const struct nvmf_host *host, struct nvmf_ctrlr *ctrlr);
-/* The host has other keys, or is being removed: the same for all of its generated ones. */
+/* Removes those whose time is over. now: ticks (env_ticks()). A timer of psk.c calls it; so do tests. */
+void nvmf_psk_expire(uint64_t now);
+/* The host has other keys, or is being removed: removes all of its generated PSKs. */
 void nvmf_psk_forget_generated(const struct nvmf_host *host);
 
 /* ---- Namespaces ---- */

@@ -420,9 +420,11 @@ struct nvmf_request {
 	/* Set by the transport before nvmf_request_start(): 0, or, of a request whose exact latency is measured, the
 	 * ticks from start_ticks to its arrival (nvmf_exact_ticks()). */
 	uint32_t exact_ticks;
-	uint8_t qos_kind; /* private: LIMITED: enum rate_kind, and whether it waits for the limit of all hosts */
-	bool qos_for_all;
-	bool authenticated; /* the same way, Authentication Send and Receive: the host has proved who it is */
+	uint8_t qos_kind; /* private: LIMITED: enum rate_kind */
+	bool qos_for_all; /* private: LIMITED: it waits for the limit of all hosts together, not for its host's */
+	/* On the way from the control thread to the poll group, of Authentication Send and Receive: the host has proved
+	 * who it is. */
+	bool authenticated;
 
 	struct bdev_io bdev_io; /* last: the bdev module's context follows */
 };
@@ -431,8 +433,8 @@ _Static_assert(offsetof(struct nvmf_request, cqe) == 64, "what arrival and submi
 _Static_assert(offsetof(struct nvmf_request, sgl) == 128 && offsetof(struct nvmf_request, bdev_io) == 192,
 	       "three cache lines; count before adding one");
 
-/* Group's thread: the transport has measured the exact time of a command on an I/O queue, which is completed: the time
- * counts for its host's statistics, as that of all commands of its queue pair since the last one that was measured. */
+/* Group's thread: a command on an I/O queue is completed, and the transport has measured its exact time. In its host's
+ * statistics this time counts for all commands of the queue pair since the last one that was measured. */
 void nvmf_request_measured(struct nvmf_request *req, uint64_t ticks);
 /* The ticks since the start of the round, for req->exact_ticks: never 0. Reads the clock. */
 static inline uint32_t nvmf_exact_ticks(uint64_t round)

@@ -26,7 +26,7 @@ enum nvmf_ns_limit {
 	NVMF_NS_HIDDEN = 1 << 0, /* it is visible to some hosts only */
 	NVMF_NS_ANA = 1 << 1,    /* through some listener it cannot be accessed */
 	NVMF_NS_RESV = 1 << 2,   /* it is reserved */
-	NVMF_NS_QOS = 1 << 3,    /* none: but commands may have to wait for the limit of a host or of the subsystem */
+	NVMF_NS_QOS = 1 << 3,    /* commands may have to wait for a rate limit, of their host or of the subsystem */
 };
 
 /* A namespace as one poll group sees it. Group. */

@@ -116,6 +116,5 @@ static void rpc_framework_get_pci_devices(struct rpc_request *req, void *params)
 RPC_METHOD("framework_get_pci_devices", rpc_framework_get_pci_devices, struct rpc_no_params, NULL, ALWAYS,
 	   "List the PCI devices that may be used",
 	   .result = "[{address: string, type: string, config_space: string, vendor_id: string, device_id: string, "
-		     "subvendor_id: string, "
-		     "subdevice_id: string, class: string, driver: string|null, numa_node: int, iommu_group: "
-		     "int, ...}]")
+		     "subvendor_id: string, subdevice_id: string, class: string, driver: string|null, "
+		     "numa_node: int, iommu_group: int, ...}]")

@@ -32,8 +32,7 @@ static void rpc_publish_mdns_prr(struct rpc_request *req, void *params)
 }
 RPC_METHOD("nvmf_publish_mdns_prr", rpc_publish_mdns_prr, struct mdns_params, mdns_params, RPC_RUNTIME,
 	   "Have avahi-daemon tell hosts of the TCP listeners of the discovery subsystem by multicast DNS, now and as "
-	   "they "
-	   "come and go; answered when the network knows them",
+	   "they come and go; answered when the network knows them",
 	   .result = "true")
 
 static void rpc_stop_mdns_prr(struct rpc_request *req, void *params)

@@ -18,8 +18,7 @@ static const struct rpc_param set_qos_limit_params[] = {
 	RPC_NVMF_WHERE_PARAMS(struct set_qos_limit),
 	RPC_PARAM(struct set_qos_limit, host, RPC_STRING, RPC_OPTIONAL,
 		  "NQN of the host whose limits these are, over all its connections, those to come included; if not "
-		  "given, "
-		  "they are those of all hosts together"),
+		  "given, they are those of all hosts together"),
 	RPC_RATE_PARAMS(struct set_qos_limit),
 	RPC_PARAM(struct set_qos_limit, burst_ms, RPC_UINT32, RPC_OPTIONAL,
 		  "milliseconds of idle time that are saved up for a burst; by default 20", .min = 1,
@@ -44,7 +43,7 @@ static void set_qos_limit_refuse(struct rpc_request *req, const struct set_qos_l
 			  "parameter \"nqn\" is \"%s\": a discovery subsystem has no I/O to be limited", p->where.nqn);
 		break;
 	case -ENOSPC:
-		rpc_error(req, rc, "%d hosts of the subsystem have limits already: allowed are as many", NVMF_QOS_MAX);
+		rpc_error(req, rc, "%d hosts of the subsystem have limits, and no more are allowed", NVMF_QOS_MAX);
 		break;
 	default:
 		rpc_error(req, rc, "%s", strerror(-rc));

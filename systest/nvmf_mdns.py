@@ -43,7 +43,7 @@ def plain(name):
 
 
 class Machine:
-    """Programs in a network of their own. avahi-daemon has the name of its file of the process fixed, so /run is apart, too."""
+    """Programs in a network of their own, and with a /run of their own: there, and nowhere else, avahi-daemon keeps its process file."""
 
     def __init__(self, folder, name):
         self.folder, self.name, self.programs = folder / name, name, {}
@@ -77,11 +77,11 @@ class Machine:
         return (self.folder / f"{program}.log").read_text(errors="replace")
 
     def signal(self, program, number):
-        """nsenter and env have become the program."""
+        """To the program itself: nsenter and env have replaced themselves by it."""
         self.programs[program].send_signal(number)
 
     def stop(self, program):
-        """avahi-daemon says goodbye, or other machines believe in its records for an hour."""
+        """By SIGTERM: avahi-daemon withdraws its records then. Other machines would believe in them for an hour."""
         p = self.programs.pop(program)
         p.send_signal(signal.SIGCONT)
         p.terminate()
@@ -104,12 +104,13 @@ class Machine:
         wait_for(lambda: self.log("avahi-daemon").count("Server startup complete") > before, lambda: self.log("avahi-daemon"))
 
     def found(self):
-        """What a host finds now: name, host, address, port, the texts."""
+        """The discovery services that this machine finds now: name, host, address, port and texts of each."""
         out = self.run("avahi-browse", "-t", "-r", "-p", "-k", "_nvme-disc._tcp")
         rows = [line.split(";") for line in out.splitlines() if line.startswith("=")]
         return sorted((plain(r[3]), r[6], r[7], int(r[8]), frozenset(r[9].split('" "') if len(r) > 9 else [])) for r in rows)
 
     def ports(self):
+        """Those of the discovery services that this machine finds."""
         return sorted(r[3] for r in self.found())
 
     def __enter__(self):
@@ -123,7 +124,7 @@ class Machine:
 
 
 class Node(Daemon):
-    """varve on a machine."""
+    """varve on a machine, with a TCP transport."""
 
     def __init__(self, machine, *options):
         self.program = machine.folder / "varve"
@@ -137,6 +138,12 @@ class Node(Daemon):
 
     def listen(self, port, traddr=HERE):
         self.call("nvmf_subsystem_add_listener", nqn=DISCOVERY, listen_address=self.address(port, traddr))
+
+    def publish(self):
+        check(self.call("nvmf_publish_mdns_prr") is True, "nvmf_publish_mdns_prr did not answer true")
+
+    def withdraw(self):
+        check(self.call("nvmf_stop_mdns_prr") is True, "nvmf_stop_mdns_prr did not answer true")
 
     def unlisten(self, port, traddr=HERE):
         self.call("nvmf_subsystem_remove_listener", nqn=DISCOVERY, listen_address=self.address(port, traddr))
@@ -168,40 +175,56 @@ def machines():
         yield here, there
 
 
-def test_the_other_machine_finds_the_listeners():
+@contextlib.contextmanager
+def with_avahi():
+    """A node here that publishes nothing yet, and avahi-daemon on both machines."""
     with machines() as (here, there):
         here.start_avahi()
         there.start_avahi()
         with Node(here) as n:
-            n.refused(-22, "has no listener")
-            n.listen(8009)
-            check(n.call("nvmf_publish_mdns_prr") is True, "published")
-            wait_for(there.found, lambda: f"a record: {n.log()}")
-            [(name, host, address, port, texts)] = there.found()
-            check(host == "here.local" and address in (HERE, ALSO_HERE) and port == 8009, (host, address, port))
-            check({t.strip('"') for t in texts} == {"p=tcp", f"nqn={DISCOVERY}"}, texts)
-            check(name.startswith("varve ") and name.endswith(f" {HERE}:8009"), name)
-            n.refused(-17, "is published already")
-            n.call("nvmf_create_target", name="more")
-            n.refused(-22, "there can be only one", tgt_name="more")
-            n.call("nvmf_stop_mdns_prr", tgt_name="more")
-            n.refused(-19, "Unable to find target none", tgt_name="none")
-            n.listen(8010)
-            wait_for(lambda: there.ports() == [8009, 8010], "one that comes")
-            n.unlisten(8009)
-            wait_for(lambda: there.ports() == [8010], "one that goes")
-            n.unlisten(8010)
-            wait_for(lambda: there.ports() == [], "none is left")
-            n.listen(8011, traddr="0.0.0.0")
-            wait_for(lambda: there.ports() == [8011], "one for all addresses")
-            for _ in range(2):
-                check(n.call("nvmf_stop_mdns_prr") is True, "stopped")
-            wait_for(lambda: there.ports() == [], "it is withdrawn")
-            check("mdns" not in str(n.call("framework_get_config", name="nvmf")), "as in SPDK's targets, it is not saved")
-            n.call("nvmf_publish_mdns_prr")
-            wait_for(lambda: there.ports() == [8011], "published again")
-            check(n.stop() == 0, "the end of the daemon")
-            wait_for(lambda: there.ports() == [], "it goes with the daemon")
+            yield here, there, n
+
+
+@contextlib.contextmanager
+def publishing():
+    """The same, and the node publishes its listener at port 8009."""
+    with with_avahi() as (here, there, n):
+        n.listen(8009)
+        n.publish()
+        yield here, there, n
+
+
+def test_the_other_machine_finds_the_listeners():
+    with with_avahi() as (_, there, n):
+        n.refused(-22, "has no listener")
+        n.listen(8009)
+        n.publish()
+        wait_for(there.found, lambda: f"a record: {n.log()}")
+        [(name, host, address, port, texts)] = there.found()
+        check(host == "here.local" and address in (HERE, ALSO_HERE) and port == 8009, (host, address, port))
+        check({t.strip('"') for t in texts} == {"p=tcp", f"nqn={DISCOVERY}"}, texts)
+        check(name.startswith("varve ") and name.endswith(f" {HERE}:8009"), name)
+        n.refused(-17, "is published already")
+        n.call("nvmf_create_target", name="more")
+        n.refused(-22, "there can be only one", tgt_name="more")
+        n.call("nvmf_stop_mdns_prr", tgt_name="more")
+        n.refused(-19, "Unable to find target none", tgt_name="none")
+        n.listen(8010)
+        wait_for(lambda: there.ports() == [8009, 8010], "one that comes")
+        n.unlisten(8009)
+        wait_for(lambda: there.ports() == [8010], "one that goes")
+        n.unlisten(8010)
+        wait_for(lambda: there.ports() == [], "none is left")
+        n.listen(8011, traddr="0.0.0.0")
+        wait_for(lambda: there.ports() == [8011], "one for all addresses")
+        for _ in range(2):
+            n.withdraw()
+        wait_for(lambda: there.ports() == [], "it is withdrawn")
+        check("mdns" not in str(n.call("framework_get_config", name="nvmf")), "as in SPDK's targets, it is not saved")
+        n.publish()
+        wait_for(lambda: there.ports() == [8011], "published again")
+        check(n.stop() == 0, "the end of the daemon")
+        wait_for(lambda: there.ports() == [], "it goes with the daemon")
 
 
 def test_what_cannot_be_found_is_refused():
@@ -215,75 +238,60 @@ def test_what_cannot_be_found_is_refused():
             n.refused(-107, "D-Bus", "cannot be reached")
             here.start_bus()
             here.start_avahi()
-            check(n.call("nvmf_publish_mdns_prr") is True, "nothing is left of the refused ones")
-            check(n.stop() == 0, "the end")
+            n.publish()     # nothing is left of the calls that were refused
+            check(n.stop() == 0, "the end of the daemon")
 
 
 def test_avahi_daemon_and_the_bus_go_and_come_back():
-    with machines() as (here, there):
+    with publishing() as (here, there, n):
+        wait_for(lambda: there.ports() == [8009], "the record")
+        here.stop("avahi-daemon")
+        wait_for(lambda: "until avahi-daemon is there again" in n.log(), "a warning")
+        n.listen(8010)
         here.start_avahi()
-        there.start_avahi()
-        with Node(here) as n:
-            n.listen(8009)
-            n.call("nvmf_publish_mdns_prr")
-            wait_for(lambda: there.ports() == [8009], "the record")
-            here.stop("avahi-daemon")
-            wait_for(lambda: "until avahi-daemon is there again" in n.log(), "a warning")
-            n.listen(8010)
-            here.start_avahi()
-            wait_for(lambda: n.log().count("hosts find the discovery service") == 2, "it is back")
-            wait_for(lambda: there.ports() == [8009, 8010], "with what has come meanwhile")
-            here.stop("avahi-daemon")
-            here.stop("dbus-daemon")
-            wait_for(lambda: n.log().count("until avahi-daemon is there again") == 2, "a warning")
-            n.unlisten(8009)
-            here.start_bus()
-            here.start_avahi()
-            wait_for(lambda: there.ports() == [8010], lambda: f"the record after the bus: {here.found()} {there.found()} {n.log()}")
-            check(n.stop() == 0, "the end")
+        wait_for(lambda: n.log().count("hosts find the discovery service") == 2, "it is back")
+        wait_for(lambda: there.ports() == [8009, 8010], "with what has come meanwhile")
+        here.stop("avahi-daemon")
+        here.stop("dbus-daemon")
+        wait_for(lambda: n.log().count("until avahi-daemon is there again") == 2, "a warning")
+        n.unlisten(8009)
+        here.start_bus()
+        here.start_avahi()
+        wait_for(lambda: there.ports() == [8010], lambda: f"the record after the bus: {here.found()} {there.found()} {n.log()}")
+        check(n.stop() == 0, "the end of the daemon")
 
 
 def test_names_that_others_have():
-    with machines() as (here, there):
-        here.start_avahi()
-        there.start_avahi()
-        with Node(here) as n:
-            n.listen(8009)
-            n.call("nvmf_publish_mdns_prr")
-            wait_for(there.found, "the record")
-            name = there.found()[0][0]
-            n.call("nvmf_stop_mdns_prr")
-            wait_for(lambda: there.found() == [], "it is withdrawn")
-            there.start("avahi-publish", "-s", name, "_nvme-disc._tcp", "4420")
-            wait_for(lambda: here.ports() == [4420], "the other machine's")
-            check(n.call("nvmf_publish_mdns_prr") is True, "with another name")
-            wait_for(lambda: there.ports() == [4420, 8009], "both")
-            check(len({r[0] for r in there.found()}) == 2, there.found())
-            check(n.stop() == 0, "the end")
+    with publishing() as (here, there, n):
+        wait_for(there.found, "the record")
+        name = there.found()[0][0]
+        n.withdraw()
+        wait_for(lambda: there.found() == [], "it is withdrawn")
+        there.start("avahi-publish", "-s", name, "_nvme-disc._tcp", "4420")
+        wait_for(lambda: here.ports() == [4420], "the other machine's record")
+        n.publish()     # with another name
+        wait_for(lambda: there.ports() == [4420, 8009], "both records")
+        check(len({r[0] for r in there.found()}) == 2, there.found())
+        check(n.stop() == 0, "the end of the daemon")
 
 
 def test_an_avahi_daemon_that_hangs_holds_nobody_up():
-    with machines() as (here, there):
-        here.start_avahi()
-        there.start_avahi()
-        with Node(here) as n:
-            n.listen(8009)
-            n.call("nvmf_publish_mdns_prr")
-            here.signal("avahi-daemon", signal.SIGSTOP)
-            for port in range(8010, 8020):
-                n.listen(port)
-            n.unlisten(8009)
-            check(n.call("nvmf_stop_mdns_prr") is True, "stopped")
-            asking, other = n.client(), n.client()
-            asking.send(b'{"jsonrpc": "2.0", "id": 1, "method": "nvmf_publish_mdns_prr"}')
-            wait_for(lambda: any(c["method"] == "nvmf_publish_mdns_prr" for c in other.call("rpc_get_calls")), "the call")
-            check(other.call("nvmf_stop_mdns_prr") is True, "others are answered")
-            answer = asking.receive()
-            check(answer["error"]["code"] == -125 and "stopped before" in answer["error"]["message"], answer)
-            check(n.stop() == 0, "the daemon ends")
-            # a busy machine holds it for a while; who waits for avahi-daemon does so for 25 seconds
-            held = [int(ms) for ms in re.findall(r"held the control thread for (\d+) ms", n.log())]
-            check(all(ms < 10000 for ms in held), n.log())
+    with publishing() as (here, _, n):
+        here.signal("avahi-daemon", signal.SIGSTOP)
+        for port in range(8010, 8020):
+            n.listen(port)
+        n.unlisten(8009)
+        n.withdraw()
+        asking, other = n.client(), n.client()
+        asking.send(b'{"jsonrpc": "2.0", "id": 1, "method": "nvmf_publish_mdns_prr"}')
+        wait_for(lambda: any(c["method"] == "nvmf_publish_mdns_prr" for c in other.call("rpc_get_calls")), "the call")
+        check(other.call("nvmf_stop_mdns_prr") is True, "others are answered")
+        answer = asking.receive()
+        check(answer["error"]["code"] == -125 and "stopped before" in answer["error"]["message"], answer)
+        check(n.stop() == 0, "the end of the daemon")
+        # libdbus waits 25 s for an answer of avahi-daemon; what else holds the thread on a busy machine is far shorter
+        held = [int(ms) for ms in re.findall(r"held the control thread for (\d+) ms", n.log())]
+        check(all(ms < 10000 for ms in held), n.log())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where generated PSKs are kept while they are in use: memory that is locked, as far as the process may lock any
- * (RLIMIT_MEMLOCK), so that it is never written to a swap device, and that no core dump has. Control thread, but that
- * any thread may read a key. */
+/* Where generated PSKs are kept while they are in use: memory of secret_alloc(), of which hosts cannot take more than
+ * TLS_VAULT_KEYS places. Control thread; any thread may read a key. */
 #ifndef TLS_VAULT_H
 #define TLS_VAULT_H
 

@@ -31,6 +31,7 @@ struct rate_limits {
 	uint32_t burst_ms; /* milliseconds of idle time that are saved up; 0: RATE_BURST_MS */
 };
 
+/* I/O by kind: some limits are for one kind only, and must not hold up the other. */
 enum rate_kind { RATE_READS, RATE_WRITES, RATE_KINDS };
 
 static inline enum rate_kind rate_other_kind(enum rate_kind kind)

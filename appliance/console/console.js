@@ -115,9 +115,9 @@ function findings(list) {
 }
 async function overview(state) {
   const c = state.counts;
-  const ill = await charts("node", "").catch(() => el("p", { class: "quiet" }, "The first figures come in a second."));
+  const figures = await charts("node", "").catch(() => el("p", { class: "quiet" }, "The first figures come in a second."));
   return [findings(state.findings),
-    el("section", {}, el("h2", {}, "Commands of hosts"), el("div", { class: "tools" }, spans()), ill),
+    el("section", {}, el("h2", {}, "Commands of hosts"), el("div", { class: "tools" }, spans()), figures),
     el("section", {}, el("h2", {}, "What there is"), el("div", { class: "card" },
       [plural(c.subsystems, "subsystem", "subsystems"), plural(c.namespaces, "namespace", "namespaces"), plural(c.controllers, "controller", "controllers"),
         plural(c.bdevs, "bdev", "bdevs")].join(", ")))];

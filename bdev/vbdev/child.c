@@ -449,7 +449,7 @@ void bdev_child_fail_waiting(struct bdev_child_pool *pool, uint16_t status)
 	}
 }
 
-/* The first that waits for a base, of bdev b. */
+/* The first I/O of bdev b that waits for a child of the base. */
 static struct bdev_io *waiter_of(const struct child_base *base, const struct bdev *b)
 {
 	struct bdev_io *parent;
@@ -462,7 +462,7 @@ static struct bdev_io *waiter_of(const struct child_base *base, const struct bde
 	return NULL;
 }
 
-/* What ends gives its child back, which may serve one that waits: so those that wait go first. */
+/* An I/O that ends gives its child back, which may serve one that waits: so those that wait are ended first. */
 void bdev_child_end_waiting_of(struct bdev_child_pool *pool, const struct bdev *b, uint16_t status)
 {
 	for (uint32_t i = 0; i < pool->n_bases; i++) {

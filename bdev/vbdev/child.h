@@ -124,8 +124,8 @@ void bdev_child_take_back(struct bdev_child_pool *pool, struct bdev_io *parent);
  * have ended, and they get no more. */
 void bdev_child_fail_waiting(struct bdev_child_pool *pool, uint16_t status);
 
-/* The same for the parents of one bdev, where several share the pool; and has the bases take back each of their
- * children that has not begun. What a base is carrying out ends with the base. */
+/* The same for the parents of bdev b, where several bdevs share the pool. Also has the bases take back those of their
+ * children that have not begun; what a base is carrying out ends when the base ends it. */
 void bdev_child_end_waiting_of(struct bdev_child_pool *pool, const struct bdev *b, uint16_t status);
 
 /* Makes bdev_child_get() return -ENODEV for this base, also for the parents that wait for it. When its last child has

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Methods that make and delete keys and crypto bdevs, and the calls that make them again. A key that a call brought is
- * in no saved configuration, and so are the bdevs that use it: only those whose key is in the keyring can be. */
+/* Methods that make and delete keys and crypto bdevs, and the calls that make them again. A saved configuration has
+ * only keys that are in the keyring, and bdevs that use those; it has no key that a call brought. */
 #include <errno.h>
 #include <string.h>
 

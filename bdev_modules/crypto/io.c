@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* I/O of crypto bdevs. A READ is passed to the base, and decrypted where the reader wants it. A WRITE is encrypted into
- * data buffers, since what the writer gave must stay as it is, and becomes one child for each of them. All channels of
- * a thread share its buffers. Each channel has one more of its own, so that its writes go on, in small pieces, however
- * many buffers others hold, those of other crypto bdevs above and below included. */
+ * data buffers, because the writer's memory must not change, and becomes one child for each buffer. All channels of a
+ * thread share its buffers. Each channel has one more of its own, so its writes go on, in small pieces, also while
+ * others hold all buffers, for example a crypto bdev above or below it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,8 +67,8 @@ size_t crypto_io_ctx_size(void)
 
 static struct iobuf_module iobuf_module = {.name = "crypto"};
 
-/* Plain data are in it: whole pages, which are left out of core dumps, and which the kernel clears when they are given
- * back. NULL: no memory. */
+/* Plain data are in it. So it has pages of its own, which are left out of core dumps, and which nobody gets uncleared.
+ * NULL: no memory. */
 static uint8_t *block_alloc(void)
 {
 	void *p = mmap(NULL, CRYPTO_BLOCK_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -161,8 +161,8 @@ static bool piece_take_from(struct crypto_channel *c, struct iobuf_channel *from
 	return true;
 }
 
-/* A buffer for the next of so many blocks. False: there is none now; when the one that is the channel's own is given
- * back, there is. */
+/* A buffer for the next of so many blocks. False: there is none now. There will be one when the channel's own is given
+ * back. */
 static ALWAYS_INLINE bool piece_take(struct crypto_channel *c, uint64_t blocks, struct piece *p)
 {
 	struct iobuf_channel *shared = shared_of(c);
@@ -183,7 +183,8 @@ static ALWAYS_INLINE void piece_put(struct crypto_channel *c, enum source source
 
 /* --- Encryption --- */
 
-/* Encrypts the next blocks of memory to a buffer. A block that lies in several parts of it is put together there. */
+/* Encrypts the next blocks of `from` to a buffer. A block that lies in several parts of memory is put together in the
+ * buffer first. */
 static bool encrypt_blocks(struct crypto_channel *c, uint64_t lba, struct iov_cursor *from, uint8_t *to,
 			   uint64_t blocks)
 {
@@ -256,11 +257,11 @@ static bool decrypt_blocks(struct crypto_channel *c, const struct bdev_io *io)
 	return true;
 }
 
-static void io_clear(const struct bdev_io *io)
+static void io_clear(const struct crypto_channel *c, const struct bdev_io *io)
 {
-	for (uint32_t i = 0; i < io->iovcnt; i++) {
-		memset(io->iovs[i].iov_base, 0, io->iovs[i].iov_len);
-	}
+	struct iov_cursor at = iov_cursor_at(io->iovs, 0);
+
+	iov_fill(&at, 0, io->num_blocks * c->block_size);
 }
 
 static NOINLINE COLD void io_openssl_failed(const struct crypto_channel *c)
@@ -296,8 +297,8 @@ static void io_stop_waiting(struct crypto_channel *c, struct crypto_io *ctx)
 
 static void write_go_on(struct bdev_io *parent);
 
-/* A buffer is free again: the one that has waited longest has it, and all others that find one. One that finds none
- * stays the first; one that found some, but too few, is the last from now on. */
+/* A buffer is free again: serves those that wait, from the longest on, as long as there are buffers. An I/O that gets
+ * none stays the first; one that gets some, but too few, becomes the last. */
 static void waiters_serve(struct crypto_channel *c)
 {
 	struct crypto_io *ctx;
@@ -343,7 +344,7 @@ static void child_done(struct bdev_io *child, void *arg)
 		bdev_io_complete(io, 0);
 	} else {
 		io_openssl_failed(c);
-		io_clear(io);
+		io_clear(c, io);
 		bdev_io_complete(io, NVME_SC_INTERNAL);
 	}
 }
@@ -418,7 +419,7 @@ static const struct bdev_child_ops crypto_child_ops = {.resume = write_go_on, .c
 
 /* --- All types --- */
 
-/* Ends what of an I/O has not begun, if it waits for a buffer. */
+/* Ends the part of an I/O that has not begun, if the I/O waits for a buffer. */
 static bool io_end_waiting(struct crypto_channel *c, struct bdev_io *io)
 {
 	struct crypto_io *ctx = bdev_io_ctx(io);
@@ -467,7 +468,7 @@ static void crypto_submit(void *channel, struct bdev_io *io)
 		break;
 	case BDEV_IO_READ:
 		if (unlikely(c->clears_reads)) {
-			io_clear(io);
+			io_clear(c, io);
 		}
 		bdev_child_submit(c->pool, io);
 		break;

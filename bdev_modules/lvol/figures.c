@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What stores and volumes have, for metrics. Nothing here walks the map of a volume, so a scrape costs the same however
  * large volumes are. */
-#include <string.h>
-
 #include "bdev_modules/lvol/internal.h"
 
 struct store_figure {
 	const char *name, *help;
 	uint64_t (*value)(const struct bdev_lvol_store *s, const struct lvol_live_info *info);
+	bool grows;
 };
 
 static uint64_t store_bytes(const struct bdev_lvol_store *s, const struct lvol_live_info *info)
@@ -55,15 +54,8 @@ static const struct store_figure store_figures[] = {
 	{"varve_lvol_store_failed", "1 after a write of metadata has failed: the store changes nothing more.",
 	 store_has_failed},
 	{"varve_lvol_store_metadata_bytes_total", "Bytes of metadata and journal written since the store was opened.",
-	 store_metadata_bytes},
+	 store_metadata_bytes, .grows = true},
 };
-
-static bool figure_grows(const char *name)
-{
-	size_t n = strlen(name);
-
-	return n > 6 && strcmp(name + n - 6, "_total") == 0;
-}
 
 static void figures_of_volumes(const struct bdev_lvol_store *s, bdev_module_figure_fn fn, void *arg)
 {
@@ -91,7 +83,7 @@ void lvol_figures(bdev_module_figure_fn fn, void *arg)
 			const struct lvol_live_info info = lvol_live_info(s->live);
 			fn(arg, &(struct bdev_module_figure){.name = f->name,
 							     .help = f->help,
-							     .grows = figure_grows(f->name),
+							     .grows = f->grows,
 							     .label = "store",
 							     .what = s->name,
 							     .value = f->value(s, &info)});

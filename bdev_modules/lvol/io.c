@@ -139,7 +139,7 @@ void lvol_io_add_step(struct lvol_slow *slow, enum bdev_io_type type, uint64_t o
 	}
 }
 
-/* The children of an I/O: those of one pool at a time. */
+/* The pool of an I/O's children, which are of one pool at a time. */
 static struct bdev_child_pool *io_pool(struct bdev_io *io)
 {
 	const struct lvol_channel *ch = io_channel_of(io);
@@ -151,19 +151,16 @@ static struct bdev_child_pool *io_pool(struct bdev_io *io)
 static void step_fill_in(const struct lvol_step *step, const struct lvol_slow *slow, const struct bdev_io *io,
 			 struct bdev_io *child)
 {
-	bool data = step->type == BDEV_IO_WRITE || step->type == BDEV_IO_READ, bounces = data && slow->bounce != NULL;
+	bool has_data = step->type == BDEV_IO_WRITE || step->type == BDEV_IO_READ;
 
 	if (step->type == BDEV_IO_COPY) {
 		bdev_io_set_copy(child, step->source, step->offset, step->blocks);
+	} else if (!has_data) {
+		bdev_io_set_rw(child, step->type, NULL, 0, step->offset, step->blocks);
+	} else if (slow->bounce != NULL) {
+		bdev_io_set_rw(child, step->type, &slow->bounce->iov, 1, step->offset, step->blocks);
 	} else {
-		bdev_io_set_rw(child, step->type,
-			       bounces ? &slow->bounce->iov
-			       : data  ? io->iovs
-				       : NULL,
-			       bounces ? 1
-			       : data  ? io->iovcnt
-				       : 0,
-			       step->offset, step->blocks);
+		bdev_io_set_rw(child, step->type, io->iovs, io->iovcnt, step->offset, step->blocks);
 	}
 }
 
@@ -718,9 +715,9 @@ static void io_steps_ended(struct bdev_io *io, uint16_t status)
 const struct bdev_child_ops lvol_io_child_ops = {
 	.resume = steps_go_on, .all_ended = io_steps_ended, .dropped = io_forget};
 
-/* What waits for the volume, for a cluster or for a child ends here; all volumes of the thread share the children, and
- * the other ones' I/O goes on. What the base is carrying out, and metadata that are being written, end with the base:
- * the layer waits for that. */
+/* Ends what waits for a change of the volume, for a cluster or for a child. All volumes of the thread share the
+ * children; I/O of the other volumes goes on. What the base is carrying out, and writes of metadata, end when the base
+ * ends them: the layer waits for that. */
 void lvol_io_reset_channel(struct bdev *b, void *channel)
 {
 	struct lvol_channel *ch = channel;

@@ -52,18 +52,18 @@ struct lvol_slow {
 	STAILQ_ENTRY(lvol_slow) bounce_link;
 };
 
-/* Piece by piece. */
+/* A copy from the external snapshot through a buffer, piece by piece: of a cluster, for a first write; or of what a
+ * READ reads. */
 struct lvol_bounce {
-	uint8_t *bytes;
+	uint8_t *bytes;                    /* the buffer */
 	bool waits;                        /* for a buffer, in the channel's list */
 	void (*go_on)(struct bdev_io *io); /* begins the next piece */
-	struct iovec iov;                  /* what is read into it, or written from it */
-	uint64_t at, blocks, all;          /* the piece, in blocks of the volume: from there in its cluster on (a
-					    * READ: in what it reads); of so many */
-	uint64_t within, own;              /* of a first write: what it writes itself, in the cluster */
+	struct iovec iov;                  /* the part of the buffer that is read or written now */
+	uint64_t at, blocks, all;          /* blocks of the volume: where the piece begins, its length; of all pieces */
+	uint64_t within, own;              /* of a first write: where its own blocks begin in the cluster, how many */
 };
 
-static struct lvol_channel *io_channel_of(const struct bdev_io *io)
+static inline struct lvol_channel *io_channel_of(const struct bdev_io *io)
 {
 	return bdev_channel_ctx(io->ch);
 }

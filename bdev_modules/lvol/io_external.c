@@ -16,7 +16,7 @@ static void bounce_write(struct bdev_io *io);
 #define BOUNCE_BYTES (128u << 10)
 #define BOUNCES      16u /* a channel's buffers: who finds none waits for one */
 
-/* An I/O that has no buffer ends. */
+/* Ends an I/O that gets no buffer. */
 static void bounce_fail(struct bdev_io *io, uint16_t status)
 {
 	if (io->type == BDEV_IO_READ) {
@@ -26,7 +26,7 @@ static void bounce_fail(struct bdev_io *io, uint16_t status)
 	}
 }
 
-/* Of an I/O whose turn has come. */
+/* Allocates the buffer of an I/O whose turn has come, and begins its first piece. */
 static void bounce_get(struct bdev_io *io)
 {
 	struct lvol_slow *slow = ((struct lvol_io *)bdev_io_ctx(io))->slow;
@@ -115,14 +115,19 @@ static void bounce_begin(struct bdev_io *io, const struct lvol_bounce *first)
 	}
 }
 
-/* The next piece: zeroes where nothing is read into it. */
-static void bounce_piece(struct lvol_slow *slow)
+static void bounce_choose_piece(struct lvol_slow *slow)
 {
 	struct lvol_bounce *b = slow->bounce;
-	uint32_t size = slow->lvol->bdev.block_size;
 
-	b->blocks = RTE_MIN(b->all - b->at, BOUNCE_BYTES / size);
-	memset(b->bytes, 0, b->blocks * size);
+	b->blocks = RTE_MIN(b->all - b->at, BOUNCE_BYTES / slow->lvol->bdev.block_size);
+}
+
+/* The external snapshot ends `bytes` behind the beginning of the piece: there are zeroes from there on. */
+static void bounce_zero_from(const struct lvol_slow *slow, size_t bytes)
+{
+	const struct lvol_bounce *b = slow->bounce;
+
+	memset(b->bytes + bytes, 0, b->blocks * slow->lvol->bdev.block_size - bytes);
 }
 
 static void bounce_next(struct thread_msg *msg)
@@ -146,8 +151,9 @@ static bool bounce_goes_on(struct lvol_slow *slow)
 	return true;
 }
 
-/* `blocks` of the volume from `block` on, as far as the external snapshot has them, into the bounce buffer or the
- * reader's memory; lvol_io_external_ended() follows. False: it has none of them. */
+/* Reads `blocks` of the volume from `block` on, as far as the external snapshot has them, into the buffer of the copy,
+ * where zeroes follow them, or into the reader's memory; lvol_io_external_ended() follows. False: the snapshot has none
+ * of them, and a buffer is all zeroes. */
 static bool external_begin(struct bdev_io *io, uint64_t block, uint64_t blocks, const struct lvol_external_view *view)
 {
 	struct lvol_io *ctx = bdev_io_ctx(io);
@@ -156,12 +162,13 @@ static bool external_begin(struct bdev_io *io, uint64_t block, uint64_t blocks, 
 
 	slow->num_steps = 0;
 	slow->place = view->place;
-	if (offset >= view->num_blocks) {
-		return false;
-	}
-	all = RTE_MIN(all, view->num_blocks - offset);
+	all = offset < view->num_blocks ? RTE_MIN(all, view->num_blocks - offset) : 0;
 	if (slow->bounce != NULL) {
-		slow->bounce->iov.iov_len = (all * io_channel_of(io)->lvol->bdev.block_size) >> view->block_shift;
+		slow->bounce->iov.iov_len = (all * slow->lvol->bdev.block_size) >> view->block_shift;
+		bounce_zero_from(slow, slow->bounce->iov.iov_len);
+	}
+	if (all == 0) {
+		return false;
 	}
 	ctx->stage = STAGE_EXTERNAL;
 	lvol_io_add_step(slow, BDEV_IO_READ, offset, 0, all);
@@ -177,7 +184,7 @@ static void bounce_read(struct bdev_io *io)
 	struct lvol_bounce *b = slow->bounce;
 	struct lvol_external_view view;
 
-	bounce_piece(slow);
+	bounce_choose_piece(slow);
 	if (!lvol_external_view(l, &view)) {
 		lvol_bounce_free(slow);
 		lvol_io_filled(io, bdev_status_from_errno(-ENODEV));
@@ -241,9 +248,9 @@ void lvol_bounce_begin(struct bdev_io *io, uint64_t within, uint64_t blocks)
 
 static void io_end_zeroes(struct bdev_io *io)
 {
-	for (uint32_t i = 0; i < io->iovcnt; i++) {
-		memset(io->iovs[i].iov_base, 0, io->iovs[i].iov_len);
-	}
+	struct iov_cursor c = iov_cursor_at(io->iovs, 0);
+
+	iov_fill(&c, 0, io->num_blocks * io_channel_of(io)->lvol->bdev.block_size);
 	lvol_io_end(io, 0);
 }
 
@@ -254,7 +261,7 @@ static bool read_needs_bounce(const struct bdev_io *io, const struct lvol_extern
 	       (io->offset_blocks + io->num_blocks) << view->block_shift > view->num_blocks;
 }
 
-/* All of it, where it may have a cluster now. */
+/* Begins a READ again: there may be a cluster now. */
 static void read_anew(struct bdev_io *io)
 {
 	struct lvol_io *ctx = bdev_io_ctx(io);
@@ -284,13 +291,14 @@ static void read_piece(struct bdev_io *io, const struct lvol_external_view *view
 	struct lvol_slow *slow = ((struct lvol_io *)bdev_io_ctx(io))->slow;
 	const struct lvol_bounce *b = slow->bounce;
 
-	bounce_piece(slow);
+	bounce_choose_piece(slow);
 	if (!external_begin(io, io->offset_blocks + b->at, b->blocks, view)) {
 		read_piece_ended(io);
 	}
 }
 
-/* Also begins each further piece of one that is read through a buffer: what it is read of may be another one then. */
+/* Also begins each further piece of a READ that goes through a buffer: the external snapshot may be another one then.
+ */
 void lvol_io_read_external(struct bdev_io *io)
 {
 	const struct bdev_lvol *l = io_channel_of(io)->lvol;

@@ -195,8 +195,9 @@ static int copy_check(const struct bdev_lvol *l, const struct bdev *to, const ch
 				  to_name, to->block_size, to->md.size, l->store->cluster_bytes);
 	}
 	if (bdev_num_blocks(to) * to->block_size < l->bdev.num_blocks * l->bdev.block_size) {
-		return bdev_error(error, -EINVAL, "bdev '%.100s' is smaller than volume %s/%s", to_name, l->store->name,
-				  l->v->name);
+		return bdev_error(error, -EINVAL, "bdev '%.100s' has %lu bytes: volume %s/%s needs %lu", to_name,
+				  bdev_num_blocks(to) * to->block_size, l->store->name, l->v->name,
+				  l->bdev.num_blocks * l->bdev.block_size);
 	}
 	return 0;
 }

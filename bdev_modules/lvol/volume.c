@@ -535,10 +535,11 @@ static void change_resize(struct bdev_lvol *l, struct change *c, const struct bd
 		return;
 	}
 	if (bdev_get_claim(&l->bdev, &owner) == BDEV_CLAIM_READ_MANY_WRITE_NONE) {
-		bdev_error(error, -EBUSY,
-			   "volume %s: its data must not change (claimed by %s): it is the external snapshot of "
-			   "another volume, or has a like use",
-			   c->name, owner);
+		bdev_error(
+			error, -EBUSY,
+			"volume %s keeps its size: %.80s has claimed that nobody changes it, as an external snapshot "
+			"for example",
+			c->name, owner);
 		change_refuse(c, -EBUSY, error);
 		return;
 	}
@@ -585,9 +586,12 @@ static void change_set_parent_bdev(struct bdev_lvol *l, struct change *c, const 
 	const struct bdev *base = bdev_find(o->new_name);
 	char error[BDEV_ERROR_MAX], name[LVOL_EXTERNAL_BYTES];
 	int rc = lvol_external_check(l->store, o->new_name, error);
+	uint64_t clusters = rc != 0 ? 0 : clusters_of(l->store, bdev_num_blocks(base) * bdev_block_size(base));
 
-	if (rc == 0 && clusters_of(l->store, bdev_num_blocks(base) * bdev_block_size(base)) != l->v->num_clusters) {
-		rc = bdev_error(error, -EINVAL, "bdev '%.100s' has another size than volume %s", o->new_name, c->name);
+	if (rc == 0 && clusters != l->v->num_clusters) {
+		rc = bdev_error(error, -EINVAL,
+				"bdev '%.100s' has %lu clusters of %u bytes, and volume %s has %lu: they must be equal",
+				o->new_name, clusters, l->store->cluster_bytes, c->name, l->v->num_clusters);
 	}
 	if (rc == 0) {
 		lvol_external_name(base, name);

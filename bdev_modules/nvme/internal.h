@@ -483,7 +483,7 @@ struct bdev_nvme_qpair {
 	enum bdev_nvme_qpair_state state;
 	bool left; /* leave_msg has arrived */
 	enum bdev_nvme_shut_out shut_out;
-	uint8_t refusals; /* of this connection of the controller, in a row; not counted beyond some */
+	uint8_t refusals; /* in a row, since the controller was connected; MAX_REFUSALS + RETRY_SHIFTS at most */
 	struct thread_timer retry_timer;
 	TAILQ_ENTRY(bdev_nvme_qpair) link;
 };
@@ -499,7 +499,8 @@ struct bdev_nvme_qpair *bdev_nvme_qpair_of(struct io_channel *ch);
 void bdev_nvme_qpair_post_leave(struct bdev_nvme_qpair *qp);
 /* Has the control thread read the controller's ANA log. The using thread. */
 void bdev_nvme_qpair_ask_ana(struct bdev_nvme_qpair *qp);
-/* c has a new connection, and what it has refused on the last one does not count. Control thread. */
+/* c is connected anew: queue pairs that it refused on its last connection are tried as if it had not. Control thread.
+ */
 void bdev_nvme_qpairs_readmit(struct bdev_nvme *c);
 /* Connects or stops every queue pair of c as c's state demands. Control thread. */
 void bdev_nvme_qpairs_step(struct bdev_nvme *c);

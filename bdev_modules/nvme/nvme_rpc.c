@@ -119,13 +119,11 @@ static const struct rpc_param attach_params[] = {
 	       .own = true),
 	ATTACH(concat, RPC_BOOL, RPC_OPTIONAL,
 	       "TCP: secure channel concatenation: authenticate with dhchap_key, and make all further connections over "
-	       "TLS with "
-	       "the key that both sides have generated in that; without psk (default false)",
+	       "TLS with the key that both sides have generated in that; without psk (default false)",
 	       .own = true),
 	ATTACH(disable_sq_flow_control, RPC_BOOL, RPC_OPTIONAL,
 	       "fabrics: ask the controller for queues without flow control; a TCP target may then leave out the "
-	       "responses "
-	       "of reads (default false)"),
+	       "responses of reads (default false)"),
 	RPC_ONLY(allow_unrecognized_csi, RPC_BOOL, "false", "only namespaces of the NVM command set become bdevs"),
 	RPC_PARAM_END,
 };

@@ -17,9 +17,8 @@
 #include "util/state_machine.h"
 
 #define RETRY_US 1000000
-#define MAX_REFUSALS                                                                                                   \
-	5              /* in a row; from then on its thread does without the controller, and it is retried less often  \
-			*/
+/* In a row. From then on the thread of the queue pair does without the controller, and it is retried less often. */
+#define MAX_REFUSALS 5
 #define RETRY_SHIFTS 4 /* the delay doubles so often: 16 s at most */
 
 static const char *bdev_nvme_qpair_state_name(unsigned state)

@@ -41,9 +41,11 @@ static const struct bdev_rbd_setting defaults[] = {
 };
 /* A write that librados gives up may be carried out later, behind others: it is never given up. */
 #define OP_TIMEOUT "rados_osd_op_timeout"
-/* A lock that is broken keeps no writes away. */
+/* Has librbd blocklist the client whose lock it breaks. Without that, the client's writes would still be carried out.
+ */
 #define FENCE "rbd_blocklist_on_break_lock"
-/* Not for how long: librbd 16 cannot pass a time on, and lock.c has set a longer one before. */
+/* 0: for the cluster's default time, since librbd 16 cannot ask for another. lock.c has blocklisted the client before,
+ * for longer, and the longer time stays. */
 #define FENCE_TIME "rbd_blocklist_expire_seconds"
 
 /* --- Options --- */

@@ -56,31 +56,37 @@ static int open_say(const struct rbd_bdev *r, int rc, const char *what, char *er
 		r->snapshot != NULL ? ", snapshot " : "", r->snapshot != NULL ? r->snapshot : "", strerror(-rc));
 }
 
-/* A cache acknowledges writes that the cluster has not: the next owner would not find them. What counts is what the
- * image, its pool and the connection say together. */
-static int image_check_cache(struct rbd_bdev *r, char *error)
+/* A cache acknowledges writes before the cluster has them, so the next owner would lack them. */
+static int image_check_setting(const struct rbd_bdev *r, const rbd_config_option_t *option, char *error)
 {
 	static const struct bdev_rbd_setting off[] = {{"rbd_cache", "false"},
 						      {"rbd_persistent_cache_mode", "disabled"}};
+	const char *of = option->source == RBD_CONFIG_SOURCE_IMAGE  ? "image"
+			 : option->source == RBD_CONFIG_SOURCE_POOL ? "pool"
+								    : "connection";
+
+	for (size_t k = 0; k < sizeof(off) / sizeof(off[0]); k++) {
+		if (strcmp(option->name, off[k].key) == 0 && strcmp(option->value, off[k].value) != 0) {
+			return bdev_error(error, -EINVAL,
+					  "standby: %s of image '%.80s' is '%.40s' in the settings of its %s: it must "
+					  "be '%s', because the next owner lacks what a cache holds",
+					  off[k].key, r->image_name, option->value, of, off[k].value);
+		}
+	}
+	return 0;
+}
+
+/* By the settings that are in force: of the image, its pool and the connection together. */
+static int image_check_cache(struct rbd_bdev *r, char *error)
+{
 	rbd_config_option_t options[IMAGE_OPTIONS_MAX];
 	int num = IMAGE_OPTIONS_MAX, rc = librbd.rbd_config_image_list(r->image.image, options, &num);
 
 	if (rc < 0) {
 		return open_say(r, rc, "the settings", error);
 	}
-	for (int i = 0; i < num; i++) {
-		for (size_t k = 0; k < sizeof(off) / sizeof(off[0]) && rc == 0; k++) {
-			if (strcmp(options[i].name, off[k].key) == 0 && strcmp(options[i].value, off[k].value) != 0) {
-				rc = bdev_error(error, -EINVAL,
-						"standby: %s of image '%.80s' is '%.40s' in the settings of its %s: it "
-						"must be '%s', because the next owner lacks what a cache holds",
-						off[k].key, r->image_name, options[i].value,
-						options[i].source == RBD_CONFIG_SOURCE_IMAGE  ? "image"
-						: options[i].source == RBD_CONFIG_SOURCE_POOL ? "pool"
-											      : "connection",
-						off[k].value);
-			}
-		}
+	for (int i = 0; i < num && rc == 0; i++) {
+		rc = image_check_setting(r, &options[i], error);
 	}
 	librbd.rbd_config_image_list_cleanup(options, num);
 	return rc;

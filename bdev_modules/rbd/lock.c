@@ -11,14 +11,14 @@
 #include "util/compiler.h"
 #include "util/log.h"
 
-/* How long a client stays blocklisted. One that was stopped may go on as late as that, and sends then what it had
- * begun. librbd blocklists it as well, for an hour; a client that is blocklisted already keeps its time. */
+/* How long a client stays blocklisted. A client that was stopped sends what it had begun when it goes on, however late.
+ * librbd blocklists it as well, for an hour; a client that is blocklisted already keeps its time. */
 #define FENCE_S ((uint32_t)365 * 86400)
 
-static int lock_say(const struct rbd_bdev *r, int rc, const char *what)
+static int lock_say(struct rbd_bdev *r, int rc, const char *what)
 {
-	return bdev_error(((struct rbd_bdev *)r)->lock_change.error, rc,
-			  "bdev '%.80s': %s the lock of image '%.80s': %s", r->name, what, r->image_name,
+	return bdev_error(r->lock_change.error, rc, "bdev '%.80s': %s the lock of image '%.80s': %s", r->name, what,
+			  r->image_name,
 			  rc == -EINVAL      ? "the image lacks the feature exclusive-lock"
 			  : rc == -ESHUTDOWN ? "Ceph has blocklisted this client"
 					     : strerror(-rc));
@@ -132,7 +132,7 @@ static void give_work(struct worker_job *job)
 	r->lock_change.rc = rc == -ESHUTDOWN ? 0 : rc < 0 ? lock_say(r, rc, "giving back") : 0;
 }
 
-/* What came of a job; false: the bdev is being closed, and nobody waits. */
+/* A job has ended: its result in *rc. False: the bdev is being closed, and nobody waits for the result. */
 static bool lock_job_ended(struct rbd_bdev *r, int *rc)
 {
 	bool closing = r->closing;

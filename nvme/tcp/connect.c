@@ -315,9 +315,8 @@ void nvme_tcp_qpair_connect(struct nvme_qpair *base)
 {
 	struct nvme_tcp_qpair *q = nvme_tcp_qpair_of(base);
 
-	q->identity = nvme_tcp_ctrlr_of(q)->identity;
-	q->identity_changed = base->ctrlr->generated != NULL; /* of a generated one there is version 1 alone */
-	q->identity = q->identity_changed ? 1 : q->identity;
+	q->identity_changed = base->ctrlr->generated != NULL; /* a generated PSK has identities of version 1 only */
+	q->identity = q->identity_changed ? 1 : nvme_tcp_ctrlr_of(q)->identity;
 	q->timer.fn = link_timed_out;
 	q->timer.arg = q;
 	thread_timer_start(&q->timer, link_limit_ms(q) * UINT64_C(1000));
