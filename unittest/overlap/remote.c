@@ -77,6 +77,12 @@ static const char *attach_mode_params(const struct ov_op *op)
 	return modes[op->a[4] / 4 % (sizeof(modes) / sizeof(modes[0]))];
 }
 
+/* It becomes another address of a controller, which is tried when the connection is lost, and not before. */
+static bool attach_adds_address(const struct ov_op *op)
+{
+	return strstr(attach_mode_params(op), "'failover'") != NULL && bdev_nvme_find(remote_name(op->a[0])) != NULL;
+}
+
 static void remote_attach(const struct ov_op *op)
 {
 	unsigned h = op->a[3] % OV_HOSTS, t = op->a[1] % OV_TGTS;
@@ -86,7 +92,8 @@ static void remote_attach(const struct ov_op *op)
 	char traddr[OV_WIRE_ADDRESS_MAX];
 
 	ov_wire_address(t, address, traddr);
-	ov_call(op, fails_unless(wanted == 0 || key == wanted), &sub->keys_changed[h], "bdev_nvme_attach_controller",
+	ov_call(op, fails_unless(wanted == 0 || key == wanted || attach_adds_address(op)), &sub->keys_changed[h],
+		"bdev_nvme_attach_controller",
 		"{'name':'%s','trtype':'LOOP','traddr':'%s','trsvcid':'%s','subnqn':'%s','hostnqn':'%s',%s%s%s%s}",
 		remote_name(op->a[0]), traddr, address->trsvcid, ov_sub_nqn(OV_BACK), ov_host_nqn(h),
 		attach_time_params(op), attach_mode_params(op), attach_key_params(key, op->a[4] / 64 % 2 != 0),
