@@ -7,6 +7,7 @@ existing file or block device that is only read; without it a file of 256 MiB is
     uring.fio_q1, q32, q128         fio
     uring.vs_fio_q1, q32, q128      varve by fio
     uring.vs_fio                    the least of these"""
+import contextlib
 import json
 import os
 import pathlib
@@ -45,6 +46,17 @@ def fio(path, depth):
     return json.loads(out)["jobs"][0]["read"]["iops"]
 
 
+@contextlib.contextmanager
+def made_file():
+    """The path of a file that is on the disk."""
+    with tempfile.NamedTemporaryFile() as f:
+        for _ in range(MEGABYTES):
+            f.write(os.urandom(1 << 20))
+        f.flush()
+        os.fsync(f.fileno())
+        yield f.name
+
+
 def measure(path):
     ratios = []
     for depth in DEPTHS:
@@ -61,12 +73,9 @@ def main():
     if os.environ.get("VARVE_URING_FILE"):
         measure(os.environ["VARVE_URING_FILE"])
         return
-    with tempfile.NamedTemporaryFile() as f:
-        for _ in range(MEGABYTES):
-            f.write(os.urandom(1 << 20))
-        f.flush()
-        os.fsync(f.fileno())
-        measure(f.name)
+    with made_file() as path:
+        measure(path)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@
 #
 #   scripts/bench.sh [--svg=FILE] [NAME...]     NAME: one of `scripts/bench.sh --list`
 #                                               --svg=FILE: where `latency` writes its plot
+#   scripts/bench.sh compare                    a table of varve beside what others have: bench/compare.py
 set -euo pipefail
 here=$PWD
 cd "$(dirname "$0")/.."
@@ -11,10 +12,10 @@ cd "$(dirname "$0")/.."
 names() {
 	for f in bench/*.c bench/*.py; do
 		[ ! -f "$f" ] || basename "${f%.*}"
-	done | grep -vxE 'nvmf_tcp_bare|plot|target|trace_sample(_main)?' | sort
+	done | grep -vxE 'compare|nvmf_tcp_bare|plot|target|trace_(lttng|peers|rte|sample(_main)?)' | sort
 }
 case ${1:-} in
--h | --help) sed -n '3,7s/^# \?//p' "$0"; exit ;;
+-h | --help) sed -n '3,8s/^# \?//p' "$0"; exit ;;
 --list) names; exit ;;
 --svg=*)
 	VARVE_BENCH_SVG=$(cd "$here" && realpath -m "${1#--svg=}")
@@ -24,6 +25,9 @@ case ${1:-} in
 esac
 scripts/build.sh >&2
 export VARVE_BUILD=${VARVE_BUILD:-$PWD/build}
+if [ "${1:-}" = compare ]; then
+	exec python3 bench/compare.py "${@:2}"
+fi
 [ $# -gt 0 ] || set -- $(names)
 # The cost of the bare TSC read belongs to every run: other figures are compared with it.
 case " $* " in *" trace "*) ;; *) set -- trace "$@" ;; esac
