@@ -88,6 +88,7 @@ static void ctrlr_free_memory(struct nvme_ctrlr *ctrlr)
 {
 	void (*done)(void *) = ctrlr->destroyed;
 	void *arg = ctrlr->destroyed_arg;
+	uint64_t *qids = ctrlr->qids; /* the transport frees queue pairs in ctrlr_free() */
 
 	thread_timer_stop(&ctrlr->step_timer);
 	thread_timer_stop(&ctrlr->defer_timer);
@@ -98,13 +99,13 @@ static void ctrlr_free_memory(struct nvme_ctrlr *ctrlr)
 	free(ctrlr->ns);
 	free(ctrlr->ana_groups);
 	nvme_alternates_free(ctrlr);
-	free(ctrlr->qids);
 	free(ctrlr->faults);
 	keyring_put(ctrlr->opts.dhchap_key);
 	keyring_put(ctrlr->opts.dhchap_ctrlr_key);
 	keyring_put(ctrlr->opts.tcp_psk);
 	tls_vault_put(ctrlr->generated);
 	ctrlr->ops->ctrlr_free(ctrlr);
+	free(qids);
 	if (done != NULL) {
 		done(arg);
 	}

@@ -77,7 +77,8 @@ struct nvme_pcie_ctrlr {
 	/* Shadow doorbells (Base 5.8), two pages; used for I/O queues once `shadow_on`. */
 	uint32_t *shadow, *event_idx;
 	bool shadow_on;
-	/* queue pairs that their users have freed while the device may still know them; until it is quiet */
+	/* queue pairs that their users have freed while the device may still know them; until it has deleted their
+	 * queues or is quiet */
 	struct nvme_pcie_qpair_list limbo;
 	TAILQ_ENTRY(nvme_pcie_ctrlr) link; /* of all */
 };

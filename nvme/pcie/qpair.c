@@ -16,6 +16,8 @@
 #define IRQ_ENABLED      UINT32_C(0x2) /* Create I/O CQ, dword 11 (Base 5.5) */
 #define PHYS_CONTIGUOUS  UINT32_C(0x1)
 #define CQ_SLACK_DIVISOR 4
+#define DELETE_SQ        "Delete I/O Submission Queue"
+#define DELETE_CQ        "Delete I/O Completion Queue"
 
 static size_t round_up_to_power_of_two(size_t n)
 {
@@ -150,6 +152,14 @@ struct nvme_qpair *nvme_pcie_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, 
 	return &q->base;
 }
 
+/* The number of a queue pair that its user has freed is not given out again while the device may know its queues. */
+static void qid_set_in_use(const struct nvme_pcie_qpair *q, bool in_use)
+{
+	uint64_t *word = &q->base.ctrlr->qids[q->base.id / 64], bit = UINT64_C(1) << q->base.id % 64;
+
+	*word = in_use ? *word | bit : *word & ~bit;
+}
+
 /* Sends an admin command. queue: memory that PRP1 shall point to, as if it were a page of data; or NULL. */
 static int qpair_send_admin(struct nvme_pcie_qpair *q, const struct nvme_sqe *cmd, void *queue,
 			    void (*cb)(void *arg, const struct nvme_cqe *cqe))
@@ -158,6 +168,93 @@ static int qpair_send_admin(struct nvme_pcie_qpair *q, const struct nvme_sqe *cm
 
 	q->commands += rc == 0;
 	return rc;
+}
+
+/* Limbo: as soon as no command of a queue pair in it is outstanding, its queues are deleted, and it is freed. So a
+ * queue that was created too late does not stay. */
+
+/* nvme_pcie_limbo_free() frees all of them soon. */
+static bool limbo_ends(const struct nvme_pcie_ctrlr *c)
+{
+	return c->quiet || c->base.in_failure || c->base.state != NVME_CTRLR_READY;
+}
+
+static void limbo_leave(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q)
+{
+	TAILQ_REMOVE(&c->limbo, q, limbo_link);
+	qid_set_in_use(q, false);
+	qpair_release(q);
+}
+
+static void limbo_stay(const struct nvme_pcie_qpair *q, const char *what, const char *why)
+{
+	log_limited(LOG_LEVEL_WARNING,
+		    "%s: %s %u, of a queue pair that was given up: %s. Its number stays in use until the "
+		    "controller is reset",
+		    q->base.ctrlr->trid.traddr, what, q->base.id, why);
+}
+
+static void limbo_step(struct nvme_pcie_qpair *q);
+
+static void limbo_queue_deleted(struct nvme_pcie_qpair *q, bool *is_there, const char *what, const struct nvme_cqe *cqe)
+{
+	uint16_t status = nvme_cqe_status(cqe);
+
+	q->commands--;
+	*is_there = status != 0;
+	if (status == 0) {
+		limbo_step(q);
+	} else if (!limbo_ends(nvme_pcie_ctrlr_of(q->base.ctrlr))) {
+		limbo_stay(q, what, nvme_status_text(status));
+	}
+}
+
+static void limbo_sq_deleted(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_pcie_qpair *q = arg;
+
+	limbo_queue_deleted(q, &q->has_sq, DELETE_SQ, cqe);
+}
+
+static void limbo_cq_deleted(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_pcie_qpair *q = arg;
+
+	limbo_queue_deleted(q, &q->has_cq, DELETE_CQ, cqe);
+}
+
+static void limbo_step(struct nvme_pcie_qpair *q)
+{
+	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(q->base.ctrlr);
+	struct nvme_sqe cmd = {.opcode = q->has_sq ? nvme_admin_delete_sq : nvme_admin_delete_cq,
+			       .cdw10 = htole32(q->base.id)};
+
+	if (q->commands != 0 || limbo_ends(c)) {
+		return;
+	}
+	if (!q->has_sq && !q->has_cq) {
+		limbo_leave(c, q);
+		return;
+	}
+	int rc = qpair_send_admin(q, &cmd, NULL, q->has_sq ? limbo_sq_deleted : limbo_cq_deleted);
+	if (rc != 0) {
+		limbo_stay(q, q->has_sq ? DELETE_SQ : DELETE_CQ, strerror(-rc));
+	}
+}
+
+static void limbo_enter(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q)
+{
+	q->dead = true;
+	nvme_qpair_alarm_fini(&q->base);
+	TAILQ_INSERT_TAIL(&c->limbo, q, limbo_link);
+	qid_set_in_use(q, true);
+	if (q->commands != 0 && !limbo_ends(c)) {
+		log_limited(LOG_LEVEL_NOTICE,
+			    "%s: queue pair %u was given up before the drive has answered: its number stays in use "
+			    "until the drive has deleted its queues",
+			    c->base.trid.traddr, q->base.id);
+	}
+	limbo_step(q);
 }
 
 /* Creating: the completion queue, then the submission queue (Base 5.5, 5.6). */
@@ -172,7 +269,7 @@ static void refused_sq_ended(struct nvme_pcie_qpair *q, const char *why)
 {
 	nvme_qpair_transport_connected(&q->base, -EIO); /* the user is told by a timer, so q is still there */
 	if (why != NULL) {
-		queue_deletion_failed(q, "Delete I/O Completion Queue", why);
+		queue_deletion_failed(q, DELETE_CQ, why);
 	}
 }
 
@@ -181,11 +278,15 @@ static void refused_sq_cq_deleted(void *arg, const struct nvme_cqe *cqe)
 	struct nvme_pcie_qpair *q = arg;
 	uint16_t status = nvme_cqe_status(cqe);
 
-	q->commands--;
-	if (q->dead || q->base.failed) { /* it is being ended */
+	if (q->dead) {
+		limbo_cq_deleted(q, cqe);
 		return;
 	}
+	q->commands--;
 	q->has_cq = status != 0;
+	if (q->base.failed) { /* it is being ended */
+		return;
+	}
 	refused_sq_ended(q, status != 0 ? nvme_status_text(status) : NULL);
 }
 
@@ -209,7 +310,11 @@ static void sq_created(void *arg, const struct nvme_cqe *cqe)
 
 	q->commands--;
 	q->has_sq = status == 0;
-	if (q->dead || q->base.failed) { /* it is being ended */
+	if (q->dead) {
+		limbo_step(q);
+		return;
+	}
+	if (q->base.failed) { /* it is being ended */
 		return;
 	}
 	if (status == 0) {
@@ -231,7 +336,11 @@ static void cq_created(void *arg, const struct nvme_cqe *cqe)
 
 	q->commands--;
 	q->has_cq = status == 0;
-	if (q->dead || q->base.failed) { /* it is being ended */
+	if (q->dead) {
+		limbo_step(q);
+		return;
+	}
+	if (q->base.failed) { /* it is being ended */
 		return;
 	}
 	if (status != 0) {
@@ -292,12 +401,16 @@ static void cq_deleted(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_pcie_qpair *q = arg;
 
+	if (q->dead) {
+		limbo_cq_deleted(q, cqe);
+		return;
+	}
 	q->commands--;
-	if (nvme_pcie_ctrlr_of(q->base.ctrlr)->quiet || q->dead) { /* a reset has begun meanwhile */
+	if (nvme_pcie_ctrlr_of(q->base.ctrlr)->quiet) { /* a reset has begun meanwhile */
 		return;
 	}
 	if (nvme_cqe_status(cqe) != 0) {
-		queue_deletion_failed(q, "Delete I/O Completion Queue", nvme_status_text(nvme_cqe_status(cqe)));
+		queue_deletion_failed(q, DELETE_CQ, nvme_status_text(nvme_cqe_status(cqe)));
 		return;
 	}
 	q->has_cq = false;
@@ -308,16 +421,20 @@ static void sq_deleted(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_pcie_qpair *q = arg;
 
+	if (q->dead) {
+		limbo_sq_deleted(q, cqe);
+		return;
+	}
 	q->commands--;
-	if (nvme_pcie_ctrlr_of(q->base.ctrlr)->quiet || q->dead) {
+	if (nvme_pcie_ctrlr_of(q->base.ctrlr)->quiet) {
 		return;
 	}
 	if (nvme_cqe_status(cqe) != 0) {
-		queue_deletion_failed(q, "Delete I/O Submission Queue", nvme_status_text(nvme_cqe_status(cqe)));
+		queue_deletion_failed(q, DELETE_SQ, nvme_status_text(nvme_cqe_status(cqe)));
 		return;
 	}
 	q->has_sq = false;
-	queue_delete(q, nvme_admin_delete_cq, "Delete I/O Completion Queue", cq_deleted);
+	queue_delete(q, nvme_admin_delete_cq, DELETE_CQ, cq_deleted);
 }
 
 void nvme_pcie_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), void *arg)
@@ -331,7 +448,7 @@ void nvme_pcie_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), void
 		q->has_cq = q->has_sq = false;
 		qpair_stop_ended(q);
 	} else if (!base->ctrlr->in_failure) {
-		queue_delete(q, nvme_admin_delete_sq, "Delete I/O Submission Queue", sq_deleted);
+		queue_delete(q, nvme_admin_delete_sq, DELETE_SQ, sq_deleted);
 	} /* else the controller is being quiesced, which ends this stop */
 }
 
@@ -341,9 +458,7 @@ void nvme_pcie_qpair_free(struct nvme_qpair *base)
 	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(base->ctrlr);
 
 	if (q->commands != 0 || ((q->has_cq || q->has_sq) && !c->quiet)) {
-		q->dead = true;
-		nvme_qpair_alarm_fini(base);
-		TAILQ_INSERT_TAIL(&c->limbo, q, limbo_link);
+		limbo_enter(c, q);
 		return;
 	}
 	qpair_release(q);
@@ -365,7 +480,6 @@ void nvme_pcie_limbo_free(struct nvme_pcie_ctrlr *c)
 	struct nvme_pcie_qpair *q;
 
 	while ((q = TAILQ_FIRST(&c->limbo)) != NULL) {
-		TAILQ_REMOVE(&c->limbo, q, limbo_link);
-		qpair_release(q);
+		limbo_leave(c, q);
 	}
 }

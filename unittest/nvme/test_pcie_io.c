@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nvme/internal.h"
+#include "util/log.h"
+
 #define ABORTED_QUEUE(i_) ((fx.io[i_].status & 0x7ff) == NVME_SC_ABORT_QUEUE)
 
 static void set_fault(enum model_fault_kind kind, int opcode, unsigned skip, unsigned count, uint16_t status)
@@ -546,6 +549,146 @@ static void test_queue_whose_creation_is_late_is_not_freed_under_the_drive(void)
 	}
 }
 
+/* The only queue pair is not created in time, and the answer to `opcode` is held back. */
+static void create_too_late(uint8_t opcode, enum model_fault_kind kind)
+{
+	fx_begin();
+	fx.opts.io_queues = 1;
+	fx.opts.connect_timeout_ms = 100;
+	fx_connect();
+	fault_admin(kind, opcode, 0);
+	fx_create_qpair(15);
+	CU_ASSERT_EQUAL(fx.create_error, -ECONNREFUSED);
+	/* the drive may still create it */
+	fx_create_qpair(15);
+	CU_ASSERT_EQUAL(fx.create_error, -ENOSPC);
+	fx.ctrlr->opts.connect_timeout_ms = WAIT_US / 1000;
+}
+
+static bool qid_is_free(void)
+{
+	return (fx.ctrlr->qids[0] & 2) == 0;
+}
+
+/* The number can be used again, and the drive has nothing of the queue pair that was too late. */
+static void check_qid_is_of_use(void)
+{
+	CU_ASSERT_FATAL(FX_WAIT(qid_is_free()));
+	CU_ASSERT(TAILQ_EMPTY(&nvme_pcie_ctrlr_of(fx.ctrlr)->limbo));
+	CU_ASSERT_EQUAL(fx.model.queues[1].cq, 0);
+	CU_ASSERT_EQUAL(fx.model.queues[1].sq, 0);
+	fx_create_qpair(15);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(fx.qpair);
+	CU_ASSERT_EQUAL(nvme_qpair_id(fx.qpair), 1);
+	CU_ASSERT_EQUAL(fx_submit(0, nvme_cmd_read, 1, 0, 1), 0);
+	fx_run();
+	CU_ASSERT_EQUAL(fx.io[0].completions, 1);
+	CU_ASSERT_EQUAL(fx.io[0].status, 0);
+}
+
+static void test_queue_that_is_created_too_late_is_deleted(void)
+{
+	static const uint8_t opcodes[] = {nvme_admin_create_cq, nvme_admin_create_sq};
+
+	for (unsigned i = 0; i < 2; i++) {
+		create_too_late(opcodes[i], MODEL_FAULT_LATE);
+		model_release(&fx.model);
+		check_qid_is_of_use();
+		CU_ASSERT_EQUAL(fx.model.admin_commands[nvme_admin_delete_cq], 1);
+		CU_ASSERT_EQUAL(fx.model.admin_commands[nvme_admin_delete_sq], i);
+		CU_ASSERT_EQUAL(fx.down, 0);
+		fx_end();
+	}
+}
+
+static void test_queue_that_is_refused_too_late_leaves_nothing(void)
+{
+	static const uint8_t opcodes[] = {nvme_admin_create_cq, nvme_admin_create_sq};
+
+	for (unsigned i = 0; i < 2; i++) {
+		create_too_late(opcodes[i], MODEL_FAULT_LATE);
+		uint64_t *taken = i == 0 ? &fx.model.queues[1].cq : &fx.model.queues[1].sq;
+		*taken = 4096; /* so the drive refuses */
+		model_release(&fx.model);
+		*taken = 0;
+		check_qid_is_of_use();
+		CU_ASSERT_EQUAL(fx.model.admin_commands[nvme_admin_delete_cq], i);
+		CU_ASSERT_EQUAL(fx.model.admin_commands[nvme_admin_delete_sq], 0);
+		CU_ASSERT_EQUAL(fx.down, 0);
+		fx_end();
+	}
+}
+
+static void test_queue_whose_refusal_is_cleaned_up_too_late_leaves_nothing(void)
+{
+	fx_begin();
+	fx.opts.io_queues = 1;
+	fx.opts.connect_timeout_ms = 100;
+	fx_connect();
+	fx.model.queues[1].sq = 4096; /* so the drive refuses Create I/O Submission Queue */
+	fx.model.queues[1].sq_size = 16;
+	fault_admin(MODEL_FAULT_LATE, nvme_admin_delete_cq, 0);
+	fx_create_qpair(15);
+	CU_ASSERT_EQUAL(fx.create_error, -ECONNREFUSED);
+	CU_ASSERT(!qid_is_free());
+	fx.model.queues[1].sq = 0;
+	fx.ctrlr->opts.connect_timeout_ms = WAIT_US / 1000;
+	model_release(&fx.model);
+	check_qid_is_of_use();
+	CU_ASSERT_EQUAL(fx.model.admin_commands[nvme_admin_delete_cq], 1);
+	CU_ASSERT_EQUAL(fx.down, 0);
+	fx_end();
+}
+
+static char stays[256];
+
+static void find_stays(enum log_level level, const char *file, int line, const char *text)
+{
+	if (strstr(text, "stays in use until the controller is reset") != NULL) {
+		snprintf(stays, sizeof(stays), "%s", text);
+	}
+}
+
+static void test_number_of_a_late_queue_that_cannot_be_deleted_is_not_used_before_a_reset(void)
+{
+	static const uint8_t opcodes[] = {nvme_admin_delete_sq, nvme_admin_delete_cq};
+
+	for (unsigned i = 0; i < 2; i++) {
+		create_too_late(nvme_admin_create_sq, MODEL_FAULT_LATE);
+		fault_admin(MODEL_FAULT_STATUS, opcodes[i], NVME_ST(GENERIC, INTERNAL));
+		stays[0] = '\0';
+		log_set_print_level(LOG_LEVEL_WARNING);
+		log_set_tap(find_stays);
+		model_release(&fx.model);
+		CU_ASSERT(FX_WAIT(stays[0] != '\0'));
+		log_set_tap(NULL);
+		log_set_print_level(LOG_LEVEL_DISABLED);
+		CU_ASSERT_PTR_NOT_NULL(
+			strstr(stays, i == 0 ? "Delete I/O Submission Queue 1" : "Delete I/O Completion Queue 1"));
+		CU_ASSERT_EQUAL(fx.down, 0); /* others go on */
+		fx_create_qpair(15);
+		CU_ASSERT_EQUAL(fx.create_error, -ENOSPC);
+		nvme_ctrlr_reset(fx.ctrlr);
+		CU_ASSERT_FATAL(FX_WAIT(fx.ready == 2));
+		check_qid_is_of_use();
+		fx_end();
+	}
+}
+
+static void test_number_of_a_queue_whose_creation_is_never_answered_is_of_use_after_the_reset(void)
+{
+	static const uint8_t opcodes[] = {nvme_admin_create_cq, nvme_admin_create_sq};
+
+	for (unsigned i = 0; i < 2; i++) {
+		create_too_late(opcodes[i], MODEL_FAULT_DEAF);
+		fx_be_quick();
+		CU_ASSERT_FATAL(FX_WAIT(fx.ready >= 2)); /* the admin command has a time limit of its own */
+		fx.ctrlr->opts.admin_timeout_ms = fx.ctrlr->opts.connect_timeout_ms = WAIT_US / 1000;
+		check_qid_is_of_use();
+		fx_end();
+	}
+}
+
 static void test_connection_lost_while_a_queue_is_created_is_an_error_to_its_creator(void)
 {
 	fx_begin();
@@ -603,6 +746,11 @@ static const struct unit_test tests[] = {
 	UNIT(test_queue_that_cannot_be_deleted_resets_the_controller),
 	UNIT(test_queue_that_is_refused_is_an_error_to_its_creator_only),
 	UNIT(test_queue_whose_creation_is_late_is_not_freed_under_the_drive),
+	UNIT(test_queue_that_is_created_too_late_is_deleted),
+	UNIT(test_queue_that_is_refused_too_late_leaves_nothing),
+	UNIT(test_queue_whose_refusal_is_cleaned_up_too_late_leaves_nothing),
+	UNIT(test_number_of_a_late_queue_that_cannot_be_deleted_is_not_used_before_a_reset),
+	UNIT(test_number_of_a_queue_whose_creation_is_never_answered_is_of_use_after_the_reset),
 	UNIT(test_connection_lost_while_a_queue_is_created_is_an_error_to_its_creator),
 	UNIT(test_more_queues_than_granted_are_refused),
 	UNIT_END,
