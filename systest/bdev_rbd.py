@@ -8,6 +8,7 @@ finds; images that others resize; a cluster that is killed, stopped, or does not
 import contextlib
 import datetime
 import json
+import os
 import random
 import signal
 import sys
@@ -210,6 +211,7 @@ def test_one_of_two_gateways_writes_to_an_image():
             check(qa.write(0, b"b" * BS, bs=BS).code == 0 and not b.call("bdev_get_bdevs", name="R0")[0]["driver_specific"]["rbd"]["lost"], "nobody had the lock")
             # taken away from one that is stopped, with a write that it has taken and not carried out
             a.process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, a.process.pid, os.WSTOPPED)  # until its last thread has stopped, it may carry out a write, and rightly
             late = qa.start(qa.rw_sqe(1, 0, 1), b"l" * BS)
             b.call("bdev_own", name="R0", fence=True)
             check(qb.write(0, b"n" * BS, bs=BS).code == 0, "the new owner writes at once")

@@ -20,6 +20,15 @@ static struct rbd_bdev *image_of(const struct bdev_io *io)
 	return (struct rbd_bdev *)bdev_channel_bdev(io->ch);
 }
 
+/* librbd answers so, and sends nothing, where this client does not have the exclusive lock of the image any more or
+ * cannot get it: EROFS before the client knows that it is blocklisted, or while another client keeps the lock; EBUSY
+ * from the cluster's check of the lock; ETIMEDOUT and ENOTCONN if the cluster cannot be asked. I/O itself has no time
+ * limit (rados_osd_op_timeout in cluster.c). */
+static bool lacks_lock(ssize_t result)
+{
+	return result == -EROFS || result == -EBUSY || result == -ETIMEDOUT || result == -ENOTCONN;
+}
+
 /* A client that was blocklisted has lost nothing that it was told of: what the cluster has not carried out by then, it
  * never will. So another gateway may carry it out. */
 static uint16_t image_status(struct rbd_bdev *r, const struct bdev_io *io, ssize_t result)
@@ -37,6 +46,14 @@ static uint16_t image_status(struct rbd_bdev *r, const struct bdev_io *io, ssize
 	}
 	if (result == -ESHUTDOWN || result == -ENOENT) {
 		bdev_rbd_bdev_lost(r, result == -ENOENT ? "its image was removed" : "Ceph has blocklisted this client");
+		return STATUS_PATH;
+	}
+	if (lacks_lock(result)) {
+		log_limited(LOG_LEVEL_WARNING,
+			    "bdev %s: %s of %lu blocks at %lu: this client does not have the lock of "
+			    "its image: %s",
+			    r->name, bdev_io_type_name(io->type), io->num_blocks, io->offset_blocks,
+			    strerror((int)-result));
 		return STATUS_PATH;
 	}
 	log_limited(LOG_LEVEL_ERROR, "bdev %s: %s of %lu blocks at %lu: %s", r->name, bdev_io_type_name(io->type),

@@ -195,6 +195,34 @@ static void test_a_client_that_is_blocklisted_writes_nothing_any_more(void)
 	close_and_delete(&u, "R");
 }
 
+/* Hosts try another controller. They would give up after any other error, or after Namespace is Write Protected. */
+static void test_a_client_without_the_lock_refers_hosts_to_other_controllers(void)
+{
+	static const int rcs[] = {-EROFS, -EBUSY, -ETIMEDOUT, -ENOTCONN};
+	static uint8_t data[BS] = {1};
+	struct user u;
+
+	loss_told = false;
+	bdev_rbd_observe_losses(on_loss);
+	open_new(&u, 0);
+	for (unsigned i = 0; i < sizeof(rcs) / sizeof(rcs[0]); i++) {
+		fake.io_rc = rcs[i];
+		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1),
+				BDEV_STATUS(NVME_SCT_PATH, NVME_SC_CTRL_PATH_ERROR));
+		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0),
+				BDEV_STATUS(NVME_SCT_PATH, NVME_SC_CTRL_PATH_ERROR));
+		fake.io_rc = 0;
+		fake.aio_rc = rcs[i];
+		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1),
+				BDEV_STATUS(NVME_SCT_PATH, NVME_SC_CTRL_PATH_ERROR));
+		fake.aio_rc = 0;
+	}
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1), 0); /* it has the lock again */
+	CU_ASSERT_FALSE(loss_told);
+	bdev_rbd_observe_losses(NULL);
+	close_and_delete(&u, "R");
+}
+
 static void test_images_that_cannot_be_had_are_explained(void)
 {
 	struct bdev_rbd_opts opts = opts_of("R");
@@ -705,6 +733,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_compare_and_write_is_the_clusters),
 	UNIT(test_errors_are_told),
 	UNIT(test_a_client_that_is_blocklisted_writes_nothing_any_more),
+	UNIT(test_a_client_without_the_lock_refers_hosts_to_other_controllers),
 	UNIT(test_images_that_cannot_be_had_are_explained),
 	UNIT(test_a_creation_that_fails_is_answered_when_its_image_is_closed),
 	UNIT(test_images_share_a_connection),
