@@ -220,13 +220,17 @@ def check_spdx():
 
 
 def check_paths():
-    """What documents name in backticks as a file of the tree is there, with NAME and ROOM for any name; and so is what they link to."""
+    """What documents name in backticks as a file or a test of the tree is there, with NAME and ROOM for any name; and so is what they link to."""
     folders = {f.split("/")[0] for f in tracked()}
+    tests = {name for f in tracked("*.c", "*.py", "*.sh") for name in re.findall(r"^(?:static void |def |[A-Z]+\()?(test_\w+)[(,]", (TOP / f).read_text(errors="replace"), re.M)}
     for f in tracked("*.md"):
         text = (TOP / f).read_text()
         for path in re.findall(r"`([a-z_]+/[\w./*-]+)`", text):
             if path.split("/")[0] in folders and not list(TOP.glob(re.sub(r"NAME|ROOM", "*", path).rstrip("/"))):
                 yield f"{f} names {path}, which is not there"
+        for test in re.findall(r"`(test_\w+)`", text):
+            if test not in tests:
+                yield f"{f} names {test}, which is not there"
         for link in re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", text):
             if not (TOP / f).parent.joinpath(link).exists():
                 yield f"{f} links to {link}, which is not there"

@@ -146,6 +146,9 @@ def test_paths():
     with tree("paths") as t:
         t.told("paths", "doc/doors.md", MD + "See `util/window.h`.\n", "doc/doors.md names util/window.h, which is not there")
         t.told("paths", "doc/doors.md", MD + "See `bdev_modules/null/README.md`.\n", "doc/doors.md names bdev_modules/null/README.md")
+        t.told("paths", "doc/doors.md", MD + "See `test_doors_open`.\n", "doc/doors.md names test_doors_open, which is not there")
+        with t.changed("unittest/util/door.c", SPDX + "static void test_doors_open(void)\n{\n}\n"), t.changed("doc/doors.md", MD + "See `test_doors_open`.\n"):
+            t.passes("paths")
         t.told("paths", "doc/doors.md", MD + "See [windows](windows.md#glass).\n", "doc/doors.md links to windows.md")
 
 

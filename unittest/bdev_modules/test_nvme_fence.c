@@ -468,6 +468,33 @@ static void test_an_abort_does_not_end_what_is_held(void)
 	end_paths(&u);
 }
 
+static void take_back_here(void *arg)
+{
+	bdev_io_take_back(((struct request *)arg)->io);
+}
+
+/* The queue pair of the submitter is being ended. The lost controller may still carry the write out, so it has not
+ * ended before its fence has. */
+static void test_a_held_write_that_is_taken_back_ends_with_its_fence_and_goes_nowhere(void)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+	struct user u;
+
+	a.fence_timeout_ms = 8000;
+	begin_paths(2, a, &u);
+	struct request *old = kept_write(&u, t0, 5);
+	cut(t0);
+	wait_begun(1);
+	thread_call(u.thread, take_back_here, old);
+	CU_ASSERT(request_wait(old));
+	CU_ASSERT_EQUAL(seen.ended, 1);
+	CU_ASSERT_EQUAL(old->status, NVME_ST(GENERIC, ABORT_REQ));
+	CU_ASSERT_FALSE(bdev_io_was_untouched(old->io));
+	CU_ASSERT_EQUAL(t1->writes, 0);
+	request_free(old);
+	end_paths(&u);
+}
+
 static void test_a_bdev_reset_ends_after_the_fence(void)
 {
 	struct bdev_nvme_attach a = target_opts(0);
@@ -916,6 +943,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_an_error_is_not_reported_before_the_fence),
 	UNIT(test_a_bdev_that_is_removed_waits_for_what_is_held),
 	UNIT(test_an_abort_does_not_end_what_is_held),
+	UNIT(test_a_held_write_that_is_taken_back_ends_with_its_fence_and_goes_nowhere),
 	UNIT(test_a_bdev_reset_ends_after_the_fence),
 	UNIT(test_two_fences_of_one_controller_hold_their_own),
 	UNIT(test_a_bdev_reset_does_not_wait_for_connections_that_came_later),

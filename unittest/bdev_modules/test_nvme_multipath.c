@@ -353,6 +353,39 @@ static void test_without_a_path_io_waits_for_one(void)
 	end_two();
 }
 
+static void take_back_here(void *arg)
+{
+	bdev_io_take_back(((struct request *)arg)->io);
+}
+
+/* Its submitter was told that nothing of it is carried out: a path that comes back does not carry it out. */
+static void test_io_that_waits_for_a_path_and_is_taken_back_goes_nowhere(void)
+{
+	struct bdev_nvme_attach a = path_opts();
+	struct iovec iov = {buffer, 512};
+	struct user u;
+
+	begin_two(&a, &u);
+	lose(&model, true);
+	lose(&second, true);
+	wait_usable(0);
+	struct request *r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_WRITE, &iov, 1, 0, 1);
+	request_submit(r);
+	thread_call(u.thread, take_back_here, r);
+	CU_ASSERT(request_wait(r));
+	CU_ASSERT_EQUAL(r->status, NVME_ST(GENERIC, ABORT_REQ));
+	CU_ASSERT(bdev_io_was_untouched(r->io));
+	request_free(r);
+	second.refuse_enable = false;
+	wait_usable(1);
+	CU_ASSERT_EQUAL(read_one(&u), 0);
+	CU_ASSERT_EQUAL(second.commands[nvme_cmd_write], 0);
+	CU_ASSERT_EQUAL(model.commands[nvme_cmd_write], 0);
+	user_close(&u);
+	end_two();
+}
+
 static void test_without_a_path_io_fails_after_fast_io_fail(void)
 {
 	struct bdev_nvme_attach a = path_opts();
@@ -799,6 +832,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_detach_does_not_wait_for_a_queue_pair_that_is_refused),
 	UNIT(test_paths_that_are_lost_in_turn_lose_and_spoil_nothing),
 	UNIT(test_without_a_path_io_waits_for_one),
+	UNIT(test_io_that_waits_for_a_path_and_is_taken_back_goes_nowhere),
 	UNIT(test_without_a_path_io_fails_after_fast_io_fail),
 	UNIT(test_controller_whose_addresses_are_anothers_stays_away),
 	UNIT(test_status_that_is_final_is_not_tried_by_the_other),
