@@ -50,6 +50,9 @@ text=$("$names" --script "$script" "$exe" "$pid")
 if [ -n "$only_print" ]; then echo "$text"; exit; fi
 command -v bpftrace >/dev/null || fail "bpftrace is not installed (apt-get install bpftrace)"
 [ -z "${ECHO_SCRIPT:-}" ] || echo "$text"
+# There is one process, so what is known of its symbols holds. Without this bpftrace 0.17 reads them again for each usym(), and closes
+# descriptors that it still needs, the one that tells whether PID lives among them: it ends early.
+export BPFTRACE_CACHE_USER_SYMBOLS=${BPFTRACE_CACHE_USER_SYMBOLS:-1}
 # Not bpftrace's -o: it writes the file only at the end.
 if [ -n "${BPF_OUTFILE:-}" ]; then exec >"$BPF_OUTFILE"; fi
 exec bpftrace -B none -p "$pid" -e "$text" "$@"

@@ -84,11 +84,16 @@ def test_scripts_of_other_programs():
 BEGIN { printf("it begins\\n"); @limit = LIMIT; }
 usdt:/opt/spdk/build/bin/spdk_tgt:spdk:nvmf_tgt_state { printf("target is %s, %s\\n", @target[arg1], @nvmf_tgt[arg1]); }
 usdt:__EXE__:spdk:nvmf_subsystem_change_state /@limit == LIMIT/ { printf("%s to %s\\n", str(arg1), @subsystem[arg2]); }
+usdt:/opt/spdk/build/bin/spdk_tgt:spdk:event_exec /arg3 == 0/ { @events[usym(arg1), arg2] = count(); }
+usdt:__EXE__:spdk:nvmf_tgt_pause_polling,
+usdt:__EXE__:nvmf_tgt_resume_polling { printf("polling of %s\\n", str(arg1)); }
 END { printf("a target runs in %s\\n", @target[4]); }
 """
-    fired, text = trace(script, ["nvmf_tgt_state", "nvmf_subsystem_change_state"], wanted=" to ACTIVE")
+    fired, text = trace(script, ["nvmf_tgt_state", "nvmf_subsystem_change_state", "event_exec"], wanted=" to ACTIVE")
     check("scripts_for_spdk_run", fired and "it begins\n" in text and "target is NONE, NONE\n" in text
           and "nqn.2014-08.org.nvmexpress.discovery to ACTIVE\n" in text and "a target runs in RUNNING\n" in text, text)
+    check("a_reactor_runs_events", "@events[a_message, 10]: 3\n" in text, text)
+    check("probes_that_are_not_there_are_left_out_and_named", all(text.count(f"probe nvmf_tgt_{x}_polling is left out") == 1 for x in ("pause", "resume")), text)
     check("tables_are_not_printed_behind_an_end_of_its_own", "@target" not in text and "@nvmf_tgt" not in text and "@limit: 2" in text, text)
 
 

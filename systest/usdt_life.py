@@ -295,6 +295,7 @@ def check_threads_and_calls(t, fired, facts):
     fired.has("thread_send_msg", to=t.group, fn=ours.__contains__)
     for name in ("msg_exec", "timerfd_exec"):
         fired.has(name, fn=ours.__contains__)
+    fired.has("event_exec", fn="thread_move_in", arg=lambda x: int(x, 16) != 0, arg2=0)
     fired.has("interrupt_fd_process", name="rpc_server", fn="server_accept", fd=facts["descriptors"].__contains__)
 
 

@@ -4,6 +4,7 @@
 #include "thread/thread_internal.h"
 
 #include "trace/trace.h"
+#include "usdt/usdt.h"
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
@@ -70,6 +71,12 @@ struct reactor *reactor_choose(const cpu_set_t *mask)
 	return best;
 }
 
+static void reactor_run_call(struct call *c)
+{
+	USDT(event_exec, (void *)c->fn, c->arg, NULL);
+	call_serve(c);
+}
+
 void reactor_call(struct reactor *r, thread_fn fn, void *arg)
 {
 	struct call c;
@@ -77,7 +84,7 @@ void reactor_call(struct reactor *r, thread_fn fn, void *arg)
 	assert(thread_self == thread_control());
 	call_init(&c, fn, arg);
 	if (r->control) {
-		call_serve(&c);
+		reactor_run_call(&c);
 		return;
 	}
 	/* One slot is enough: only the control thread makes requests, and it waits for each. */
@@ -92,7 +99,7 @@ static void reactor_serve_request(struct reactor *r)
 
 	thread_self = NULL;
 	__atomic_store_n(&r->request, NULL, __ATOMIC_RELAXED);
-	call_serve(c);
+	reactor_run_call(c);
 }
 
 static unsigned thread_round(struct reactor *r, struct thread *t, unsigned work)

@@ -6,27 +6,37 @@
 #include "unittest/unit.h"
 #include "usdt/bt/script.h"
 
-static const struct bt_script values = {.exe = "/usr/bin/varve",
-					.pid = "77",
-					.tsc_khz = "2000000",
-					.begin = "\n\t@t[0] = \"A\";\n",
-					.end = "\n\tclear(@t);\n"};
-static const struct bt_script nothing = {.exe = "/x", .pid = "1", .tsc_khz = "9", .begin = "", .end = ""};
+static struct bt_script values = {.exe = "/usr/bin/varve",
+				  .pid = "77",
+				  .tsc_khz = "2000000",
+				  .begin = "\n\t@t[0] = \"A\";\n",
+				  .end = "\n\tclear(@t);\n"};
+static struct bt_script nothing = {.exe = "/x", .pid = "1", .tsc_khz = "9", .begin = "", .end = ""};
 
-static void check_script(const struct bt_script *script, const char *text, const char *expected)
+/* Also checks what is said of the probes that are left out. */
+static void check_notes(struct bt_script *script, const char *text, const char *expected, const char *expected_notes)
 {
-	char *written = NULL;
+	char *written = NULL, *notes = NULL;
 	size_t size;
 	FILE *out = open_memstream(&written, &size);
 
-	CU_ASSERT_PTR_NOT_NULL_FATAL(out);
+	script->notes = open_memstream(&notes, &size);
+	CU_ASSERT_FATAL(out != NULL && script->notes != NULL);
 	bt_script_write(out, text, script);
 	fclose(out);
+	fclose(script->notes);
+	CU_ASSERT_STRING_EQUAL(notes, expected_notes);
 	CU_ASSERT_STRING_EQUAL(written, expected);
 	if (strcmp(written, expected) != 0) {
 		printf("got <%s>, expected <%s>\n", written, expected);
 	}
 	free(written);
+	free(notes);
+}
+
+static void check_script(struct bt_script *script, const char *text, const char *expected)
+{
+	check_notes(script, text, expected, "");
 }
 
 static void test_placeholders_are_replaced_everywhere(void)
@@ -87,6 +97,54 @@ static void test_provider_spdk_is_ours(void)
 	check_script(&nothing, "usdt:/p:other:a { } // :spdk:a", "usdt:/p:other:a { } // :spdk:a");
 }
 
+#define PAUSE_NOTE  "probe nvmf_tgt_pause_polling is left out: the polling of a target is never paused as a whole\n"
+#define RESUME_NOTE "probe nvmf_tgt_resume_polling is left out: the polling of a target is never paused as a whole\n"
+
+static void test_probes_that_varve_lacks_are_left_out_and_named(void)
+{
+	check_notes(&nothing, "usdt:__EXE__:spdk:nvmf_tgt_pause_polling /arg1/ { if (1) { printf(\"}\"); } }\nx { }",
+		    "\nx { }", PAUSE_NOTE);
+	check_notes(
+		&nothing,
+		"a { }\nusdt:__EXE__:nvmf_tgt_pause_polling, // {\nusdt:p:spdk:nvmf_tgt_resume_polling\n{\n}\nb { }",
+		"a { }\n\n\n\n\nb { }", PAUSE_NOTE RESUME_NOTE);
+	/* The block stays that of the others. */
+	check_notes(&nothing,
+		    "usdt:__EXE__:spdk:a, usdt:__EXE__:spdk:nvmf_tgt_pause_polling /* , */ , BEGIN { @ = 1; }",
+		    "usdt:/x:varve:a, BEGIN { @ = 1; }", PAUSE_NOTE);
+	check_notes(&nothing, "usdt:__EXE__:nvmf_tgt_resume_polling,\ninterval:s:1 { }", "\ninterval:s:1 { }",
+		    RESUME_NOTE);
+	check_notes(&nothing, "struct s { int x; };\nusdt:x:nvmf_tgt_resume_polling { }", "struct s { int x; };\n",
+		    RESUME_NOTE);
+	check_notes(&values, "BEGIN, usdt:x:nvmf_tgt_resume_polling { }",
+		    "BEGIN {\n\t@t[0] = \"A\";\n }\nEND\n{\n\tclear(@t);\n}\n", RESUME_NOTE);
+}
+
+static void test_names_that_only_look_like_lacking_probes_stay(void)
+{
+	static const char *const texts[] = {
+		"usdt:/x:nvmf_tgt_pause_polling_more { }", "usdt:/x:my_nvmf_tgt_pause_polling { }",
+		"uprobe:/x:nvmf_tgt_pause_polling { }",    "x { printf(\"usdt:/x:nvmf_tgt_pause_polling { }\"); }",
+		"// usdt:/x:nvmf_tgt_pause_polling { }\n", "x /1/ { @nvmf_tgt_pause_polling = 1; }",
+	};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		check_script(&nothing, texts[i], texts[i]);
+	}
+}
+
+static void test_lacking_probes_of_scripts_that_end_in_the_middle(void)
+{
+	static const char *const behind[] = {"", " ", ",", " /", " /* ", " {", " { \"", " { {", " // ", " }"};
+
+	for (size_t i = 0; i < sizeof(behind) / sizeof(behind[0]); i++) {
+		char text[64];
+
+		snprintf(text, sizeof(text), "usdt:/x:nvmf_tgt_pause_polling%s", behind[i]);
+		check_notes(&nothing, text, "", PAUSE_NOTE);
+	}
+}
+
 static void test_scripts_that_end_in_the_middle(void)
 {
 	static const char *const texts[] = {"/* x", "\"x", "\"x\\", "// x", "#x\\", "}",
@@ -121,6 +179,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_words_that_look_like_blocks_are_none),
 	UNIT(test_first_line_may_name_the_interpreter),
 	UNIT(test_provider_spdk_is_ours),
+	UNIT(test_probes_that_varve_lacks_are_left_out_and_named),
+	UNIT(test_names_that_only_look_like_lacking_probes_stay),
+	UNIT(test_lacking_probes_of_scripts_that_end_in_the_middle),
 	UNIT(test_scripts_that_end_in_the_middle),
 	UNIT(test_maps_are_found_in_code),
 	UNIT_END,

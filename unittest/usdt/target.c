@@ -122,6 +122,7 @@ int main(int argc, char **argv)
 		USDT(rpc_end, "bdev_get_bdevs", -19, 250);
 		USDT(thread_send_msg, 1, 2, (const void *)a_message);
 		USDT(msg_exec, (const void *)a_message, NULL);
+		USDT(event_exec, (const void *)a_message, (const void *)0xa, NULL);
 		USDT(timerfd_exec, (const void *)a_message, NULL);
 		USDT(interrupt_fd_process, "listener", 7, (const void *)a_message, NULL);
 	}

@@ -245,7 +245,8 @@ static int names_print_script(const char *path, const char *exe, const char *pid
 					 .pid = pid,
 					 .tsc_khz = khz,
 					 .begin = strcmp(begin, "\n") != 0 ? begin : "",
-					 .end = strcmp(end, "\n") != 0 ? end : ""};
+					 .end = strcmp(end, "\n") != 0 ? end : "",
+					 .notes = stderr};
 	bt_script_write(stdout, text, &script);
 	free(begin);
 	free(end);

@@ -6,6 +6,14 @@
 
 static const char spdk_provider[] = ":spdk:";
 
+/* Probes that guides for SPDK's users name and varve lacks: doc/compat.md says the same. */
+static const struct {
+	const char *name, *why;
+} lacking[] = {
+	{"nvmf_tgt_pause_polling", "the polling of a target is never paused as a whole"},
+	{"nvmf_tgt_resume_polling", "the polling of a target is never paused as a whole"},
+};
+
 static bool bt_is_name(char c)
 {
 	return isalnum((unsigned char)c) || c == '_';
@@ -107,6 +115,7 @@ static void bt_write_replaced(FILE *out, const char *text, size_t len, const str
 /* Where in a script the writer is. */
 struct bt_place {
 	unsigned depth; /* of braces */
+	bool in_clause; /* behind the beginning of: attach points, perhaps a filter, a block */
 	enum { BT_OTHER, BT_BEGIN, BT_END } block;
 	bool had_begin, had_end;
 };
@@ -143,6 +152,151 @@ static void bt_note_block(const char *word, size_t len, struct bt_place *place)
 	}
 }
 
+/* The length of what separates the parts of a clause: white space and comments. */
+static size_t bt_gap(const char *text)
+{
+	size_t n = 0, len;
+
+	do {
+		len = strspn(text + n, " \t\r\n");
+		if (text[n + len] == '/') {
+			len += bt_skip(text + n + len, false);
+		}
+		n += len;
+	} while (len > 0);
+	return n;
+}
+
+/* An attach point of a list; what separates it from the one before, without its comma, is in front of it. */
+struct bt_point {
+	const char *text;
+	size_t len;
+	const char *gaps[2]; /* before the comma and behind it */
+	size_t gap_lens[2];
+	const char *name, *why; /* of a probe that varve lacks; otherwise NULL */
+};
+
+static void bt_point_look(struct bt_point *p, const char *text)
+{
+	p->text = text;
+	p->len = strcspn(text, " \t\r\n{,");
+	p->name = p->why = NULL;
+	for (size_t i = 0; i < sizeof(lacking) / sizeof(lacking[0]); i++) {
+		size_t n = strlen(lacking[i].name);
+
+		if (bt_begins_with(text, "usdt:") && p->len > n && text[p->len - n - 1] == ':' &&
+		    bt_begins_with(text + p->len - n, lacking[i].name)) {
+			p->name = lacking[i].name;
+			p->why = lacking[i].why;
+		}
+	}
+}
+
+/* Goes on to the next point of the list. False: there is none. */
+static bool bt_point_next(struct bt_point *p)
+{
+	const char *end = p->text + p->len;
+
+	p->gaps[0] = end;
+	p->gap_lens[0] = bt_gap(end);
+	end += p->gap_lens[0];
+	if (*end != ',') {
+		return false;
+	}
+	p->gaps[1] = end + 1;
+	p->gap_lens[1] = bt_gap(end + 1);
+	bt_point_look(p, end + 1 + p->gap_lens[1]);
+	return p->len > 0;
+}
+
+/* How many points of the list that begins at `text` varve has, and how many it lacks. */
+static void bt_list_count(const char *text, unsigned *kept, unsigned *left_out)
+{
+	struct bt_point p;
+
+	*kept = *left_out = 0;
+	bt_point_look(&p, text);
+	do {
+		*(p.name == NULL ? kept : left_out) += 1;
+	} while (bt_point_next(&p));
+}
+
+/* The length of a clause from its list to the brace that ends it. */
+static size_t bt_clause_length(const char *text)
+{
+	size_t n = 0, len;
+	unsigned depth = 0;
+
+	while (text[n] != '\0') {
+		len = bt_skip(text + n, false);
+		depth += text[n] == '{';
+		if (text[n] == '}' && (depth == 0 || --depth == 0)) {
+			return n + 1;
+		}
+		n += len > 0 ? len : 1;
+	}
+	return n;
+}
+
+static void bt_write_newlines(FILE *out, const char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (text[i] == '\n') {
+			fputc('\n', out);
+		}
+	}
+}
+
+static size_t bt_write_usdt(FILE *out, const char *text, const struct bt_script *script);
+
+/* Writes the points of a list that varve has, and says which ones it lacks. Returns the list's length. */
+static size_t bt_write_list(FILE *out, const char *text, const struct bt_script *script, struct bt_place *place)
+{
+	struct bt_point p = {.gap_lens = {0, 0}};
+	bool any = false;
+
+	bt_point_look(&p, text);
+	do {
+		for (unsigned i = 0; i < 2; i++) {
+			bt_write_newlines(out, p.gaps[i], p.gap_lens[i]);
+		}
+		if (p.name != NULL) {
+			fprintf(script->notes, "probe %s is left out: %s\n", p.name, p.why);
+			continue;
+		}
+		fputs(any ? ", " : "", out);
+		any = true;
+		bt_note_block(p.text, p.len, place);
+		if (bt_begins_with(p.text, "usdt:")) {
+			bt_write_usdt(out, p.text, script);
+		} else {
+			bt_write_replaced(out, p.text, p.len, script);
+		}
+	} while (bt_point_next(&p));
+	return (size_t)(p.text + p.len - text);
+}
+
+/* Writes what there is to a clause with probes that varve lacks, so that the line numbers stay. Returns the length of
+ * what has been dealt with, 0: it has no such probe. */
+static size_t bt_write_without_lacking(FILE *out, const char *text, const struct bt_script *script,
+				       struct bt_place *place)
+{
+	unsigned kept, left_out;
+
+	bt_list_count(text, &kept, &left_out);
+	if (left_out == 0) {
+		return 0;
+	}
+	size_t n = bt_write_list(out, text, script, place);
+	if (kept == 0) {
+		size_t whole = bt_clause_length(text);
+		bt_write_newlines(out, text + n, whole - n);
+		place->in_clause = false;
+		return whole;
+	}
+	return n;
+}
+
 static void bt_write_brace(FILE *out, char brace, const struct bt_script *script, struct bt_place *place)
 {
 	if (brace == '{') {
@@ -160,6 +314,7 @@ static void bt_write_brace(FILE *out, char brace, const struct bt_script *script
 		}
 		place->block = BT_OTHER;
 	}
+	place->in_clause = place->depth > 0;
 	fputc('}', out);
 }
 
@@ -168,6 +323,17 @@ static size_t bt_write_code(FILE *out, const char *text, const struct bt_script 
 {
 	size_t n = 1;
 
+	if (place->depth == 0 && !place->in_clause && strchr(" \t\r\n;", *text) == NULL) {
+		place->in_clause = true;
+		n = bt_write_without_lacking(out, text, script, place);
+		if (n > 0) {
+			return n;
+		}
+		n = 1;
+	}
+	if (place->depth == 0 && *text == ';') {
+		place->in_clause = false;
+	}
 	if (*text == '{' || *text == '}') {
 		bt_write_brace(out, *text, script, place);
 		return n;
