@@ -338,7 +338,7 @@ static void fused_pair_done(struct bdev_io *io, void *arg)
 		}
 	} else if (second->flushing) { /* written, but the flush has failed */
 		fused_pair_finish(second->fuse_peer, second, NVME_ST_SUCCESS, status);
-	} else if (nvmf_io_may_go_elsewhere(second, status)) { /* both were taken back */
+	} else if (nvmf_io_may_go_elsewhere(second, io->status)) { /* nothing of either has been carried out */
 		status = NVME_ST(PATH, CTRL_PATH_ERROR);
 		fused_pair_finish(second->fuse_peer, second, status, status);
 	} else {

@@ -30,12 +30,13 @@ static inline void nvmf_io_enter(struct nvmf_request *req, struct nvmf_ns_view *
 }
 
 /* The command's bdev I/O has ended with this error: whether nothing of the command has been carried out, because it was
- * taken back or the bdev goes. Then it is answered with a path error. */
+ * taken back, the bdev goes, or the bdev can only be used through another controller. Then it is answered with a path
+ * error. */
 bool nvmf_io_may_go_elsewhere(const struct nvmf_request *req, uint16_t status);
 
 /* The status for the host of a command that must not be carried out twice (a fused pair, a command that is passed
- * through), when its bdev I/O has ended with this one. After a bdev's path error the command may have been carried out
- * before it was lost, and a host would repeat it. Pure. */
+ * through), when its bdev I/O has ended with this one and nvmf_io_may_go_elsewhere() is false. After a bdev's path
+ * error the command may have been carried out before it was lost, and a host would repeat it. Pure. */
 uint16_t nvmf_io_status_if_once(uint16_t status);
 
 /* The end of a command's last bdev I/O: counts it, flushes the bdev if the command asks for that (FUA), and finishes

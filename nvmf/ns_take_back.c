@@ -60,6 +60,7 @@ bool nvmf_io_may_go_elsewhere(const struct nvmf_request *req, uint16_t status)
 {
 	uint16_t code = status & (uint16_t)~NVME_SC_DNR;
 
-	return (code == NVME_ST(GENERIC, ABORT_REQ) || code == NVME_ST(GENERIC, INVALID_NS)) &&
+	return (code == NVME_ST(GENERIC, ABORT_REQ) || code == NVME_ST(GENERIC, INVALID_NS) ||
+		code == NVME_ST(PATH, CTRL_PATH_ERROR)) &&
 	       bdev_io_was_untouched(&req->bdev_io) && !request_is_partly_done(req);
 }

@@ -74,7 +74,8 @@ static void passthru_done(struct bdev_io *io, void *arg)
 	struct nvmf_request *req = arg;
 
 	req->cqe.dw0 = htole32(io->cdw0);
-	nvmf_request_finish(req, nvmf_io_status_if_once(io->status));
+	nvmf_request_finish(req, nvmf_io_may_go_elsewhere(req, io->status) ? io->status
+									   : nvmf_io_status_if_once(io->status));
 }
 
 void nvmf_passthru_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)

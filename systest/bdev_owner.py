@@ -76,6 +76,17 @@ def refused(words, call):
         check(False, f"was not refused: {words}")
 
 
+def compare_and_write(q, lba, expected, data):
+    """The status codes of a fused pair."""
+    pair = []
+    for opcode, fuse in ((5, 1), (1, 2)):
+        sqe = bytearray(q.rw_sqe(opcode, lba, 1))
+        sqe[1] |= fuse
+        pair.append(bytes(sqe))
+    cids = [q.start(sqe, block) for sqe, block in zip(pair, (expected, data), strict=True)]
+    return [q.finish(c).code for c in cids]
+
+
 def boottime_us():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
@@ -86,7 +97,10 @@ def test_one_of_two_processes_uses_the_file():
         b.set_ana("optimized")
         with a.queue() as qa, b.queue() as qb:
             check(qa.write(0, b"0" * BS).code >> 8 == 3 and qa.read(0, 1).code >> 8 == 3, "a standby refuses, so that hosts try another controller")
+            codes = compare_and_write(qa, 3, bytes(BS), b"0" * BS)
+            check([c >> 8 for c in codes] == [3, 3], f"... also of a fused pair: {codes}")
             a.own()
+            check(compare_and_write(qa, 3, bytes(BS), b"1" * BS) == [0, 0] and qa.read(3, 1).data == b"1" * BS, "the owner carries one out")
             check(a.owner() == {"name": "F", "state": "owner"} and b.owner()["state"] == "standby", a.owner())
             check(qa.write(0, b"a" * BS).code == 0, "the owner writes")
             refused([f"process {a.pid}", "'F'"], b.own)

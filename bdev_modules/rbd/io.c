@@ -61,13 +61,26 @@ static uint16_t image_status(struct rbd_bdev *r, const struct bdev_io *io, ssize
 	return bdev_status_from_errno((int)result);
 }
 
+/* librbd looks for the lock before it begins anything of a COMPARE_AND_WRITE, which is one piece: another gateway may
+ * carry it out. */
+static void image_io_complete(struct rbd_bdev *r, struct bdev_io *io, ssize_t result)
+{
+	uint16_t status = image_status(r, io, result);
+
+	if (unlikely(result == -EROFS) && io->type == BDEV_IO_COMPARE_AND_WRITE) {
+		bdev_io_complete_untouched(io, status);
+	} else {
+		bdev_io_complete(io, status);
+	}
+}
+
 static void image_io_ended(struct thread_msg *msg)
 {
 	struct rbd_io *x = container_of(msg, struct rbd_io, msg);
 	struct bdev_io *io = bdev_io_from_ctx(x);
 
 	free(x->bounce);
-	bdev_io_complete(io, image_status(image_of(io), io, x->result));
+	image_io_complete(image_of(io), io, x->result);
 }
 
 /* librbd leaves out what is behind the end of an image that has been made smaller, and reports success. */
@@ -168,7 +181,7 @@ void bdev_rbd_submit(void *channel, struct bdev_io *io)
 		__atomic_fetch_sub(&c->outstanding, 1, __ATOMIC_RELAXED);
 		librbd.rbd_aio_release(completion);
 		free(x->bounce);
-		bdev_io_complete(io, image_status(r, io, rc));
+		image_io_complete(r, io, rc);
 	}
 }
 

@@ -400,6 +400,10 @@ static void testdev_submit(void *channel, struct bdev_io *io)
 		bdev_io_complete(io, 0);
 		return;
 	}
+	if (t->untouched_status != 0) {
+		bdev_io_complete_untouched(io, t->untouched_status);
+		return;
+	}
 	if (!keeps_limits(t, io)) {
 		t->limits_broken = true;
 	}

@@ -71,6 +71,7 @@ struct testdev {
 	bool shuffle;                     /* completes later, in an order of its own */
 	atomic_uint nomem_type;           /* this type never finds room */
 	uint16_t fail_status;             /* every I/O ends so */
+	uint16_t untouched_status;        /* ... and nothing of it was carried out */
 	unsigned fail_one_in;             /* > 0: about one I/O of so many ends with Data Transfer Error */
 	bool (*opens)(struct testdev *t); /* whether a channel can be made, on its thread; NULL: always */
 	int open_error;                   /* what a channel that cannot be made fails with; 0: -ENOMEM */

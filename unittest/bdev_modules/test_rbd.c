@@ -119,6 +119,8 @@ static void test_data_goes_where_it_belongs(void)
 	close_and_delete(&u, "R");
 }
 
+static bool was_untouched; /* the last COMPARE_AND_WRITE */
+
 static uint16_t compare_and_write(struct user *u, const uint8_t *expected, const uint8_t *data, uint64_t offset)
 {
 	struct request *r = request_new(u);
@@ -129,6 +131,8 @@ static uint16_t compare_and_write(struct user *u, const uint8_t *expected, const
 	r->io->compare.iovs = compare;
 	r->io->compare.iovcnt = 2;
 	request_submit(r);
+	CU_ASSERT_FATAL(request_wait(r));
+	was_untouched = bdev_io_was_untouched(r->io);
 	return request_finish(r);
 }
 
@@ -219,6 +223,15 @@ static void test_a_client_without_the_lock_refers_hosts_to_other_controllers(voi
 	}
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1), 0); /* it has the lock again */
 	CU_ASSERT_FALSE(loss_told);
+	/* of a compare-and-write it must be known whether another gateway may carry it out */
+	fake.io_rc = -EROFS;
+	CU_ASSERT_EQUAL(compare_and_write(&u, data, data, 0), BDEV_STATUS(NVME_SCT_PATH, NVME_SC_CTRL_PATH_ERROR));
+	CU_ASSERT(was_untouched);
+	fake.io_rc = -ESHUTDOWN;
+	CU_ASSERT_EQUAL(compare_and_write(&u, data, data, 0), BDEV_STATUS(NVME_SCT_PATH, NVME_SC_CTRL_PATH_ERROR));
+	CU_ASSERT_FALSE(was_untouched);
+	fake.io_rc = 0;
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&loss_told));
 	bdev_rbd_observe_losses(NULL);
 	close_and_delete(&u, "R");
 }

@@ -265,6 +265,23 @@ static void test_a_pair_that_was_lost_below_is_not_repeated(void)
 	}
 }
 
+/* As a bdev that another process owns: a host is to repeat the pair there. */
+static void test_a_pair_that_the_bdev_has_not_begun_is_repeated_elsewhere(void)
+{
+	for (unsigned emulated = 0; emulated < 2; emulated++) {
+		struct loop_cmd pair[2];
+
+		attach(emulated ? 0 : 1u << BDEV_IO_COMPARE_AND_WRITE);
+		dev->untouched_status = PATH_ERROR;
+		submit_pair(pair, 2);
+		CU_ASSERT_EQUAL(loop_wait(&pair[0]), PATH_ERROR);
+		CU_ASSERT_EQUAL(loop_wait(&pair[1]), PATH_ERROR);
+		dev->untouched_status = 0;
+		loop_remove_ns(nsid);
+		detach();
+	}
+}
+
 static uint16_t status_at_hold; /* of a command that comes just before the views hold the namespace */
 
 unsigned __real_nvmf_views_hold_ns_for_removal(struct nvmf_subsystem *s, uint32_t number);
@@ -523,6 +540,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_has_begun_ends_and_hosts_hear_of_it_at_once),
 	UNIT(test_what_the_device_aborts_is_not_a_path_error),
 	UNIT(test_a_pair_that_was_lost_below_is_not_repeated),
+	UNIT(test_a_pair_that_the_bdev_has_not_begun_is_repeated_elsewhere),
 	UNIT(test_a_namespace_is_held_before_it_is_hidden),
 	UNIT(test_what_the_host_aborts_is_not_a_path_error),
 	UNIT(test_command_of_several_ranges_ends_between_two),

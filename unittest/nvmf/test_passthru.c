@@ -170,6 +170,16 @@ static void release(uint16_t status)
 	}
 }
 
+static void test_what_has_not_begun_is_repeated_elsewhere(void)
+{
+	attach();
+	dev->untouched_status = NVME_ST(PATH, CTRL_PATH_ERROR);
+	CU_ASSERT_EQUAL(vendor(io, 0x82, nsid, 512), NVME_ST(PATH, CTRL_PATH_ERROR));
+	CU_ASSERT_EQUAL(vendor(admin, 0xc2, nsid, 512), NVME_ST(PATH, CTRL_PATH_ERROR));
+	dev->untouched_status = 0;
+	detach();
+}
+
 /* Nobody knows what they do: a host is never asked to repeat one that the device has had. */
 static void test_what_has_begun_is_not_repeated(void)
 {
@@ -236,6 +246,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_others_are_not),
 	UNIT(test_admin_command_without_a_namespace_finds_the_one),
 	UNIT(test_failures_and_pauses_reach_the_host),
+	UNIT(test_what_has_not_begun_is_repeated_elsewhere),
 	UNIT(test_what_has_begun_is_not_repeated),
 	UNIT(test_they_are_in_the_effects_log),
 	UNIT(test_only_bdevs_on_nvme_controllers_can_list_any),
