@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# quick
+# beside
+# limit: 300
+# sanitize
+"""Connect in the whole program, by an initiator of its own (nvmf_tcp_lib.py): hosts without a name, which SPDK's perf and identify are; and what a host that is
+refused, the log and the notifications say: what was wrong, its value, and what is allowed."""
+import sys
+
+from appliance_lib import check, main, wait_for
+from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT
+from nvmf_tcp_lib import DISCOVERY, Queue, TcpTarget
+
+UNNAMED = f"(unnamed) {ADDRESS}"
+INVALID_PARAMETERS, INVALID_HOST, SEQUENCE_ERROR = 0x182, 0x184, 0x00C
+OF_DATA = 1 << 16       # of the result of a refused Connect: the byte is one of the data
+CNTLID, SUBNQN, HOST = OF_DATA | 16, OF_DATA | 256, OF_DATA | 512
+SQSIZE = 44
+
+
+def notifications(t, kind):
+    return [n for n in t.call("notify_get_notifications", all=True) if n["type"] == kind]
+
+
+def test_a_host_without_a_name_goes_by_its_address():
+    with TcpTarget() as t:
+        t.add_ns(t.add_malloc("M0"), nsid=1)
+        with Queue(nqn=DISCOVERY, hostnqn="") as discovery:
+            discovery.enable()
+            check(NQN.encode() in discovery.log_page(0x70, 4096), "the discovery log")
+        with Queue(hostnqn="") as admin:
+            admin.enable()
+            with Queue(qid=1, cntlid=admin.cntlid, hostnqn="") as io:
+                data = bytes(range(256)) * 16
+                check(io.write(3, data).status == 0 and io.read(3, 8).data == data, "its I/O")
+                [ctrlr] = t.call("nvmf_subsystem_get_controllers", nqn=NQN)
+                check(ctrlr["hostnqn"] == UNNAMED and ctrlr["num_io_qpairs"] == 1, ctrlr)
+                check({q["hostnqn"] for q in t.call("nvmf_subsystem_get_qpairs", nqn=NQN)} == {UNNAMED}, "its queue pairs")
+        check(notifications(t, "nvmf_host_connect")[-1]["ctx"].startswith(f"{NQN} {UNNAMED} "), notifications(t, "nvmf_host_connect"))
+        check(f"{UNNAMED} from {ADDRESS} connects to {NQN}" in t.log(), t.log())
+        t.wait_empty()
+        t.stop_clean()
+
+
+def refused(t, code, where, nqn, host, words, qid=0, cntlid=0xFFFF, size=32, hostnqn=HOSTNQN):
+    """A Connect that is refused with this status and place of the field: what the log and the notification say of it."""
+    with Queue(connect=False, qid=qid) as q:
+        c = q.connect(cntlid, nqn, size, hostnqn)
+        check((c.code, c.result) == (code, where), f"{words}: status {c.status:#x}, result {c.result:#x}")
+    told = wait_for(lambda: [n for n in notifications(t, "nvmf_host_refused") if words in n["reason"]], f"'{words}' to be told of")[-1]
+    check(told["ctx"] == f"{nqn} {host}", told)
+    check(any(words in line and host in line and nqn in line for line in t.log().splitlines()), f"'{words}' of {host}: {t.log()}")
+
+
+def test_who_is_refused_is_told_what_was_wrong_its_value_and_what_is_allowed():
+    other, stranger = NQN + ":other", HOSTNQN + ":stranger"
+    with TcpTarget() as t, Queue() as good:
+        good.enable()
+        refused(t, INVALID_PARAMETERS, SUBNQN, other, HOSTNQN, f"SUBNQN is that of no subsystem that listens at {ADDRESS} port {PORT}")
+        refused(t, INVALID_PARAMETERS, SQSIZE, NQN, HOSTNQN, "SQSIZE is 255, for 256 entries: allowed are 2 to 128 entries", size=256)
+        refused(t, INVALID_PARAMETERS, CNTLID, NQN, HOSTNQN, "CNTLID is 0x0009: allowed is 0xffff", cntlid=9)
+        refused(t, INVALID_PARAMETERS, CNTLID, NQN, HOSTNQN, "CNTLID is 999: the subsystem has no such controller", qid=1, cntlid=999)
+        refused(t, INVALID_PARAMETERS, HOST, NQN, stranger, f"HOSTNQN is not that of controller {good.cntlid}'s host", qid=1, cntlid=good.cntlid, hostnqn=stranger)
+        with Queue(qid=1, cntlid=good.cntlid):
+            refused(t, SEQUENCE_ERROR, 0, NQN, HOSTNQN, f"QID is 1: controller {good.cntlid} has that queue already", qid=1, cntlid=good.cntlid)
+        t.call("nvmf_subsystem_allow_any_host", nqn=NQN, allow_any_host=False)
+        refused(t, INVALID_HOST, 0, NQN, stranger, "it is not among the subsystem's hosts", hostnqn=stranger)
+        refused(t, INVALID_HOST, 0, NQN, UNNAMED, "HOSTNQN is empty: allowed is that of one of the subsystem's hosts", hostnqn="")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
