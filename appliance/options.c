@@ -163,6 +163,21 @@ static int option_set_msg_mempool(struct parser *p, const char *arg)
 	return rc != 0 ? rc : option_note(p, note);
 }
 
+static int option_set_mem_channels(struct parser *p, const char *arg)
+{
+	static const char note[] = "--mem-channels has no effect: no memory of varve's is laid out by channels";
+	uint64_t n;
+	int rc = option_take_number(p, arg, 1, 32, &n);
+
+	return rc != 0 ? rc : option_note(p, note);
+}
+
+static int option_set_silence_notices(struct parser *p, const char *arg)
+{
+	p->o->print_level = LOG_LEVEL_WARNING;
+	return 0;
+}
+
 static int option_set_no_core_locks(struct parser *p, const char *arg)
 {
 	p->o->no_core_locks = true;
@@ -491,10 +506,11 @@ static const struct option_spec {
 	{'s', "mem-size", "MB", option_set_memory, "memory to take at the start; also 512M, 2G"},
 	{0, "no-huge", NULL, option_set_no_huge, "use no hugepages, even if there are some"},
 	{'R', "huge-unlink", NULL, option_set_huge_unlink, "taken, without effect: there are no files of hugepages"},
-	{0, "single-file-segments", NULL, option_set_single_file, "the same"},
+	{'g', "single-file-segments", NULL, option_set_single_file, "the same"},
 	{0, "huge-dir", "PATH", option_set_huge_dir, "the same"},
 	{0, "iova-mode", "MODE", option_set_iova_mode, "pa or va: taken, without effect"},
 	{0, "msg-mempool-size", "N", option_set_msg_mempool, "taken, without effect: messages need no pool"},
+	{'n', "mem-channels", "N", option_set_mem_channels, "taken, without effect: no memory is laid out by channels"},
 	{0, "base-virtaddr", "ADDRESS", option_set_base_virtaddr,
 	 "where DPDK reserves its addresses, such as 0x200000000000"},
 	{0, "env-context", "OPTIONS", option_set_env_context,
@@ -517,6 +533,7 @@ static const struct option_spec {
 	{'L', "logflag", "FLAG", option_add_log_flag, "print a component's debug messages (may be repeated; all)"},
 	{0, "log-level", "LEVEL", option_set_log_level,
 	 "print messages down to ERROR, WARNING, NOTICE (default), INFO or DEBUG"},
+	{0, "silence-noticelog", NULL, option_set_silence_notices, "the same as --log-level WARNING"},
 	{'d', "limit-coredump", NULL, option_set_limit_coredump, "leave the size limit of core dumps as it is"},
 	{'f', "pidfile", "FILE", option_set_pid_file, "write the process id here, while it runs"},
 	{0, "describe-rpc", NULL, option_set_describe, "print all RPC methods with their parameters as JSON and exit"},

@@ -41,13 +41,19 @@ def test_lcores_have_the_numbers_and_cpus_that_are_asked_for():
 
 
 def test_options_without_effect_are_in_the_log():
-    with Daemon("-R", "--huge-dir", "/mnt/huge", "--iova-mode", "pa", "--msg-mempool-size", "2048", "--single-file-segments",
+    with Daemon("-R", "--huge-dir", "/mnt/huge", "--iova-mode", "pa", "--msg-mempool-size", "2048", "-g", "-n", "4",
                 "--interrupt-mode", "--base-virtaddr", "0x200000000000", "--env-context", "--log-level=lib.eal:notice") as d:
-        for option in ("--huge-unlink", "--huge-dir", "--iova-mode", "--msg-mempool-size", "--single-file-segments"):
+        for option in ("--huge-unlink", "--huge-dir", "--iova-mode", "--msg-mempool-size", "--single-file-segments", "--mem-channels"):
             check(f"{option}" in d.log() and d.log().count(f"{option} ") == 1, f"{option}: {d.log()}")
         maps = pathlib.Path(f"/proc/{d.pid}/maps").read_text()
         check(any(line.startswith("2000000") for line in maps.splitlines()), f"nothing is at the address:\n{maps}")
         check(d.call("appliance_get_state")["poll_mode"] == "adaptive", "it polls")
+
+
+def test_notices_are_silenced():
+    with Daemon("--silence-noticelog") as d:
+        check("*NOTICE*" not in d.log() and d.call("log_get_print_level") == "WARNING", d.log())
+        check(d.stop() == 0 and "*NOTICE*" not in d.log(), d.log())
 
 
 def test_only_allowed_methods_may_be_called():

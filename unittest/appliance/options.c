@@ -188,6 +188,8 @@ static void test_options_of_scripts_for_other_targets_have_their_effect(void)
 	CU_ASSERT_TRUE(o.no_core_locks);
 	CU_ASSERT_STRING_EQUAL(o.startup.eal_words, "--log-level=lib.eal:debug");
 	CU_ASSERT_PTR_NULL(o.notes[0]);
+	CU_ASSERT_EQUAL(parse("--silence-noticelog"), 0);
+	CU_ASSERT_EQUAL(o.print_level, LOG_LEVEL_WARNING);
 	CU_ASSERT_EQUAL(parse("--no-rpc-server"), 0);
 	CU_ASSERT_PTR_NULL(o.rpc_path);
 	CU_ASSERT_FALSE(o.startup.has_main_core);
@@ -196,18 +198,20 @@ static void test_options_of_scripts_for_other_targets_have_their_effect(void)
 
 static void test_options_without_effect_are_noted_once_each(void)
 {
-	static const char *const words[] = {"--huge-unlink", "--single-file-segments", "--huge-dir", "--iova-mode pa",
-					    "--msg-mempool-size"};
+	static const char *const words[] = {"--huge-unlink",  "--single-file-segments", "--huge-dir",
+					    "--iova-mode pa", "--msg-mempool-size",     "--mem-channels"};
 
 	CU_ASSERT_EQUAL(
-		parse("-R --single-file-segments --huge-dir /mnt/huge --iova-mode pa --msg-mempool-size 1024 -R "
-		      "--iova-mode=pa"),
+		parse("-R --single-file-segments --huge-dir /mnt/huge --iova-mode pa --msg-mempool-size 1024 -n 4 -R "
+		      "--iova-mode=pa -g --mem-channels 32"),
 		0);
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		CU_ASSERT_PTR_NOT_NULL_FATAL(o.notes[i]);
 		CU_ASSERT_PTR_EQUAL(strstr(o.notes[i], words[i]), o.notes[i]);
 	}
-	CU_ASSERT_PTR_NULL(o.notes[5]);
+	CU_ASSERT_PTR_NULL(o.notes[6]);
+	check_refused("-n 0", "-n|0|1 to 32");
+	check_refused("--mem-channels 33", "--mem-channels|33|1 to 32");
 	CU_ASSERT_EQUAL(parse("--iova-mode va"), 0);
 	CU_ASSERT_PTR_NULL(o.notes[0]);
 }
