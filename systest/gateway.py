@@ -14,7 +14,7 @@ import sys
 import tempfile
 import warnings
 
-from appliance_lib import TOP, Daemon, check, main, wait_for
+from appliance_lib import DEADLINE, TOP, Daemon, check, main, wait_for
 from gateway_lib import PASSWORDS, Gateway, UnixConnection, add_user, basic, run_gateway
 from nvmf_lib import ADDRESS, PORT, preload
 
@@ -166,17 +166,38 @@ def test_drivers_calls_work_in_their_order():
                 check(all(k in first for k in entry.get("keys", [])), f"{driver}: {entry}: {result}")
 
 
-def certificate(folder, name, days="1"):
-    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
-    p = subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", days, "-subj", f"/CN={name}",
-                        "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert], capture_output=True, text=True)
+def run_openssl(*args):
+    p = subprocess.run(["openssl", *args], capture_output=True, text=True, timeout=DEADLINE)
     check(p.returncode == 0, p.stderr)
+
+
+def request_of(folder, name, *more):
+    """The arguments of a new key and of a request for it."""
+    return ("req", *more, "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}", "-keyout", folder / f"{name}.key")
+
+
+def certificate(folder, name):
+    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
+    run_openssl(*request_of(folder, name, "-x509"), "-days", "1", "-addext", "subjectAltName=IP:127.0.0.1", "-out", cert)
     key.chmod(0o600)
     return cert, key
 
 
-def name_of_peer(g):
-    context = ssl.create_default_context(cafile=g.tls[0])
+def dated_certificate(folder, name, first, last):
+    """As certificate(), valid from one year to another."""
+    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
+    run_openssl(*request_of(folder, name, "-new"), "-out", folder / "request")
+    (folder / "index").write_text("")
+    (folder / "ca.cnf").write_text(f"[ca]\ndefault_ca=a\n[a]\ndatabase={folder}/index\nnew_certs_dir={folder}\ndefault_md=sha256\npolicy=p\nrand_serial=yes\n"
+                                   f"[p]\ncommonName=supplied\n")
+    run_openssl("ca", "-batch", "-notext", "-selfsign", "-config", folder / "ca.cnf", "-keyfile", key, "-in", folder / "request", "-out", cert,
+                "-startdate", f"{first}0101000000Z", "-enddate", f"{last}0101000000Z")
+    key.chmod(0o600)
+    return cert, key
+
+
+def name_of_peer(g, trusted=None):
+    context = ssl.create_default_context(cafile=trusted or g.tls[0])
     with context.wrap_socket(g.raw(), server_hostname="127.0.0.1") as s:
         return dict(x[0] for x in s.getpeercert()["subject"])["commonName"], s.version()
 
@@ -218,10 +239,15 @@ def test_tls():
             kept.request("POST", "/", json.dumps(version()), basic("reader"))
             check(kept.getresponse().status == 200, "a connection that was there before")
             kept.close()
+            for there, new in zip((cert, key), dated_certificate(folder, "old", 2001, 2002)):
+                there.write_bytes(new.read_bytes())
+            g.hangup()
+            g.wait_log("the certificate has expired")
+            check(name_of_peer(g, other[0])[0] == "second", "one that has expired is in use")
             key.write_text("no key")
             g.hangup()
-            g.wait_log("Not all was loaded again")
-            check("The certificate: " in g.log() and name_of_peer(g)[0] == "second", g.log())
+            g.wait_log("Not all was loaded again", times=2)
+            check("The certificate: " in g.log() and name_of_peer(g, other[0])[0] == "second", g.log())
             g.stop()
 
 
@@ -247,6 +273,10 @@ def test_what_must_not_start_does_not():
         local = ("-l", f"unix:{folder}/listen")
         refused("a.pem", *local, "--cert", cert, "--key", other[1])
         refused(str(folder / "none"), *local, "--cert", folder / "none", "--key", key)
+        for name, first, last, why in (("old", 2001, 2002, "the certificate has expired"), ("new", 2800, 2801, "the certificate is not yet valid")):
+            dated = dated_certificate(folder, name, first, last)
+            refused(f"{name}.pem: {why}", *local, "--cert", dated[0], "--key", dated[1])
+            refused(f"{name}.pem: {why}", "-l", "127.0.0.1:1", "--cert", dated[0], "--key", dated[1])
         key.chmod(0o644)
         refused("must not be readable for all", *local, "--cert", cert, "--key", key)
         key.chmod(0o600)
