@@ -54,8 +54,18 @@ def wrong(method, params, *words):
 
 
 @functools.cache
+def stock_methods():
+    """{method: {parameter: type}} of SPDK: stock_methods.json."""
+    return json.loads((TOP / "systest/stock_methods.json").read_text())["methods"]
+
+
+def names_only(parameters):
+    return {name.rstrip("!"): names_only(kind) if isinstance(kind, dict) else None for name, kind in parameters.items()}
+
+
+@functools.cache
 def stock_parameters():
-    return json.loads((TOP / "systest/stock_parameters.json").read_text())
+    return {method: names_only(parameters) for method, parameters in stock_methods().items()}
 
 
 def unknown_keys(params, known, prefix=""):
