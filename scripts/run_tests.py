@@ -53,6 +53,8 @@ SANITIZER_ENV = {
 }
 # Debugging information is there for the names and lines of a sanitizer's backtrace only. With all of it and -O2 the compiler takes twice the time.
 CHEAP = ["-Doptimization=1", "-Dc_args=-g1"]
+# For all builds, those too that tests make: clones at other paths share the compiler's cache, and so do build folders of the same depth.
+CACHE_ENV = {"CCACHE_BASEDIR": str(TOP), "CCACHE_NOHASHDIR": "1", "CCACHE_SLOPPINESS": "include_file_mtime,include_file_ctime,time_macros"}
 # Meson looks for a cache itself only where nobody names the compiler. What is built for coverage has paths in its objects, and does without.
 CLANG = "ccache clang" if shutil.which("ccache") else "clang"
 DEFAULT_SIGNALS = ["env", "--default-signal=HUP,INT,QUIT,TERM"]      # whatever nohup or a shell's & ignores: programs go by it
@@ -407,6 +409,7 @@ def main():
         sys.exit(f"test.sh: unknown option '{unknown.pop()}'; there are --quick, --list and --help")
     if BUDGET_MINUTES and not re.fullmatch(r"[1-9]\d{0,3}", BUDGET_MINUTES):
         sys.exit(f"test.sh: VARVE_TEST_BUDGET '{BUDGET_MINUTES}': allowed is a whole number of minutes from 1 to 9999")
+    os.environ.update({k: v for k, v in CACHE_ENV.items() if k not in os.environ})
     LOGS.mkdir(parents=True, exist_ok=True)
     if "--list" in options:
         for stage in stages("--quick" in options, patterns):
