@@ -9,14 +9,18 @@ A test program prints `PASS name`, `FAIL name: why` and `SKIP name: why` lines; 
     # sanitize                   is run once more with the sanitized build
     # quick                      takes a few seconds: --quick without a pattern runs those only
     # long                       takes minutes: left out by --quick, with a pattern too
-    # beside                     may run beside other jobs; without this a system test has the machine to itself
+    # beside                     may run beside other jobs; without this and the next two a system test has the machine to itself
+    # apart                      beside no other test of varve, but beside what has a low priority
+    # spare                      wants CPU time only: is done at a low priority
     # asan                       uses the sanitized build: waits until it is there
     # once                       looks for what is rare: a failure is never tried again
     # budget: VARIABLE=120       tries things at random for as long as this environment variable says: by default for these seconds.
                                  VARVE_TEST_BUDGET=MINUTES gives each such test that long
 
 Jobs run side by side, as many as there are CPUs, and a few more while CPUs are idle because the jobs that run wait (class Crew). First come those of
-the release build; meanwhile the other builds are made, with the CPU time that the jobs leave. The jobs that want the machine to themselves come last.
+the release build; meanwhile the other builds are made, with the CPU time that the jobs leave. Then come the jobs that run apart from each other. Most of
+them wait much of their time, which builds and jobs of a low priority use (class Spare): fuzzing, coverage, and the tests with `# spare` in their heads. The
+jobs that want the machine to themselves come last.
 
 A job that failed (`again`) is run once more by itself when all the others are over, for these tests share a few CPUs with daemons, guests and whatever
 else the machine does. If it passes then, it counts as passed and is reported as UNSTEADY, with what failed at first: that is a fault to be
@@ -46,6 +50,7 @@ RESULT = re.compile(r"^(PASS|FAIL|SKIP) (\S.*)$")
 FINDING = re.compile(rb"Sanitizer: |runtime error:|^==\d+== ", re.M)     # a sanitizer's or valgrind's
 FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "10"))
 BUDGET_MINUTES = os.environ.get("VARVE_TEST_BUDGET", "")
+SPARE_NICE = 10         # of what has a low priority. With a lower one busy reactors hold up a fuzzer's input for so long that it seems to hang
 SLOWEST = 15            # how many jobs the table at the end has
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=0",
@@ -70,7 +75,7 @@ class Job:
     env: dict = field(default_factory=dict)
     limit: int = 120
     needs: list = field(default_factory=list)
-    alone: bool = False             # not beside other jobs
+    company: str = "beside"         # what may run at the same time: "beside", "apart", "spare" (see above), "alone"
     once: bool = False              # failed is failed
     silent: bool = False            # prints no result lines: its status counts
     passed: int = 0
@@ -100,6 +105,8 @@ class Job:
         with open(log, "wb") as out:
             p = subprocess.Popen(DEFAULT_SIGNALS + [str(c) for c in self.command], stdout=out, stderr=subprocess.STDOUT, cwd=TOP,
                                  stdin=subprocess.DEVNULL, env={**os.environ, **self.env}, start_new_session=True)
+            if self.company == "spare":
+                lower_priority(p.pid)
             in_time = self.wait(p)
             try:
                 os.killpg(p.pid, signal.SIGKILL)    # whatever it left behind
@@ -168,6 +175,15 @@ class Job:
         self.report()
 
 
+def lower_priority(session):
+    """Of the processes of a session that was just started, among all processes, also where the scheduler shares CPUs among sessions."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, session, SPARE_NICE)
+        Path(f"/proc/{session}/autogroup").write_text(str(SPARE_NICE))
+    except OSError:         # it has ended, or the kernel has no such groups
+        pass
+
+
 @dataclass
 class Stage:
     title: str
@@ -176,6 +192,7 @@ class Stage:
     env: dict = field(default_factory=dict)
     options: list = field(default_factory=list)
     targets: list = field(default_factory=list)     # all, if none is named
+    spare: bool = False             # all of it is done at a low priority (class Spare)
     seconds: float = 0.0            # of the build
 
     def build(self, command=()):
@@ -200,6 +217,7 @@ class Stage:
         jobs = [j for j in self.jobs() if not patterns or any(p in j.name for p in patterns)]
         for j in jobs:
             j.stage = self.title
+            j.company = "spare" if self.spare else j.company
         return jobs
 
     def broken(self):
@@ -234,7 +252,7 @@ def head_of(script):
     limit = re.search(r"^# limit: (\d+)", head, re.M)
     budget = re.search(r"^# budget: (\w+)=(\d+)$", head, re.M)
     return Head(needs[1].split() if needs else [], int(limit[1] if limit else 120),
-                re.findall(r"^# (sanitize|quick|long|beside|asan|once)$", head, re.M), (budget[1], int(budget[2])) if budget else ())
+                re.findall(r"^# (sanitize|quick|long|beside|apart|spare|asan|once)$", head, re.M), (budget[1], int(budget[2])) if budget else ())
 
 
 def budget_of(head):
@@ -246,6 +264,10 @@ def budget_of(head):
     return {variable: str(seconds)}, 2 * max(seconds - usual, 0)     # some have two parts
 
 
+def company_of(head):
+    return next((c for c in ("beside", "apart", "spare") if c in head.flags), "alone")
+
+
 def system_jobs(prefix, env, wanted, slower=1):
     """wanted(needs, flags) chooses by what the script's head says."""
     jobs = []
@@ -255,7 +277,7 @@ def system_jobs(prefix, env, wanted, slower=1):
         head = head_of(script)
         if wanted(head.needs, head.flags):
             given, more = budget_of(head)
-            jobs.append(Job(prefix + script.stem, [script], {**env, **given}, slower * (head.limit + more), head.needs, "beside" not in head.flags,
+            jobs.append(Job(prefix + script.stem, [script], {**env, **given}, slower * (head.limit + more), head.needs, company_of(head),
                             once="once" in head.flags))
     return jobs
 
@@ -264,7 +286,7 @@ def lab_jobs(env):
     """Guests do not know of each other, and an emulated one waits half of its time."""
     jobs = system_jobs("lab/", env, lambda needs, _: "lab" in needs)
     for j in jobs:
-        j.alone = False
+        j.company = "beside"
     return jobs
 
 
@@ -276,7 +298,7 @@ def fuzz_jobs():
         found.mkdir(exist_ok=True)
         jobs.append(Job("fuzz/" + name, [f, f"-max_total_time={FUZZ_SECONDS}", "-timeout=10", "-rss_limit_mb=2048",
                                          f"-artifact_prefix={LOGS}/{name}-", found, seeds],
-                        SANITIZER_ENV, FUZZ_SECONDS + 90, silent=True))
+                        SANITIZER_ENV, FUZZ_SECONDS + 600, silent=True))
     return jobs
 
 
@@ -300,8 +322,9 @@ def stages(quick, patterns):
                 system_jobs("system/", env, lambda needs, flags: "asan" in flags),
                 ASAN, options=["-Db_sanitize=address,undefined", "-Db_lundef=false", *CHEAP])
     yield Stage("fuzzing", fuzz_jobs, FUZZ, {"CC": CLANG},
-                ["-Dfuzzers=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dc_args=-fsanitize=fuzzer-no-link"], ["fuzzers"])
-    yield Stage("coverage of the decoders", lambda: [Job("coverage/decoders", [TOP / "scripts" / "coverage.sh", "--minimum"], limit=1200, silent=True)])
+                ["-Dfuzzers=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dc_args=-fsanitize=fuzzer-no-link"], ["fuzzers"], spare=True)
+    yield Stage("coverage of the decoders", lambda: [Job("coverage/decoders", [TOP / "scripts" / "coverage.sh", "--minimum"], limit=2400, silent=True)],
+                spare=True)
     yield Stage("valgrind", lambda: unit_jobs(RELEASE, "valgrind/", VALGRIND, {**env, "VARVE_VALGRIND": "1"}, 600))
 
 
@@ -370,10 +393,60 @@ def run_beside(chosen, patterns):
                 continue
             of_stage = stage.wanted(patterns)
             jobs += of_stage
-            running += [pool.submit(crew.run, j) for j in sorted(of_stage, key=lambda j: -j.limit) if not j.alone]
+            running += [pool.submit(crew.run, j) for j in sorted(of_stage, key=lambda j: -j.limit) if j.company == "beside"]
         for f in concurrent.futures.as_completed(running):
             f.result()
     return jobs
+
+
+class Spare:
+    """What has a low priority: the spare jobs of stages that are built, and whole stages. From start() on they come one at a time, from finish() on as
+    many at a time as there are CPUs."""
+
+    def __init__(self, jobs, stages, patterns):
+        self.jobs, self.lock = [], threading.Lock()     # of the stages
+        self.steps = self.make_steps(jobs, stages, patterns)
+        self.pool = concurrent.futures.ThreadPoolExecutor()
+        self.lanes = []
+
+    def make_steps(self, jobs, stages, patterns):
+        """The jobs, after what they need has been built."""
+        yield from jobs
+        for stage in stages:
+            if not stage.build(("nice", "-n", str(SPARE_NICE))):
+                self.jobs.append(stage.broken())
+                continue
+            of_stage = stage.wanted(patterns)
+            self.jobs += of_stage
+            yield from of_stage
+
+    def next_job(self):
+        with self.lock:
+            return next(self.steps, None)
+
+    def work(self):
+        while job := self.next_job():
+            job.run_and_report()
+
+    def start(self):
+        self.lanes.append(self.pool.submit(self.work))
+
+    def finish(self):
+        for _ in range((os.cpu_count() or 1) - len(self.lanes)):
+            self.start()
+        for lane in self.lanes:
+            lane.result()
+
+
+def run_apart(jobs, chosen, patterns):
+    """Returns the jobs of the stages whose priority is low."""
+    spare = Spare([j for j in jobs if j.company == "spare"], chosen, patterns)
+    spare.start()
+    for j in sorted(jobs, key=lambda j: -j.limit):
+        if j.company == "apart":
+            j.run_and_report()
+    spare.finish()
+    return spare.jobs
 
 
 def tables(chosen, jobs):
@@ -417,10 +490,12 @@ def main():
         return
     without_autogroups()
     start, chosen = time.monotonic(), list(stages("--quick" in options, patterns))
-    jobs = run_beside(chosen, patterns)
+    jobs = run_beside([s for s in chosen if not s.spare], patterns)
     beside = time.monotonic()
+    jobs += run_apart(jobs, [s for s in chosen if s.spare], patterns)
+    apart = time.monotonic()
     for j in jobs:
-        if j.alone:
+        if j.company == "alone":
             j.run_and_report()
     alone = time.monotonic()
     for j in jobs:
@@ -431,7 +506,7 @@ def main():
     unsteady = [f for j in jobs if not j.failed for f in j.first]
     failed = [f for j in jobs for f in j.failed]
     print("\n".join(tables(chosen, jobs) + [f"SKIP {s}" for s in skipped] + [f"UNSTEADY {f}" for f in unsteady] + [f"FAIL {f}" for f in failed] +
-                    [f"{beside - start:.0f} s side by side, {alone - beside:.0f} s alone, {again - alone:.0f} s once more",
+                    [f"{beside - start:.0f} s side by side, {apart - beside:.0f} s apart, {alone - apart:.0f} s alone, {again - alone:.0f} s once more",
                      f"{time.monotonic() - start:.0f} s; logs in {LOGS}",
                      f"{sum(j.passed for j in jobs)} passed, {len(failed)} failed" +
                      (f", {len(skipped)} skipped" if skipped else "")]))

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
 # sanitize
+# apart
 """The clock of the day is set by hours under I/O: nobody who is there notices, and what is to time out or to come back does so. And a process
 that was stopped for longer than everybody's keep-alive timeouts goes on where it was."""
 import json

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # quick
 # limit: 240
+# apart
 """Options that scripts for stock daemons use, in whole daemons: what they change is seen from outside."""
 import os
 import pathlib

@@ -3,7 +3,7 @@
 # needs: root
 # limit: 1500
 # long
-# beside
+# spare
 """The Debian package: it is built from debian/, has no errors, and dpkg installs it, upgrades it, removes it and purges it, of which nothing is left."""
 import os
 import pathlib

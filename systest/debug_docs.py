@@ -5,6 +5,7 @@ named here with the reason (those of doc/tracing.md: doc_tracing.py). In the pag
 gdb that was started last; elsewhere a line is a command if it begins with a program that the pages speak of."""
 # needs: root gdb
 # limit: 900
+# apart
 import os
 import pathlib
 import re

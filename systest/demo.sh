@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
+# apart
 # The demo does what it says.
 set -uo pipefail
 cd "$(dirname "$0")/.."

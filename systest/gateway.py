@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 400
+# apart
 """varve-gateway: who may call what by HTTP, and what clients of drivers see."""
 import http.client
 import json

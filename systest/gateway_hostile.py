@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 400
+# apart
 """Clients that mean ill to varve-gateway: without credentials, slow, many, and with bytes that are no HTTP or no JSON. A good client is served all the while.
 VARVE_SEED chooses other bytes."""
 import http.client

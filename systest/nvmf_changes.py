@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
 # sanitize
+# apart
 """Management calls that overlap: changes that wait name what they wait for and hold up no others; what is being deleted is refused."""
 import contextlib
 import random

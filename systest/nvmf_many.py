@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # quick
 # limit: 240
+# apart
 """Many hosts and connections at a time."""
 import pathlib
 import sys

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # quick
 # limit: 300
+# apart
 """The first session of README.md, command by command: each does what the page shows."""
 import os
 import re

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
 # sanitize
+# apart
 """A call whose work does not end is answered at its deadline; the work goes on, and ends when it can."""
 import contextlib
 import json

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # quick
+# apart
 """The keys and types of answers, as an SPDK target gives them and its clients decode them.
 
 stock_answers.json has them, by method, and perhaps the name of a parameter that is true: a type (string, integer, bool), an object, or an array whose elements all

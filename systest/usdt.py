@@ -3,6 +3,7 @@
 """bpftrace on the probes: every shipped script compiles and attaches, probes fire as often as they should, with the right arguments."""
 # needs: root bpf
 # limit: 600
+# apart
 import os
 import re
 import shutil

@@ -4,6 +4,7 @@
 start to their end, with a tracer at all probes at once."""
 # needs: root bpf
 # limit: 600
+# apart
 import os
 import re
 import subprocess
