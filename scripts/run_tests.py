@@ -14,7 +14,7 @@ A test program prints `PASS name`, `FAIL name: why` and `SKIP name: why` lines; 
     # spare                      wants CPU time only: is done at a low priority
     # asan                       uses the sanitized build: waits until it is there
     # once                       looks for what is rare: a failure is never tried again
-    # budget: VARIABLE=120       tries things at random for as long as this environment variable says: by default for these seconds.
+    # budget: VARIABLE=60        tries things at random for as long as this environment variable says: by default for these seconds.
                                  VARVE_TEST_BUDGET=MINUTES gives each such test that long
 
 Jobs run side by side, as many as there are CPUs, and a few more while CPUs are idle because the jobs that run wait (class Crew). First come those of
@@ -48,7 +48,7 @@ RELEASE, ASAN, FUZZ = TOP / "build", TOP / "build-asan", TOP / "build-fuzz"
 LOGS = RELEASE / "test-logs"
 RESULT = re.compile(r"^(PASS|FAIL|SKIP) (\S.*)$")
 FINDING = re.compile(rb"Sanitizer: |runtime error:|^==\d+== ", re.M)     # a sanitizer's or valgrind's
-FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "10"))
+FUZZ_SECONDS = int(os.environ.get("FUZZ_SECONDS", "5"))
 BUDGET_MINUTES = os.environ.get("VARVE_TEST_BUDGET", "")
 SPARE_NICE = 10         # of what has a low priority. With a lower one busy reactors hold up a fuzzer's input for so long that it seems to hang
 SLOWEST = 15            # how many jobs the table at the end has

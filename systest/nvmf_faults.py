@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 1200
-# budget: VARVE_FAULTS_SECONDS=90
+# budget: VARVE_FAULTS_SECONDS=60
 # once
 # long
 # beside

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 1200
-# budget: VARVE_FAULTS_SECONDS=60
+# budget: VARVE_FAULTS_SECONDS=40
 # long
 # beside
 """The sweep of nvmf_faults_host.py with a host whose controllers are reached over TCP."""

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 1200
-# budget: VARVE_SECONDS=30
+# budget: VARVE_SECONDS=15
 # long
 # beside
 """nvmf_integrity.py's changes under verified I/O, for minutes."""

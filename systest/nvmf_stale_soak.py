@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 1500
-# budget: VARVE_STALE_SECONDS=60
+# budget: VARVE_STALE_SECONDS=30
 # once
 # long
 """nvmf_stale.py's sweep for two minutes in all, half of them with faults of memory, verbs and system calls in both targets. VARVE_STALE_SECONDS

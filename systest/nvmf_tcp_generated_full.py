@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 3600
-# budget: VARVE_HOSTILE_SECONDS=45
+# budget: VARVE_HOSTILE_SECONDS=20
 # once
 # long
 # beside
