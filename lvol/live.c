@@ -70,7 +70,10 @@ static bool live_step(struct lvol_live *s)
 	if (live_grace_step(s) || live_change_step(s) || live_commit_step(s) || jobs_step(s)) {
 		return true;
 	}
-	return live_state(s) == -EIO && s->batch == NULL && live_fills_drop(s);
+	if (live_state(s) == -EIO && s->batch == NULL && live_fills_drop(s)) {
+		return true;
+	}
+	return live_space_tell(s);
 }
 
 void live_pump(struct lvol_live *s)
@@ -99,6 +102,7 @@ struct lvol_live_info lvol_live_info(const struct lvol_live *s)
 			((uint64_t)s->geometry.cluster_mask.pages * LVOL_PAGE_BYTES - sizeof(struct lvol_mask_head)) *
 			8,
 		.free_clusters = lvol_live_free_clusters(s),
+		.coming_clusters = live_space_coming(s),
 		.md_pages = s->geometry.md.pages,
 		.free_md_pages = s->free_pages,
 		.num_volumes = s->num_volumes,

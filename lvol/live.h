@@ -47,6 +47,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lvol/space.h"
 #include "lvol/store.h"
 
 /* status: 0 or a negative errno. */
@@ -89,6 +90,9 @@ struct lvol_live_user {
 	 * looks for it after this call. v may get clusters that the user still reads in the old one. NULL: nobody reads
 	 * while a parent changes. Not called if v->user is NULL. */
 	void (*external_changes)(void *ctx, struct lvol_live_volume *v, const char *external);
+	/* The number of clusters in use, or of all, is another one: see lvol_live_info(). Also called while the store
+	 * is being opened. May be NULL. */
+	void (*space_changed)(void *ctx);
 	/* Whether a store with that name and UUID may be opened, before anything is written to it: 0, or a negative
 	 * errno, which is the status of the open; e may say why. NULL: each may. */
 	int (*may_open)(void *ctx, const char *name, const char *uuid, struct lvol_error *e);
@@ -155,10 +159,11 @@ static inline bool lvol_live_is_writable(uint32_t entry)
 /* ---- Stores ---- */
 
 struct lvol_live_create_opts {
-	const char *name;       /* 1 to LVOL_NAME_MAX - 1 characters */
-	const char *uuid;       /* text */
-	uint32_t cluster_bytes; /* a power of two, 65536 to 1 GiB; 0: 4 MiB */
-	uint32_t md_ratio;      /* metadata pages per 100 clusters; 0: 100 */
+	const char *name;               /* 1 to LVOL_NAME_MAX - 1 characters */
+	const char *uuid;               /* text */
+	uint32_t cluster_bytes;         /* a power of two, 65536 to 1 GiB; 0: 4 MiB */
+	uint32_t md_ratio;              /* metadata pages per 100 clusters; 0: 100 */
+	const struct lvol_space *space; /* its thresholds; NULL: the default ones */
 };
 
 typedef void (*lvol_live_open_done)(void *arg, int status, struct lvol_live *s, const struct lvol_error *e);
@@ -190,12 +195,19 @@ void lvol_live_grow(struct lvol_live *s, uint64_t size_bytes, lvol_live_done don
 /* -EEXIST is the caller's to find among stores. */
 void lvol_live_rename_store(struct lvol_live *s, const char *name, lvol_live_done done, void *arg);
 
+/* Gives it other thresholds (lvol/space.h), which it keeps; NULL: the default ones. -EINVAL: they are none. */
+void lvol_live_set_space(struct lvol_live *s, const struct lvol_space *space, lvol_live_done done, void *arg);
+/* Its thresholds. Those of a store whose attribute makes no sense are the default ones; e, which may be NULL, says what
+ * is wrong then, and is "" otherwise. */
+struct lvol_space lvol_live_space(const struct lvol_live *s, struct lvol_error *e);
+
 struct lvol_live_info {
 	const char *name, *uuid;
 	uint32_t cluster_bytes, io_unit_bytes;
 	uint32_t total_data_clusters; /* without those of the metadata */
 	uint32_t free_clusters;
-	uint64_t max_clusters; /* that the masks have room for, with those of the metadata */
+	uint32_t coming_clusters; /* that were given up, and are free after their grace period */
+	uint64_t max_clusters;    /* that the masks have room for, with those of the metadata */
 	uint32_t md_pages, free_md_pages;
 	uint32_t num_volumes;
 	bool failed;                               /* a write of metadata failed: see the head of this file */

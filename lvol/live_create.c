@@ -64,6 +64,9 @@ static int super_make(const struct lvol_live_user *u, const struct lvol_live_cre
 	if (!live_text_is_good(o->name, LVOL_NAME_MAX - 1) || !live_text_is_good(o->uuid, LVOL_UUID_TEXT - 1)) {
 		return create_refuse(e, "the name must have 1 to 63 printable characters, the UUID 36");
 	}
+	if (o->space != NULL && lvol_space_check(o->space->percent, o->space->num, e) != 0) {
+		return -EINVAL;
+	}
 	memcpy(s->signature, LVOL_SIGNATURE, sizeof(s->signature));
 	memcpy(s->type, LVOL_STORE_TYPE, sizeof(LVOL_STORE_TYPE));
 	s->version = LVOL_VERSION_CLOSED;
@@ -88,10 +91,10 @@ static size_t desc_put(struct lvol_md_page *p, size_t at, uint8_t type, const vo
 	return at + sizeof(h) + bytes;
 }
 
-static size_t xattr_put(struct lvol_md_page *p, size_t at, const char *name, const char *value)
+static size_t xattr_put(struct lvol_md_page *p, size_t at, const char *name, const void *value, size_t bytes)
 {
-	uint8_t data[4 + 8 + LVOL_NAME_MAX + 1];
-	const uint16_t lengths[2] = {(uint16_t)strlen(name), (uint16_t)(strlen(value) + 1)};
+	uint8_t data[4 + sizeof(LVOL_SPACE_XATTR) + LVOL_NAME_MAX + 1];
+	const uint16_t lengths[2] = {(uint16_t)strlen(name), (uint16_t)bytes};
 
 	memcpy(data, lengths, sizeof(lengths));
 	memcpy(data + sizeof(lengths), name, lengths[0]);
@@ -104,6 +107,7 @@ static void *names_page(const struct lvol_live_create_opts *o)
 {
 	const struct lvol_desc_flags flags = {.invalid = LVOL_INVALID_EXTENT_TABLE};
 	const uint64_t no_clusters = 0;
+	uint8_t space[LVOL_SPACE_BYTES];
 	struct lvol_md_page *p = live_pages_alloc(1);
 
 	if (p == NULL) {
@@ -112,8 +116,11 @@ static void *names_page(const struct lvol_live_create_opts *o)
 	p->id = LVOL_ID_HIGH;
 	p->next = LVOL_PAGE_NONE;
 	size_t at = desc_put(p, 0, LVOL_DESC_FLAGS, &flags, sizeof(flags));
-	at = xattr_put(p, at, "uuid", o->uuid);
-	at = xattr_put(p, at, "name", o->name);
+	at = xattr_put(p, at, "uuid", o->uuid, strlen(o->uuid) + 1);
+	at = xattr_put(p, at, "name", o->name, strlen(o->name) + 1);
+	if (o->space != NULL) {
+		at = xattr_put(p, at, LVOL_SPACE_XATTR, space, lvol_space_encode(o->space, space));
+	}
 	desc_put(p, at, LVOL_DESC_EXTENT_TABLE, &no_clusters, sizeof(no_clusters));
 	p->crc = lvol_crc(p);
 	return p;

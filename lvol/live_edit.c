@@ -78,7 +78,24 @@ void lvol_live_volume_rename(struct lvol_live_volume *v, const char *name, lvol_
 	}
 }
 
-/* ---- The store's name ---- */
+/* ---- The store's name and thresholds ---- */
+
+/* Of the volume that names the store. */
+static int names_build(struct live_change *c, struct live_batch *b, const char *name, const void *value, uint16_t bytes)
+{
+	const struct live_meta *old = &c->store->names;
+	int rc = live_meta_copy(&c->metas[0], old, old->num_clusters);
+
+	rc = rc != 0 ? rc : live_xattr_set(&c->metas[0], LVOL_DESC_XATTR, name, value, bytes);
+	return rc != 0 ? rc : live_batch_meta(b, c->store->geometry.super_id, &c->metas[0], old->chain, old->num_chain);
+}
+
+static void names_publish(struct live_change *c)
+{
+	live_meta_clear(&c->store->names);
+	c->store->names = c->metas[0];
+	c->metas[0] = (struct live_meta){.xattrs = NULL};
+}
 
 static int store_rename_check(struct live_change *c)
 {
@@ -87,20 +104,13 @@ static int store_rename_check(struct live_change *c)
 
 static int store_rename_build(struct live_change *c, struct live_batch *b)
 {
-	const struct live_meta *old = &c->store->names;
-	int rc = live_meta_copy(&c->metas[0], old, old->num_clusters);
-
-	rc = rc != 0 ? rc
-		     : live_xattr_set(&c->metas[0], LVOL_DESC_XATTR, "name", c->name, (uint16_t)(strlen(c->name) + 1));
-	return rc != 0 ? rc : live_batch_meta(b, c->store->geometry.super_id, &c->metas[0], old->chain, old->num_chain);
+	return names_build(c, b, "name", c->name, (uint16_t)(strlen(c->name) + 1));
 }
 
 static void store_rename_publish(struct live_change *c)
 {
 	memcpy(c->store->name, c->name, sizeof(c->name));
-	live_meta_clear(&c->store->names);
-	c->store->names = c->metas[0];
-	c->metas[0] = (struct live_meta){.xattrs = NULL};
+	names_publish(c);
 }
 
 static const struct live_change_type store_rename_type = {store_rename_check, store_rename_build, store_rename_publish};
@@ -115,6 +125,59 @@ void lvol_live_rename_store(struct lvol_live *s, const char *name, lvol_live_don
 	}
 	c->done = done;
 	live_change_start(c, live_name_set(c, name));
+}
+
+static int space_check(struct live_change *c)
+{
+	(void)c;
+	return 0;
+}
+
+static int space_build(struct live_change *c, struct live_batch *b)
+{
+	return names_build(c, b, LVOL_SPACE_XATTR, c->value, c->value_bytes);
+}
+
+static const struct live_change_type space_type = {space_check, space_build, names_publish};
+
+static int space_copy(struct live_change *c, const struct lvol_space *space)
+{
+	struct lvol_error e;
+	int rc = space == NULL ? 0 : lvol_space_check(space->percent, space->num, &e);
+
+	if (rc != 0 || space == NULL) {
+		return rc;
+	}
+	c->value = malloc(LVOL_SPACE_BYTES);
+	if (c->value == NULL) {
+		return -ENOMEM;
+	}
+	c->value_bytes = (uint16_t)lvol_space_encode(space, c->value);
+	return 0;
+}
+
+void lvol_live_set_space(struct lvol_live *s, const struct lvol_space *space, lvol_live_done done, void *arg)
+{
+	struct live_change *c = live_change_new(s, &space_type, arg);
+
+	if (c == NULL) {
+		done(arg, -ENOMEM);
+		return;
+	}
+	c->done = done;
+	live_change_start(c, space_copy(c, space));
+}
+
+struct lvol_space lvol_live_space(const struct lvol_live *s, struct lvol_error *e)
+{
+	const struct live_xattr *x = live_xattr_find(&s->names, LVOL_DESC_XATTR, LVOL_SPACE_XATTR);
+	struct lvol_error unused;
+	struct lvol_space space;
+
+	e = e != NULL ? e : &unused;
+	e->text[0] = '\0';
+	lvol_space_decode(x == NULL ? NULL : x->value, x == NULL ? 0 : x->value_length, &space, e);
+	return space;
 }
 
 /* ---- Read-only ---- */

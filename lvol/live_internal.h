@@ -107,7 +107,8 @@ struct lvol_live {
 	_Atomic uint32_t free_clusters, cluster_hint;
 	_Atomic uint32_t coming_clusters; /* that volumes gave up, and that are not free yet */
 	struct lvol_live_waiter *space_waiters, **space_waiters_end;
-	uint8_t *pages; /* metadata pages in use, the journal's too */
+	uint32_t told_used, told_clusters; /* what the user knows of */
+	uint8_t *pages;                    /* metadata pages in use, the journal's too */
 	uint32_t free_pages, page_hint;
 	struct live_freed freed, in_grace;
 	enum live_grace grace;
@@ -241,6 +242,8 @@ void live_page_give(struct lvol_live *s, uint32_t page);
 int live_freed_reserve(struct live_freed *f, size_t clusters, size_t memory);
 void live_freed_cluster(struct live_freed *f, uint32_t cluster);
 void live_freed_memory(struct live_freed *f, void *memory);
+/* Tells the user of another number of clusters. Returns whether it did. */
+bool live_space_tell(struct lvol_live *s);
 /* One step of a grace period. Returns whether there was one. */
 bool live_grace_step(struct lvol_live *s);
 

@@ -107,6 +107,20 @@ uint32_t lvol_live_free_clusters(const struct lvol_live *s)
 	return atomic_load_explicit(&s->free_clusters, memory_order_relaxed);
 }
 
+/* A cluster that comes free may count twice for a moment, never as one in use. */
+bool live_space_tell(struct lvol_live *s)
+{
+	uint32_t all = s->geometry.num_clusters, spare = live_space_coming(s) + lvol_live_free_clusters(s);
+
+	if (s->user.space_changed == NULL || (all - spare == s->told_used && all == s->told_clusters)) {
+		return false;
+	}
+	s->told_used = all - spare;
+	s->told_clusters = all;
+	s->user.space_changed(s->user.ctx);
+	return true;
+}
+
 /* ---- Metadata pages ---- */
 
 bool live_page_take(struct lvol_live *s, uint32_t *page)

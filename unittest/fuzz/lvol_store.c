@@ -108,6 +108,27 @@ static void volume_set(void *arg, int status, struct lvol_live_volume *v)
 	*(int *)arg = status;
 }
 
+/* What a store says of its thresholds is good, or the default ones. */
+static void space_walk(void)
+{
+	struct lvol_error e;
+	const struct lvol_space space = lvol_live_space(opened, NULL);
+	int status = 1;
+
+	expect(lvol_space_check(space.percent, space.num, &e) == 0);
+	lvol_live_set_space(opened, &space, status_set, &status);
+}
+
+static void space_fuzz(const void *value, size_t size)
+{
+	struct lvol_error e = {""};
+	struct lvol_space space;
+	int rc = lvol_space_decode(value, size, &space, &e);
+
+	expect((rc == 0) == (e.text[0] == 0) && lvol_space_check(space.percent, space.num, &e) == 0);
+	expect(rc != 0 || lvol_space_reached(&space, 0, size, size) == LVOL_SPACE_FULL);
+}
+
 /* Changes each volume, in a way that fits. */
 static void live_change(void)
 {
@@ -151,6 +172,7 @@ static void live_walk(const struct lvol_device *device)
 	if (opened == NULL) {
 		return;
 	}
+	space_walk();
 	live_change();
 	lvol_live_close(opened, status_set, &status);
 	expect(status == 0);
@@ -183,6 +205,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 1 || size > INPUT_MAX) {
 		return 0;
 	}
+	space_fuzz(data, size);
 	memset(bytes, 0, written ? STORE_BYTES : INPUT_MAX);
 	written = false;
 	memcpy(bytes, data + 1, size - 1);

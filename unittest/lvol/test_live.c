@@ -530,6 +530,11 @@ static int do_store_rename(void)
 	return world_wait(&w, &o);
 }
 
+static int do_threshold(void)
+{
+	return world_threshold(&w, 70);
+}
+
 static int do_close(void)
 {
 	struct outcome o = {.done = false};
@@ -644,6 +649,7 @@ SWEEP(read_only)
 SWEEP(inflate)
 SWEEP(decouple)
 SWEEP(store_rename)
+SWEEP(threshold)
 SWEEP(close)
 SWEEP(close_and_open)
 
@@ -754,6 +760,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_power_fails_in_inflate),
 	UNIT(test_power_fails_in_decouple),
 	UNIT(test_power_fails_in_store_rename),
+	UNIT(test_power_fails_in_threshold),
 	UNIT(test_power_fails_in_close),
 	UNIT(test_power_fails_in_close_and_open),
 	UNIT(test_random_operations),

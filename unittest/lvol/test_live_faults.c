@@ -267,6 +267,7 @@ static int do_some(void)
 	rc = rc != 0 ? rc : world_inflate(&w, 2, true);
 	rc = rc != 0 ? rc : world_delete(&w, 1);
 	rc = rc != 0 ? rc : world_rename(&w, 0, "renamed");
+	rc = rc != 0 ? rc : world_threshold(&w, 70);
 	rc = rc != 0 ? rc : world_inflate(&w, 0, true);
 	return rc != 0 ? rc : world_delete(&w, 3);
 }

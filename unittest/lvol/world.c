@@ -361,6 +361,19 @@ int world_rename(struct world *w, int i, const char *name)
 	return rc;
 }
 
+int world_threshold(struct world *w, uint8_t percent)
+{
+	const struct lvol_space space = {.num = 1, .percent = {percent}};
+	struct outcome o = {.done = false};
+
+	lvol_live_set_space(w->store, percent == 0 ? NULL : &space, outcome_done, &o);
+	int rc = world_wait(w, &o);
+	if (rc == 0) {
+		w->model.threshold = percent;
+	}
+	return rc;
+}
+
 int world_resize(struct world *w, int i, uint64_t clusters)
 {
 	struct model_volume *m = &w->model.volumes[i];
@@ -547,9 +560,21 @@ static const char *volume_differs(const struct world *w, const struct model *all
 	return sectors_differ(w, v, m, next == NULL ? NULL : &next->volumes[i]) ? "data" : NULL;
 }
 
+static const char *store_differs(const struct world *w, const struct model *m)
+{
+	struct lvol_error e;
+	const struct lvol_space space = lvol_live_space(w->store, &e), usual = lvol_space_default();
+	uint8_t first = m->threshold != 0 ? m->threshold : usual.percent[0];
+
+	if (e.text[0] != '\0' || space.num != (m->threshold != 0 ? 1 : usual.num) || space.percent[0] != first) {
+		return "the store's thresholds";
+	}
+	return strcmp(lvol_live_info(w->store).name, m->name) != 0 ? "the store's name" : NULL;
+}
+
 const char *world_differs(const struct world *w, const struct model *m, const struct model *next)
 {
-	const char *what = strcmp(lvol_live_info(w->store).name, m->name) != 0 ? "the store's name" : NULL;
+	const char *what = store_differs(w, m);
 	uint32_t n = 0;
 
 	for (int i = 0; i < WORLD_VOLUMES && what == NULL; i++) {

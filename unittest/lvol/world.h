@@ -23,7 +23,8 @@ struct model_volume {
 struct model {
 	char name[16];
 	struct model_volume volumes[WORLD_VOLUMES];
-	uint64_t tag; /* the last one written */
+	uint64_t tag;      /* the last one written */
+	uint8_t threshold; /* of space, the only one of the store; 0: the default ones */
 };
 
 struct world {
@@ -69,6 +70,8 @@ int world_rename(struct world *w, int i, const char *name);
 int world_resize(struct world *w, int i, uint64_t clusters);
 int world_read_only(struct world *w, int i);
 int world_inflate(struct world *w, int i, bool all);
+/* Of the store; 0: the default ones. */
+int world_threshold(struct world *w, uint8_t percent);
 /* Writes sectors, as a module would, and flushes. */
 int world_write(struct world *w, int i, uint64_t sector, uint64_t count);
 /* Unmaps clusters: they read as zeroes. */
