@@ -17,6 +17,7 @@ from pathlib import Path
 
 from appliance_lib import BUILD, DEADLINE, TOP, Daemon, RpcError, check, main, wait_for
 from lvol_tool import contents
+from metrics import parse, scrape
 from nvmf_lib import NQN, Host, wait_io
 from nvmf_tcp_lib import Queue, TcpTarget
 
@@ -91,7 +92,8 @@ def test_a_stock_store_is_opened_and_answered_as_it_was():
             attach(d, path)
             ours = d.call("bdev_lvol_get_lvols")
             check(ours == theirs[:count], f"{kind}: {ours}")
-            check(d.call("bdev_lvol_get_lvstores") == stores, f"{kind}: {d.call('bdev_lvol_get_lvstores')}")
+            ours = d.call("bdev_lvol_get_lvstores")
+            check(ours == [s | {"space_thresholds": [80, 90, 95], "space_reached": 0} for s in stores], f"{kind}: {ours}")
             check(version(path) == OPEN, "while it is open other programs must refuse it")
             [clone] = d.call("bdev_get_bdevs", name="lvs0/clone1")
             check(clone["name"] == clone["uuid"] == "9ac30390-2d44-4695-b74b-27ef2ef1c2b9" and clone["product_name"] == "Logical Volume", clone)
@@ -220,6 +222,75 @@ def test_a_full_store_goes_on_with_what_it_has():
                 check(queue.command(queue.rw_sqe(1, 0, 1, nsid), block[::-1]).code == 0, "an overwrite")
                 check(queue.good(queue.rw_sqe(2, 0, 1, nsid), length=4096).data == block[::-1], "and what it wrote")
         stop_and_check(d, path)
+
+
+def space_events(d):
+    events = [n for n in d.call("notify_get_notifications", all=True) if n["type"].startswith("bdev_lvol_space_")]
+    for n in events:
+        check("clusters of 1024 KiB are in use" in n["reason"], n)
+    return [(n["type"].removeprefix("bdev_lvol_space_"), n["ctx"]) for n in events]
+
+
+def space_of(d):
+    [store] = d.call("bdev_lvol_get_lvstores")
+    return store["space_thresholds"], store["space_reached"]
+
+
+def test_a_store_that_fills_tells_of_it():
+    with image(mb=64) as path, TcpTarget("--metrics", "127.0.0.1:0") as d:
+        new_store(d, path, space_thresholds=[50, 75])
+        [store] = d.call("bdev_lvol_get_lvstores")
+        total, metrics = store["total_data_clusters"], d.call("metrics_get_status")["address"]
+        def told():
+            return parse(scrape(metrics))["varve_lvol_store_space_reached_percent"]
+        d.call("bdev_lvol_create", lvs_name="lvs", lvol_name="v", size_in_mib=128, thin_provision=True)
+        nsid = d.add_ns("lvs/v")
+        expected = [("low", "lvs 50"), ("low", "lvs 75"), ("out", "lvs 100")]
+        with Queue(port=d.port) as admin:
+            admin.enable()
+            with Queue(port=d.port, qid=1, cntlid=admin.cntlid) as queue:
+                for n in range(total):
+                    queue.good(queue.rw_sqe(1, n * 256, 1, nsid), bytes(4096))
+                    due = sum((n + 1) * 100 >= t * total for t in (50, 75, 100))
+                    if due != sum(n * 100 >= t * total for t in (50, 75, 100)):
+                        wait_for(lambda: len(space_events(d)) >= due, f"event {due}")
+                    check(space_events(d) == expected[:due], f"{n + 1} of {total} clusters: {space_events(d)}")
+                check(queue.command(queue.rw_sqe(1, total * 256, 1, nsid), bytes(4096)).code == 0x81, "Capacity Exceeded")
+        check(space_of(d) == ([50, 75], 100) and space_events(d) == expected, f"{space_of(d)}, {space_events(d)}")
+        wait_for(lambda: [v for _, v in told()] == [100], "the metric")
+        doctor = subprocess.run([BUILD / "bin/varve-doctor", "-p", str(d.process.pid), "-w", "60"], capture_output=True, text=True, timeout=DEADLINE, check=False)
+        check(doctor.returncode == 1 and "volume store lvs on bdev A0" in doctor.stdout and "it has been full" in doctor.stdout, doctor.stdout)
+        d.remove_ns(nsid)
+        d.call("bdev_lvol_delete", name="lvs/v")
+        wait_for(lambda: space_of(d)[1] == 0, "its clusters to be free")
+        kinds = [kind for kind, _ in space_events(d)[3:]]
+        check(kinds and set(kinds) == {"regained"} and space_events(d)[-1] == ("regained", "lvs 50"), space_events(d))
+        for line in ("lvol store lvs fills", "lvol store lvs is full", "lvol store lvs has space again"):
+            check(line in d.log(), f"{line} is not in the log")
+        d.call("bdev_lvol_set_space_thresholds", lvs_name="lvs", space_thresholds=[10])
+        for bad in ([0], [100], [50, 50], ["50"], list(range(1, 10))):
+            refused(d, -32602, ["space_thresholds"], "bdev_lvol_set_space_thresholds", lvs_name="lvs", space_thresholds=bad)
+        refused(d, -32602, ["space_thresholds"], "bdev_lvol_create_lvstore", bdev_name="A0", lvs_name="other", space_thresholds=[-1])
+        stop_and_check(d, path)
+
+
+def test_thresholds_are_kept_and_told_at_the_start():
+    with image(mb=32) as path:
+        with Daemon() as d:
+            new_store(d, path)
+            check(space_of(d) == ([80, 90, 95], 0), space_of(d))
+            d.call("bdev_lvol_set_space_thresholds", lvs_name="lvs", space_thresholds=[10])
+            d.call("bdev_lvol_create", lvs_name="lvs", lvol_name="v", size_in_mib=16)
+            check(space_of(d) == ([10], 10) and space_events(d) == [("low", "lvs 10")], space_events(d))
+            stop_and_check(d, path)
+        with Daemon() as d:
+            attach(d, path)
+            check(space_of(d) == ([10], 10) and space_events(d) == [("low", "lvs 10")], space_events(d))
+            d.call("bdev_lvol_set_space_thresholds", lvs_name="lvs", space_thresholds=[])
+            check(space_of(d) == ([], 0) and space_events(d)[1:] == [("regained", "lvs 100")], space_events(d))
+            d.call("bdev_lvol_set_space_thresholds", lvs_name="lvs")
+            check(space_of(d)[0] == [80, 90, 95], space_of(d))
+            stop_and_check(d, path)
 
 
 # ---- Clones of other bdevs ----

@@ -58,16 +58,22 @@ def test_an_alert_fires_for_what_it_is_for():
               {"series": bucket % "+Inf", "values": "0+20x30"}]
     def alert(name, when, labels):
         return {"alertname": name, "eval_time": when, "exp_alerts": [] if labels is None else [{"exp_labels": labels}]}
+    series += [{"series": f'varve_lvol_store_space_reached_percent{{instance="a",job="varve",store="{s}"}}', "values": v}
+               for s, v in (("low", "0 0 0 90+0x20"), ("full", "0 0 0 100+0x20"), ("good", "0+0x23"))]
     error = {"severity": "warning", "instance": "a", "bdev": "b"}
+    low = {"severity": "warning", "instance": "a", "store": "low"}
+    full = {"severity": "critical", "instance": "a", "store": "full"}
     slow = {"severity": "warning", "instance": "a", "subsystem": "s", "host": "h"}
     test = {"rule_files": [str(RULES)], "evaluation_interval": "1m",
             "tests": [{"interval": "1m", "input_series": series,
                        "alert_rule_test": [alert("VarveBdevErrors", "2m", None), alert("VarveBdevErrors", "5m", error),
+                                           alert("VarveStoreFills", "2m", None), alert("VarveStoreFills", "5m", low),
+                                           alert("VarveStoreFull", "2m", None), alert("VarveStoreFull", "5m", full),
                                            alert("VarveHostSlow", "3m", None), alert("VarveHostSlow", "15m", slow)]}]}
     p = promtool("test", "rules", "/dev/stdin", input=json.dumps(test))
     # promtool compares the annotations, which this test does not repeat: what must agree is the labels.
     told = re.findall(r"got:\[\s*(?:\d+:\s*Labels:(\{[^}]*\}))?", p.stdout + p.stderr)
-    for labels in (error, slow):
+    for labels in (error, slow, low, full):
         check(any(all(f'{k}="{v}"' in t for k, v in labels.items()) for t in told), p.stdout + p.stderr)
 
 
@@ -77,6 +83,8 @@ def test_each_metric_that_they_name_is_told():
     with Target("--metrics", "127.0.0.1:0", "-e", "bdev") as t:
         t.add_malloc("M0")
         t.call("bdev_error_create", base_name="M0")
+        t.add_malloc("M1")
+        t.call("bdev_lvol_create_lvstore", bdev_name="M1", lvs_name="lvs", cluster_sz=65536)
         t.add_ns("EE_M0", nsid=1)
         t.call("trace_set_trigger", name="errors", type="io_error")
         address = t.call("metrics_get_status")["address"]

@@ -28,6 +28,7 @@ struct bdev_lvol_store_opts {
 	uint32_t cluster_bytes; /* 0: 4 MiB */
 	uint32_t md_ratio;      /* metadata pages per 100 clusters; 0: 100 */
 	enum bdev_lvol_clear clear;
+	const struct lvol_space *space; /* thresholds; NULL: the usual ones */
 };
 /* Makes a store on a bdev, and claims that. -EINVAL: also for a volume, on which no store is looked for. */
 void bdev_lvol_store_create(const struct bdev_lvol_store_opts *opts, bdev_lvol_cb cb, void *arg);
@@ -42,6 +43,26 @@ void bdev_lvol_store_grow(struct bdev_lvol_store *s, lvol_live_done done, void *
 struct bdev_lvol_store *bdev_lvol_store_find(const char *uuid, const char *name, int *rc, char *error);
 /* The open stores, one by one: NULL for the first; NULL: no more. */
 struct bdev_lvol_store *bdev_lvol_store_next(const struct bdev_lvol_store *after);
+/* Gives a store other thresholds (lvol/space.h), which it keeps; NULL: the usual ones. */
+void bdev_lvol_store_set_space(struct bdev_lvol_store *s, const struct lvol_space *space, lvol_live_done done,
+			       void *arg);
+/* Its thresholds. Returns the highest one that it has reached and not left; 0: none; LVOL_SPACE_FULL: it is full. */
+uint8_t bdev_lvol_store_space(const struct bdev_lvol_store *s, struct lvol_space *space);
+
+enum bdev_lvol_space_kind {
+	BDEV_LVOL_SPACE_LOW,      /* a threshold was reached: the highest of them, if it was several at once */
+	BDEV_LVOL_SPACE_OUT,      /* no cluster is free */
+	BDEV_LVOL_SPACE_REGAINED, /* a threshold was left: the lowest of them */
+};
+struct bdev_lvol_space_news {
+	enum bdev_lvol_space_kind kind;
+	uint8_t percent; /* the threshold; LVOL_SPACE_FULL: that of a full store */
+};
+/* reason: for people. */
+typedef void (*bdev_lvol_space_fn)(const char *store, const struct bdev_lvol_space_news *news, const char *reason);
+/* fn is called when a store reaches or leaves a threshold, also when it is opened, and when its thresholds change. */
+void bdev_lvol_observe_space(bdev_lvol_space_fn fn);
+
 /* The name of the bdev that it is on. Valid as long as the store. */
 const char *bdev_lvol_store_base(const struct bdev_lvol_store *s);
 /* The store itself, whose volumes and figures others may read. */

@@ -29,6 +29,11 @@ static uint64_t store_has_failed(const struct bdev_lvol_store *s, const struct l
 	return info->failed;
 }
 
+static uint64_t store_space_reached(const struct bdev_lvol_store *s, const struct lvol_live_info *info)
+{
+	return s->space_reached;
+}
+
 static uint64_t store_metadata_bytes(const struct bdev_lvol_store *s, const struct lvol_live_info *info)
 {
 	return info->journal_bytes + info->md_bytes;
@@ -48,6 +53,8 @@ static uint64_t store_degraded(const struct bdev_lvol_store *s, const struct lvo
 static const struct store_figure store_figures[] = {
 	{"varve_lvol_store_bytes", "Bytes for data that a volume store has.", store_bytes},
 	{"varve_lvol_store_free_bytes", "Bytes of a volume store that no volume has.", store_free_bytes},
+	{"varve_lvol_store_space_reached_percent",
+	 "The highest threshold of space that a store has reached; 0: none; 100: it is full.", store_space_reached},
 	{"varve_lvol_store_volumes", "Volumes of a store, snapshots included.", store_volumes},
 	{"varve_lvol_store_degraded_volumes", "Volumes without a bdev, because one that they are clones of is missing.",
 	 store_degraded},

@@ -51,6 +51,8 @@ struct bdev_lvol_store {
 	char new_name[LVOL_NAME_MAX + 1];                    /* it is being given that name; "": it is not */
 	uint32_t base_block_bytes, block_bytes, block_shift; /* block_shift: base blocks in a block, a power of two */
 	uint32_t cluster_bytes;
+	struct lvol_space space; /* its thresholds, while it is OPEN */
+	uint8_t space_reached;   /* the one that was told of: see lvol_space_reached() */
 	TAILQ_HEAD(, bdev_lvol) volumes;
 	bool leaving;    /* the base is being removed: close as soon as that is possible */
 	bool destroys;   /* CLOSING is for its deletion */
@@ -227,6 +229,13 @@ void lvol_external_examine(const struct bdev *b);
 
 /* Of struct bdev_module. */
 void lvol_figures(bdev_module_figure_fn fn, void *arg);
+
+/* --- space.c --- */
+
+/* The store has been opened: what its thresholds are, and whether it has reached one. */
+void lvol_space_open(struct bdev_lvol_store *s);
+/* See struct lvol_live_user; ctx: the store. */
+void lvol_space_changed(void *ctx);
 
 /* --- shallow.c --- */
 

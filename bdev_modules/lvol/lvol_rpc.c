@@ -59,11 +59,43 @@ static struct bdev_lvol_store *call_find_store(const struct lvol_call *call, con
 
 /* --- Stores --- */
 
+#define THRESHOLDS_HELP                                                                                                \
+	"per cent of the clusters in use that are told of when they are reached: up to 8 numbers from 1 to 99, "       \
+	"ascending (default 80, 90, 95)"
+
+/* The thresholds that a call has; NULL: none. False: the call has been answered. */
+static bool call_space(const struct lvol_call *call, const json_t *list, struct lvol_space *space)
+{
+	size_t n = json_array_size(list);
+	uint8_t percent[LVOL_SPACE_MAX];
+	struct lvol_error e;
+
+	if (n > LVOL_SPACE_MAX) {
+		rpc_error(call->req, RPC_ERROR_INVALID_PARAMS,
+			  "parameter \"space_thresholds\" has %zu: up to %d are allowed", n, LVOL_SPACE_MAX);
+		return false;
+	}
+	for (size_t i = 0; i < n; i++) {
+		const json_t *v = json_array_get(list, i);
+		json_int_t number = json_is_integer(v) ? json_integer_value(v) : 0;
+		percent[i] = (uint8_t)(number < 0 || number > UINT8_MAX ? 0 : number);
+		if (lvol_space_check(percent, i + 1, &e) != 0) {
+			rpc_wrong_element(call->req, "space_thresholds", i, v,
+					  "is a per cent from 1 to 99, greater than the one before");
+			return false;
+		}
+	}
+	*space = (struct lvol_space){.num = (uint8_t)n};
+	memcpy(space->percent, percent, n);
+	return true;
+}
+
 struct lvol_create_lvstore {
 	struct lvol_call call;
 	char *bdev_name, *lvs_name;
 	uint32_t cluster_sz, num_md_pages_per_cluster_ratio;
 	int clear_method;
+	json_t *space_thresholds;
 };
 
 static const struct rpc_enum clear_methods[] = {{"unmap", BDEV_LVOL_CLEAR_UNMAP},
@@ -83,17 +115,23 @@ static const struct rpc_param create_lvstore_params[] = {
 	RPC_PARAM(struct lvol_create_lvstore, num_md_pages_per_cluster_ratio, RPC_UINT32, RPC_OPTIONAL,
 		  "pages of metadata per 100 clusters (default 100)"),
 	RPC_ONLY(md_page_size, RPC_UINT32, "4096", "other sizes of metadata pages are not supported"),
+	RPC_PARAM(struct lvol_create_lvstore, space_thresholds, RPC_ARRAY, RPC_OPTIONAL, THRESHOLDS_HELP, .own = true),
 	RPC_PARAM_END};
 
 static void create_lvstore(void *params)
 {
 	struct lvol_create_lvstore *p = params;
+	struct lvol_space space;
 
+	if (!call_space(&p->call, p->space_thresholds, &space)) {
+		return;
+	}
 	bdev_lvol_store_create(&(struct bdev_lvol_store_opts){.bdev_name = p->bdev_name,
 							      .name = p->lvs_name,
 							      .cluster_bytes = p->cluster_sz,
 							      .md_ratio = p->num_md_pages_per_cluster_ratio,
-							      .clear = (enum bdev_lvol_clear)p->clear_method},
+							      .clear = (enum bdev_lvol_clear)p->clear_method,
+							      .space = p->space_thresholds != NULL ? &space : NULL},
 			       call_answer_uuid, p);
 }
 LVOL_CALL(create_lvstore)
@@ -147,9 +185,79 @@ LVOL_CALL(rename_lvstore)
 RPC_METHOD("bdev_lvol_rename_lvstore", rpc_rename_lvstore, struct lvol_two_names, rename_lvstore_params, RPC_RUNTIME,
 	   "Rename a volume store, and with it the aliases of its volumes", .result = "true")
 
+struct lvol_set_space {
+	struct lvol_call call;
+	char *uuid, *lvs_name;
+	json_t *space_thresholds;
+};
+
+static const struct rpc_param set_space_params[] = {
+	RPC_PARAM(struct lvol_set_space, uuid, RPC_STRING, RPC_OPTIONAL, "of the store; or its name"),
+	RPC_PARAM(struct lvol_set_space, lvs_name, RPC_STRING, RPC_OPTIONAL, "of the store; or its UUID"),
+	RPC_PARAM(struct lvol_set_space, space_thresholds, RPC_ARRAY, RPC_OPTIONAL, THRESHOLDS_HELP), RPC_PARAM_END};
+
+static void space_was_set(void *arg, int status)
+{
+	const struct lvol_call *call = arg;
+
+	rpc_bdev_answer_true(call->req, status, strerror(-status));
+}
+
+static void set_space_thresholds(void *params)
+{
+	struct lvol_set_space *p = params;
+	struct lvol_space space;
+
+	if (!call_space(&p->call, p->space_thresholds, &space)) {
+		return;
+	}
+	struct bdev_lvol_store *s = call_find_store(&p->call, p->uuid, p->lvs_name);
+	if (s != NULL) {
+		bdev_lvol_store_set_space(s, p->space_thresholds != NULL ? &space : NULL, space_was_set, p);
+	}
+}
+LVOL_CALL(set_space_thresholds)
+RPC_METHOD("bdev_lvol_set_space_thresholds", rpc_set_space_thresholds, struct lvol_set_space, set_space_params,
+	   RPC_RUNTIME, "Set the thresholds of a volume store that operators are told of; the store keeps them",
+	   .result = "true", .own = true)
+
+static const char *const space_types[] = {
+	[BDEV_LVOL_SPACE_LOW] = "bdev_lvol_space_low",
+	[BDEV_LVOL_SPACE_OUT] = "bdev_lvol_space_out",
+	[BDEV_LVOL_SPACE_REGAINED] = "bdev_lvol_space_regained",
+};
+
+static void space_notify(const char *store, const struct bdev_lvol_space_news *news, const char *reason)
+{
+	char ctx[LVOL_NAME_MAX + 8];
+
+	snprintf(ctx, sizeof(ctx), "%s %u", store, news->percent);
+	notify_send_reason(space_types[news->kind], ctx, reason);
+}
+
+__attribute__((constructor)) static void notify_of_space(void)
+{
+	for (size_t i = 0; i < sizeof(space_types) / sizeof(space_types[0]); i++) {
+		notify_type_register(space_types[i]);
+	}
+	bdev_lvol_observe_space(space_notify);
+}
+
+static json_t *describe_thresholds(const struct lvol_space *space)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < space->num; i++) {
+		json_array_append_new(list, rpc_uint(space->percent[i]));
+	}
+	return list;
+}
+
 static json_t *describe_store(const struct bdev_lvol_store *s)
 {
 	const struct lvol_live_info info = lvol_live_info(bdev_lvol_store_live(s));
+	struct lvol_space space;
+	uint8_t reached = bdev_lvol_store_space(s, &space);
 	json_t *o = json_object();
 
 	json_object_set_new(o, "uuid", rpc_string(info.uuid));
@@ -160,6 +268,8 @@ static json_t *describe_store(const struct bdev_lvol_store *s)
 	json_object_set_new(o, "block_size", rpc_uint(info.io_unit_bytes));
 	json_object_set_new(o, "cluster_size", rpc_uint(info.cluster_bytes));
 	json_object_set_new(o, "max_growable_size", rpc_uint(info.max_clusters * info.cluster_bytes));
+	json_object_set_new(o, "space_thresholds", describe_thresholds(&space));
+	json_object_set_new(o, "space_reached", rpc_uint(reached));
 	return o;
 }
 
@@ -209,7 +319,8 @@ LVOL_CALL(get_lvstores)
 RPC_METHOD("bdev_lvol_get_lvstores", rpc_get_lvstores, struct lvol_by_store, by_store_params, RPC_RUNTIME,
 	   "List the volume stores, or one",
 	   .result = "[{uuid: string, name: string, base_bdev: string, total_data_clusters: int, free_clusters: int, "
-		     "block_size: int, cluster_size: int, max_growable_size: int}]")
+		     "block_size: int, cluster_size: int, max_growable_size: int, space_thresholds: [int], "
+		     "space_reached: int}]")
 
 /* --- Volumes --- */
 

@@ -327,6 +327,7 @@ static void store_opened(void *arg, int status, struct lvol_live *live, const st
 	}
 	log_notice("lvol store %s on bdev %s is open%s", s->name, s->base_name,
 		   lvol_live_info(live).recovered ? "; it had not been closed, and was repaired" : "");
+	lvol_space_open(s);
 	store_register_volumes(s);
 	store_answer(s);
 	bdev_module_is_idle();
@@ -615,6 +616,10 @@ void bdev_lvol_store_create(const struct bdev_lvol_store_opts *o, bdev_lvol_cb c
 	lvol_volume_new_uuid(s->uuid);
 	s->create = (struct lvol_live_create_opts){
 		.name = s->name, .uuid = s->uuid, .cluster_bytes = o->cluster_bytes, .md_ratio = o->md_ratio};
+	if (o->space != NULL) {
+		s->space = *o->space;
+		s->create.space = &s->space;
+	}
 	create_begin(s, o->clear);
 }
 

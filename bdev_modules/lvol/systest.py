@@ -5,13 +5,14 @@
 PASSING = {"bdev_lvol_create_lvstore", "bdev_lvol_delete_lvstore", "bdev_lvol_rename_lvstore", "bdev_lvol_grow_lvstore", "bdev_lvol_create", "bdev_lvol_delete",
            "bdev_lvol_snapshot", "bdev_lvol_clone", "bdev_lvol_rename", "bdev_lvol_resize", "bdev_lvol_set_read_only", "bdev_lvol_inflate",
            "bdev_lvol_decouple_parent", "bdev_lvol_set_parent", "bdev_lvol_clone_bdev", "bdev_lvol_set_parent_bdev", "bdev_lvol_start_shallow_copy",
-           "bdev_lvol_check_shallow_copy"}
+           "bdev_lvol_check_shallow_copy", "bdev_lvol_set_space_thresholds"}
 
 
 def answers(call, folder):
     call("bdev_malloc_create", name="base0", num_blocks=16384, block_size=4096)
     call("bdev_lvol_create_lvstore", bdev_name="base0", lvs_name="lvs0", cluster_sz=1048576)
     call("bdev_lvol_rename_lvstore", old_name="lvs0", new_name="lvs1")
+    call("bdev_lvol_set_space_thresholds", lvs_name="lvs1", space_thresholds=[50, 75])
     call("bdev_lvol_get_lvstores")
     call("bdev_lvol_create", lvol_name="v0", size_in_mib=4, lvs_name="lvs1", thin_provision=True)
     call("bdev_lvol_snapshot", lvol_name="lvs1/v0", snapshot_name="s0")

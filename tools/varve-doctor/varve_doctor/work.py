@@ -6,6 +6,7 @@ from .report import seconds
 
 SHOWN = 5
 BUSY = 0.95
+FULL = 100              # per cent: what bdev_lvol_get_lvstores says of a full store
 
 
 def reactors(client):
@@ -163,6 +164,27 @@ def check_controllers(report, client):
         report.found("controllers", "; ".join(bad[:SHOWN]), "varve-rpc bdev_nvme_get_controllers")
     elif n:
         report.ok("controllers", f"{n} of the NVMe driver, all usable")
+
+
+def store_text(s):
+    total, free, size = (rpc.member(s, k, int) for k in ("total_data_clusters", "free_clusters", "cluster_size"))
+    return f"volume store {s.get('name')} on bdev {s.get('base_bdev')}: {total - free} of {total} clusters in use, {free * size >> 20} MiB free"
+
+
+def check_stores(report, client):
+    """Finds volume stores without room for first writes, or with little. Not every varve has the module."""
+    if "bdev_lvol_get_lvstores" not in client.call("rpc_get_methods"):
+        return
+    stores = rpc.objects(client.call("bdev_lvol_get_lvstores"), "bdev_lvol_get_lvstores")
+    bad = [s for s in stores if rpc.member(s, "space_reached", int)]
+    for s in sorted(bad, key=lambda s: -s["space_reached"])[:SHOWN]:
+        what = "it has been full: first writes to thin volumes fail" if s["space_reached"] == FULL else f"its threshold of {s['space_reached']} % is reached"
+        report.found("stores", f"{store_text(s)}; {what}",
+                     f"varve-rpc bdev_lvol_get_lvols lvs_name={s.get('name')}: delete volumes or snapshots, or enlarge its bdev and bdev_lvol_grow_lvstore")
+    if len(bad) > SHOWN:
+        report.found("stores", f"and {len(bad) - SHOWN} more", "varve-rpc bdev_lvol_get_lvstores")
+    if stores and not bad:
+        report.ok("stores", f"{len(stores)} volume stores, none has reached a threshold of space")
 
 
 def check_tracing(report, client):

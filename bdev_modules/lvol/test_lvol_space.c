@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Volumes as bdevs: operators are told of a store that fills, once for each threshold, and of one that has space again.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "bdev_modules/lvol/test_lvol_kit.h"
+#include "bdev_modules/passthru/passthru.h"
+
+/* --- What was told --- */
+
+static struct {
+	unsigned kinds[3], total;
+	uint8_t percent; /* of the last one */
+	enum bdev_lvol_space_kind kind;
+	char reason[160];
+} told;
+static char told_order[256]; /* "L80 O100 R95 " */
+
+static void tell(const char *store, const struct bdev_lvol_space_news *news, const char *reason)
+{
+	size_t at = strlen(told_order);
+
+	CU_ASSERT_STRING_EQUAL(store, "lvs");
+	told.kinds[news->kind]++;
+	told.total++;
+	told.percent = news->percent;
+	told.kind = news->kind;
+	snprintf(told.reason, sizeof(told.reason), "%s", reason);
+	snprintf(told_order + at, sizeof(told_order) - at, "%c%u ", "LOR"[news->kind], news -> percent);
+}
+
+static void tell_forget(void)
+{
+	memset(&told, 0, sizeof(told));
+	told_order[0] = '\0';
+}
+
+static void begin(struct user *u)
+{
+	bdev_lvol_observe_space(tell);
+	tell_forget();
+	store_on_malloc();
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", (uint64_t)BASE_BLOCKS * BLOCK, true), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "lvs/v", true, fixture_thread(0)), 0);
+}
+
+static void end(struct user *u)
+{
+	user_close(u);
+	store_off_malloc();
+	bdev_lvol_observe_space(NULL);
+}
+
+static uint8_t reached(void)
+{
+	struct lvol_space space;
+
+	return bdev_lvol_store_space(the_store(), &space);
+}
+
+static void flag_set(void *arg, int status)
+{
+	struct operation *op = arg;
+
+	op->rc = status;
+	set_done(&op->done);
+}
+
+/* One threshold. */
+static int space_set(uint8_t percent)
+{
+	struct operation op = {0};
+
+	bdev_lvol_store_set_space(the_store(), &(struct lvol_space){.num = 1, .percent = {percent}}, flag_set, &op);
+	return operation_wait(&op);
+}
+
+static uint32_t data_clusters(void)
+{
+	return lvol_live_info(bdev_lvol_store_live(the_store())).total_data_clusters;
+}
+
+/* First writes, up to the cluster `to` of v, from the one that was written last on; one after the other. */
+static void fill_up(struct user *u, uint64_t from, uint64_t to)
+{
+	for (uint64_t n = from; n < to; n++) {
+		CU_ASSERT_EQUAL(fill(u, 1, n * CLUSTER_BLOCKS, 1), 0);
+	}
+}
+
+static void give_back(struct user *u, uint64_t first, uint64_t clusters)
+{
+	uint32_t want = free_clusters() + (uint32_t)clusters;
+
+	CU_ASSERT_EQUAL(user_io(u, BDEV_IO_UNMAP, NULL, first * CLUSTER_BLOCKS, clusters * CLUSTER_BLOCKS), 0);
+	CU_ASSERT_TRUE(fixture_poll(has_free_clusters, &want));
+}
+
+/* --- Tests --- */
+
+static void test_each_threshold_is_told_once(void)
+{
+	struct user u;
+
+	begin(&u);
+	uint32_t all = data_clusters();
+	fill_up(&u, 0, all * 79 / 100);
+	CU_ASSERT_EQUAL(told.total, 0);
+	fill_up(&u, all * 79 / 100, (all * 80 + 99) / 100);
+	CU_ASSERT_STRING_EQUAL(told_order, "L80 ");
+	CU_ASSERT_PTR_NOT_NULL(strstr(told.reason, "has reached 80 %"));
+	fill_up(&u, (all * 80 + 99) / 100, all - 1);
+	CU_ASSERT_STRING_EQUAL(told_order, "L80 L90 L95 ");
+	CU_ASSERT_EQUAL(reached(), 95);
+	fill_up(&u, all - 1, all);
+	CU_ASSERT_STRING_EQUAL(told_order, "L80 L90 L95 O100 ");
+	CU_ASSERT_EQUAL(fill(&u, 1, (uint64_t)all * CLUSTER_BLOCKS, 1), NVME_SC_CAP_EXCEEDED | NVME_SC_DNR);
+	CU_ASSERT_EQUAL(told.total, 4);
+	CU_ASSERT_EQUAL(reached(), LVOL_SPACE_FULL);
+	end(&u);
+}
+
+/* To and fro about a threshold is not told again; and then what was left is. */
+static void test_a_threshold_is_left_by_a_margin(void)
+{
+	struct user u;
+
+	begin(&u);
+	uint32_t all = data_clusters();
+	fill_up(&u, 0, all);
+	CU_ASSERT_EQUAL(told.kinds[BDEV_LVOL_SPACE_OUT], 1);
+	tell_forget();
+	for (unsigned i = 0; i < 5; i++) {
+		give_back(&u, 0, 2);
+		fill_up(&u, 0, 2);
+	}
+	CU_ASSERT_EQUAL(told.total, 0);
+	give_back(&u, 0, all * 4 / 100);
+	CU_ASSERT_STRING_EQUAL(told_order, "R100 ");
+	CU_ASSERT_EQUAL(reached(), 95);
+	tell_forget();
+	give_back(&u, all / 2, all - all / 2);
+	CU_ASSERT_TRUE(told.kinds[BDEV_LVOL_SPACE_REGAINED] > 0);
+	CU_ASSERT_EQUAL(told.kinds[BDEV_LVOL_SPACE_REGAINED], told.total);
+	CU_ASSERT_EQUAL(told.percent, 80);
+	CU_ASSERT_EQUAL(reached(), 0);
+	end(&u);
+}
+
+/* A thick volume takes all at once: the highest threshold is told. A volume that is deleted gives all back. */
+static void test_several_thresholds_at_once(void)
+{
+	struct user u;
+
+	begin(&u);
+	uint32_t all = data_clusters();
+	CU_ASSERT_EQUAL(volume_make("thick", (uint64_t)all * 92 / 100 * CLUSTER, false), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "L90 ");
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_DELETE, "lvs/thick", NULL, 0), 0);
+	CU_ASSERT_TRUE(fixture_poll(has_free_clusters, &all));
+	CU_ASSERT_EQUAL(told.kinds[BDEV_LVOL_SPACE_LOW], 1);
+	CU_ASSERT_EQUAL(told.percent, 80);
+	CU_ASSERT_EQUAL(told.kind, BDEV_LVOL_SPACE_REGAINED);
+	CU_ASSERT_EQUAL(reached(), 0);
+	end(&u);
+}
+
+static void test_other_thresholds(void)
+{
+	struct lvol_space space;
+	struct user u;
+
+	begin(&u);
+	uint32_t all = data_clusters();
+	fill_up(&u, 0, all / 2);
+	CU_ASSERT_EQUAL(told.total, 0);
+	CU_ASSERT_EQUAL(space_set(100), -EINVAL);
+	CU_ASSERT_EQUAL(space_set(40), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "L40 ");
+	CU_ASSERT_EQUAL(space_set(40), 0); /* the same: nothing new */
+	CU_ASSERT_EQUAL(space_set(30), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "L40 L30 ");
+	CU_ASSERT_EQUAL(space_set(60), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "L40 L30 R60 ");
+	CU_ASSERT_EQUAL(bdev_lvol_store_space(the_store(), &space), 0);
+	CU_ASSERT_EQUAL(space.num, 1);
+	CU_ASSERT_EQUAL(space.percent[0], 60);
+	fill_up(&u, all / 2, all * 61 / 100);
+	CU_ASSERT_STRING_EQUAL(told_order, "L40 L30 R60 L60 ");
+	end(&u);
+}
+
+/* Who starts the daemon must learn of a store that was full before. */
+static void test_a_store_that_is_opened_is_told_of(void)
+{
+	struct lvol_space space;
+	struct user u;
+
+	bdev_lvol_observe_space(tell);
+	tell_forget();
+	make_malloc("m0", BLOCK, BASE_BLOCKS);
+	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "m0", NULL, error), 0);
+	wait_for_examine();
+	struct operation op = {0};
+	const struct lvol_space mine = {.num = 2, .percent = {20, 90}};
+	bdev_lvol_store_create(
+		&(struct bdev_lvol_store_opts){
+			.bdev_name = "p0", .name = "lvs", .cluster_bytes = CLUSTER, .space = &mine},
+		operation_ended, &op);
+	CU_ASSERT_EQUAL_FATAL(operation_wait(&op), 0);
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", (uint64_t)BASE_BLOCKS * BLOCK, true), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "lvs/v", true, fixture_thread(0)), 0);
+	fill_up(&u, 0, data_clusters() * 30 / 100);
+	CU_ASSERT_STRING_EQUAL(told_order, "L20 ");
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	CU_ASSERT_EQUAL(told.total, 1); /* nothing of its end */
+	CU_ASSERT_EQUAL(bdev_examine("m0"), 0);
+	wait_for_examine();
+	CU_ASSERT_STRING_EQUAL(told_order, "L20 L20 ");
+	CU_ASSERT_EQUAL(bdev_lvol_store_space(the_store(), &space), 20);
+	CU_ASSERT_EQUAL(space.num, 2);
+	CU_ASSERT_EQUAL(store_delete(), 0);
+	CU_ASSERT_EQUAL(told.total, 2);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+	bdev_lvol_observe_space(NULL);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_each_threshold_is_told_once),       UNIT(test_a_threshold_is_left_by_a_margin),
+	UNIT(test_several_thresholds_at_once),        UNIT(test_other_thresholds),
+	UNIT(test_a_store_that_is_opened_is_told_of), UNIT_END,
+};
+UNIT_MAIN("bdev_lvol_space", tests, fixture_start, fixture_stop)
