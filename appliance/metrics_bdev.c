@@ -9,7 +9,7 @@
 
 struct one_bdev {
 	struct bdev *b;
-	struct bdev_stat stat;
+	const struct bdev_stat *stat;
 };
 
 static const struct metric bdev_queue_depth =
@@ -36,7 +36,7 @@ static void collect_bdev_ops(struct metrics_text *m, const struct one_bdev *list
 		metrics_begin(m, &bdev_op_families[f]);
 		for (size_t i = 0; i < n; i++) {
 			for (unsigned c = 0; c < BDEV_STAT_CLASSES; c++) {
-				metrics_sample(m, &bdev_op_families[f], &list[i].stat.class[c], "bdev",
+				metrics_sample(m, &bdev_op_families[f], &list[i].stat->class[c], "bdev",
 					       bdev_name(list[i].b), "op", op_names[c], NULL);
 			}
 		}
@@ -49,7 +49,7 @@ static void collect_bdev_errors(struct metrics_text *m, const struct one_bdev *l
 		       "I/O that failed, by NVMe status (type and code, hexadecimal); other: of further kinds.");
 	for (size_t i = 0; i < n; i++) {
 		for (unsigned e = 0; e < BDEV_STAT_ERRORS; e++) {
-			const struct bdev_stat_error *error = &list[i].stat.errors[e];
+			const struct bdev_stat_error *error = &list[i].stat->errors[e];
 			char status[8];
 			snprintf(status, sizeof(status), "%03x", error->status);
 			if (error->count != 0) {
@@ -68,7 +68,7 @@ static void collect_bdev_failed(struct metrics_text *m, const struct one_bdev *l
 {
 	metrics_begin(m, &bdev_failed);
 	for (size_t i = 0; i < n; i++) {
-		metrics_sample(m, &bdev_failed, &list[i].stat, "bdev", bdev_name(list[i].b), NULL);
+		metrics_sample(m, &bdev_failed, list[i].stat, "bdev", bdev_name(list[i].b), NULL);
 	}
 }
 
@@ -77,7 +77,7 @@ static void collect_bdev_waits(struct metrics_text *m, const struct one_bdev *li
 	metrics_family(m, "varve_bdev_waits_total", METRICS_COUNTER,
 		       "I/O that had to wait: for the module's resources, a rate limit, or a piece of a split one.");
 	for (size_t i = 0; i < n; i++) {
-		const struct bdev_stat *s = &list[i].stat;
+		const struct bdev_stat *s = list[i].stat;
 		const char *name = bdev_name(list[i].b);
 		metrics_uint(m, s->nomem_waits, "bdev", name, "for", "resources", NULL);
 		metrics_uint(m, s->qos_waits, "bdev", name, "for", "rate_limit", NULL);
@@ -119,9 +119,9 @@ static void collect_bdev_histograms(struct metrics_text *m, const struct one_bde
 	for (size_t i = 0; i < n; i++) {
 		const char *name = bdev_name(list[i].b);
 		if (i < COLLECT_HISTOGRAMS_MAX && strcmp(name, other) != 0) {
-			collect_bdev_histogram(m, &list[i].stat, name);
+			collect_bdev_histogram(m, list[i].stat, name);
 		} else {
-			collect_add_times(&others, &list[i].stat);
+			collect_add_times(&others, list[i].stat);
 		}
 	}
 	collect_bdev_histogram(m, &others, other);
@@ -146,18 +146,33 @@ static void collect_module_figures(struct metrics_text *m)
 	}
 }
 
-void metrics_collect_bdevs(struct metrics_text *m)
+/* Asks the reactors once for all. The number of bdevs; 0 also if there is no memory for them. */
+static size_t collect_list(struct one_bdev **list, struct bdev_stat **stats)
 {
 	size_t room = 0, n = 0;
 
-	for (struct bdev *b = bdev_next(NULL); b != NULL; b = bdev_next(b)) {
+	for (struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
 		room++;
 	}
-	struct one_bdev *list = collect_array(room, sizeof(*list));
-	for (struct bdev *b = bdev_next(NULL); list != NULL && n < room && b != NULL; b = bdev_next(b), n++) {
-		list[n].b = b;
-		bdev_get_stat(b, &list[n].stat);
+	struct bdev **bdevs = collect_array(room, sizeof(*bdevs));
+	*list = collect_array(room, sizeof(**list));
+	*stats = collect_array(room, sizeof(**stats));
+	bool has_memory = bdevs != NULL && *list != NULL && *stats != NULL;
+	for (struct bdev *b = NULL; has_memory && n < room && (b = bdev_next(b)) != NULL; n++) {
+		bdevs[n] = b;
+		(*list)[n] = (struct one_bdev){.b = b, .stat = &(*stats)[n]};
 	}
+	bdev_get_stats(bdevs, *stats, n);
+	free(bdevs);
+	return n;
+}
+
+void metrics_collect_bdevs(struct metrics_text *m)
+{
+	struct one_bdev *list;
+	struct bdev_stat *stats;
+	size_t n = collect_list(&list, &stats);
+
 	metrics_family(m, "varve_bdev_size_bytes", METRICS_GAUGE, "Size of the block device.");
 	for (size_t i = 0; i < n; i++) {
 		metrics_uint(m, bdev_num_blocks(list[i].b) * bdev_block_size(list[i].b), "bdev", bdev_name(list[i].b),
@@ -165,7 +180,7 @@ void metrics_collect_bdevs(struct metrics_text *m)
 	}
 	metrics_begin(m, &bdev_queue_depth);
 	for (size_t i = 0; i < n; i++) {
-		metrics_sample(m, &bdev_queue_depth, &list[i].stat, "bdev", bdev_name(list[i].b), NULL);
+		metrics_sample(m, &bdev_queue_depth, list[i].stat, "bdev", bdev_name(list[i].b), NULL);
 	}
 	collect_bdev_ops(m, list, n);
 	collect_bdev_errors(m, list, n);
@@ -174,4 +189,5 @@ void metrics_collect_bdevs(struct metrics_text *m)
 	collect_bdev_histograms(m, list, n);
 	collect_module_figures(m);
 	free(list);
+	free(stats);
 }

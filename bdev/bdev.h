@@ -471,6 +471,9 @@ struct bdev_stat {
 };
 /* Collects the sum over all channels that there are and were. Waits for their threads. */
 void bdev_get_stat(struct bdev *b, struct bdev_stat *stat);
+/* The same for n bdevs, none of them twice: stats[i] is that of list[i]. A thread with channels gets one message for
+ * all of them, or one for each 2 ms that it takes. Nobody is called back meanwhile, so no bdev goes. Control thread. */
+void bdev_get_stats(struct bdev *const *list, struct bdev_stat *stats, size_t n);
 /* What bdev_get_stat() collects, but without waiting for anybody: what threads do meanwhile may be missing, the
  * histograms may lack the I/Os since the last sample, and least and greatest times are not filled in. */
 void bdev_peek_stat(struct bdev *b, struct bdev_stat *stat);

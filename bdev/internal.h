@@ -182,7 +182,7 @@ struct bdev_channel {
 	SLIST_ENTRY(bdev_channel) put_link, plug_link;
 	uint32_t puts;
 	uint64_t number;     /* in the order in which the bdev's channels were made, from 1 */
-	uint64_t stat_round; /* bdev_get_stat() has counted it: core->stat_rounds then; the channel's thread */
+	uint64_t stat_round; /* core->stat_rounds when bdev_get_stats() counted it; under the mutex */
 	uint8_t module[] __attribute__((aligned(64)));
 };
 _Static_assert(offsetof(struct bdev_channel, stat) == 64, "the hot part is one cache line");
@@ -222,12 +222,12 @@ struct bdev_core {
 	 * thread sets flags for new channels and chooses the existing ones to visit, so that none is left out. */
 	pthread_mutex_t mutex;
 	TAILQ_HEAD(, bdev_channel) channels;
-	uint64_t last_channel;                        /* the number of the channel made last */
-	uint32_t new_channel_slow;                    /* SLOW_* that channels start with */
-	struct bdev_stat closed_stat;                 /* of channels that are gone */
-	uint64_t stat_rounds;                         /* calls of bdev_get_stat() */
-	struct bdev_stat *round_stat;                 /* gets what channels leave that go before its visit; or NULL */
-	struct bdev_histogram *histogram;             /* settings, and the sum of channels that are gone; NULL: off */
+	uint64_t last_channel;            /* the number of the channel made last */
+	uint32_t new_channel_slow;        /* SLOW_* that channels start with */
+	struct bdev_stat closed_stat;     /* of channels that are gone */
+	uint64_t stat_rounds;             /* calls of bdev_get_stats() */
+	struct bdev_stat *round_stat;     /* gets what channels leave that go before it asks them; or NULL */
+	struct bdev_histogram *histogram; /* settings, and the sum of channels that are gone; NULL: off */
 	struct bdev_lock *closing[BDEV_LOCKS_ACTIVE]; /* locks that new channels must know */
 
 	TAILQ_HEAD(, bdev_lock) locks;   /* all, in order of arrival */
@@ -386,6 +386,8 @@ void bdev_stat_settle(struct bdev_stat *s);
 void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s);
 void bdev_report_error(const struct bdev_channel *ch, const struct bdev_io *io);
 void bdev_stat_error(struct bdev_stat *s, uint16_t status);
+/* bdev_get_stats() in pieces of so many microseconds; 0: of one bdev each. */
+void bdev_get_stats_by(struct bdev *const *list, struct bdev_stat *stats, size_t n, uint64_t piece_us);
 void bdev_watch_stop(struct bdev_core *core);
 struct bdev_histogram *bdev_histogram_copy(const struct bdev_histogram *h); /* settings and shape; zeroed */
 void bdev_histogram_sum(struct bdev_histogram *sum, const struct bdev_histogram *h);

@@ -67,31 +67,117 @@ void bdev_stat_settle(struct bdev_stat *s)
 	latency_histogram_settle(&s->writes, s->class[BDEV_STAT_WRITE].ops);
 }
 
-static void visit_add(struct bdev_channel *ch, void *arg)
+/* A call of bdev_get_stats(). */
+struct stat_walk {
+	struct bdev *const *list;
+	struct bdev_stat *stats;
+	size_t n, next; /* next: in list, of the thread that is asked now */
+	uint64_t piece_ticks;
+};
+
+/* The channel that a thread has, or NULL. Under the mutex. */
+static struct bdev_channel *stat_channel_of(const struct bdev_core *core, const struct thread *t)
 {
-	bdev_stat_settle(&ch->stat);
-	bdev_stat_add(arg, &ch->stat);
-	((struct bdev_stat *)arg)->queue_depth += ch->qd;
-	ch->stat_round = ch->bdev->core->stat_rounds;
+	struct bdev_channel *ch;
+
+	TAILQ_FOREACH (ch, &core->channels, link) {
+		if (ch->thread->thread == t) {
+			return ch;
+		}
+	}
+	return NULL;
 }
 
-/* Each channel counts once: a channel that goes meanwhile counts as it was visited, if it was. */
-void bdev_get_stat(struct bdev *b, struct bdev_stat *stat)
+/* From here on, what channels leave that go before their turn is added to stat. */
+static void stat_begin(struct bdev_core *core, struct bdev_stat *stat)
 {
-	struct bdev_core *core = b->core;
-	struct bdev_stat closed;
-
 	bdev_stat_init(stat);
 	pthread_mutex_lock(&core->mutex);
-	closed = core->closed_stat;
+	bdev_stat_add(stat, &core->closed_stat);
 	core->stat_rounds++;
-	core->round_stat = &closed;
+	core->round_stat = stat;
 	pthread_mutex_unlock(&core->mutex);
-	bdev_visit_channels(b, visit_add, stat);
+}
+
+static void stat_end(struct bdev_core *core)
+{
 	pthread_mutex_lock(&core->mutex);
 	core->round_stat = NULL;
 	pthread_mutex_unlock(&core->mutex);
-	bdev_stat_add(stat, &closed);
+}
+
+/* Adds what the calling thread's channel has counted, if there is one. The mutex: other threads' channels may go, and
+ * add to the same sum. */
+static void stat_add_here(struct bdev_core *core, struct bdev_stat *sum)
+{
+	pthread_mutex_lock(&core->mutex);
+	struct bdev_channel *ch = stat_channel_of(core, thread_current());
+	if (ch != NULL) {
+		bdev_stat_settle(&ch->stat);
+		bdev_stat_add(sum, &ch->stat);
+		sum->queue_depth += ch->qd;
+		ch->stat_round = core->stat_rounds;
+	}
+	pthread_mutex_unlock(&core->mutex);
+}
+
+/* Runs on a thread that has channels: one piece of its part. It ends no I/O, so it calls nobody back. */
+static void stat_collect_piece(void *arg)
+{
+	struct stat_walk *w = arg;
+	uint64_t begin = env_ticks();
+
+	do {
+		stat_add_here(w->list[w->next]->core, &w->stats[w->next]);
+		w->next++;
+	} while (w->next < w->n && env_ticks() - begin < w->piece_ticks);
+}
+
+/* Sets next to the first bdev, from there on, of which t has a channel. False: there is none. */
+static bool stat_seek(struct stat_walk *w, const struct thread *t)
+{
+	for (; w->next < w->n; w->next++) {
+		struct bdev_core *core = w->list[w->next]->core;
+		pthread_mutex_lock(&core->mutex);
+		bool found = stat_channel_of(core, t) != NULL;
+		pthread_mutex_unlock(&core->mutex);
+		if (found) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Each channel counts once: a channel that goes meanwhile counts as it was when its thread was asked, or else as it
+ * went. */
+void bdev_get_stats_by(struct bdev *const *list, struct bdev_stat *stats, size_t n, uint64_t piece_us)
+{
+	struct stat_walk w = {.list = list, .stats = stats, .n = n, .piece_ticks = env_us_to_ticks(piece_us)};
+
+	for (size_t i = 0; i < n; i++) {
+		stat_begin(list[i]->core, &stats[i]);
+	}
+	for (struct thread *t = NULL; (t = thread_next(t)) != NULL;) {
+		w.next = 0;
+		while (stat_seek(&w, t)) {
+			thread_call(t, stat_collect_piece, &w);
+		}
+	}
+	for (size_t i = 0; i < n; i++) {
+		stat_end(list[i]->core);
+	}
+}
+
+#define STAT_PIECE_US 2000 /* for which a reactor may be held */
+
+void bdev_get_stats(struct bdev *const *list, struct bdev_stat *stats, size_t n)
+{
+	bdev_get_stats_by(list, stats, n, STAT_PIECE_US);
+}
+
+void bdev_get_stat(struct bdev *b, struct bdev_stat *stat)
+{
+	bdev_get_stats(&b, stat, 1);
 }
 
 static uint64_t peek(const uint64_t *counter)

@@ -83,16 +83,14 @@ static void add_stat(json_t *o, const struct bdev_stat *s)
 	json_object_set_new(o, "num_split_waits", rpc_uint(s->child_waits));
 }
 
-static json_t *stat_json(struct bdev *b)
+static json_t *stat_json(struct bdev *b, const struct bdev_stat *s)
 {
 	struct bdev_qd_sampling qd;
-	struct bdev_stat s;
 	json_t *o = json_object();
 
-	bdev_get_stat(b, &s);
 	bdev_get_qd_sampling(b, &qd);
 	json_object_set_new(o, "name", rpc_string(bdev_name(b)));
-	add_stat(o, &s);
+	add_stat(o, s);
 	if (qd.period_us != 0) {
 		json_object_set_new(o, "queue_depth_polling_period", rpc_uint(qd.period_us));
 		json_object_set_new(o, "queue_depth", rpc_uint(qd.queue_depth));
@@ -161,9 +159,11 @@ static const char *only_name(const struct get_iostat *p)
 
 /* --- A visit of many bdevs, in pieces --- */
 
-/* To read or reset the statistics of a bdev, the control thread waits for the reactors of its channels: with hundreds
- * of bdevs on busy reactors that is a long time. So after PIECE_US it goes on with other work first. */
+/* To read or reset statistics, the control thread waits for the reactors of the channels: with hundreds of bdevs on
+ * busy reactors that is a long time. So after PIECE_US it goes on with other work first. Reactors are asked for the
+ * statistics of up to BATCH bdevs at once. */
 #define PIECE_US 2000
+#define BATCH    64
 
 struct iostat_walk {
 	struct rpc_request *req;
@@ -174,6 +174,11 @@ struct iostat_walk {
 	json_t *answer, *list; /* NULL: only reset */
 	enum bdev_stat_reset reset;
 	struct thread_timer timer;
+	/* The bdevs that are visited at once. */
+	size_t n, room;
+	struct bdev *bdevs[BATCH];
+	size_t at[BATCH];         /* their places in names */
+	struct bdev_stat stats[]; /* room of them */
 };
 
 static void iostat_walk_free(struct iostat_walk *w)
@@ -196,19 +201,78 @@ static void iostat_walk_end(struct iostat_walk *w)
 	iostat_walk_free(w);
 }
 
-/* False: it was asked for by name, and has gone; the request has been answered. */
-static bool iostat_visit(struct iostat_walk *w, const char *name)
+/* The bdev at a place in names, or NULL. False: it was asked for by name, and has gone; the request has been answered.
+ */
+static bool iostat_find(struct iostat_walk *w, size_t at, struct bdev **b)
 {
-	struct bdev *b = bdev_find(name);
+	const char *name = json_string_value(json_array_get(w->names, at));
 
-	if (b == NULL && !w->leaves_out) {
-		rpc_error(w->req, -ENODEV, "names[%zu]: the bdev '%s' was deleted during the call", w->next - 1, name);
+	*b = bdev_find(name);
+	if (*b == NULL && !w->leaves_out) {
+		rpc_error(w->req, -ENODEV, "names[%zu]: the bdev '%s' was deleted during the call", at, name);
 		return false;
 	}
-	if (b != NULL && w->list != NULL) {
-		json_array_append_new(w->list, stat_json(b));
+	return true;
+}
+
+static bool iostat_has(const struct iostat_walk *w, const struct bdev *b)
+{
+	for (size_t i = 0; i < w->n; i++) {
+		if (w->bdevs[i] == b) {
+			return true;
+		}
 	}
-	if (b != NULL) {
+	return false;
+}
+
+/* Chooses the bdevs that come next, none of them twice. False: the request has been answered. */
+static bool iostat_gather(struct iostat_walk *w)
+{
+	struct bdev *b;
+
+	for (w->n = 0; w->n < w->room && w->next < json_array_size(w->names); w->next++) {
+		if (!iostat_find(w, w->next, &b)) {
+			return false;
+		}
+		if (b != NULL && iostat_has(w, b)) {
+			return true; /* it begins the next ones */
+		}
+		if (b != NULL) {
+			w->bdevs[w->n] = b;
+			w->at[w->n++] = w->next;
+		}
+	}
+	return true;
+}
+
+/* Tells of those chosen. A module that is asked for what it counts itself may have callbacks run, in which bdevs go.
+ * False: the request has been answered. */
+static bool iostat_tell(struct iostat_walk *w)
+{
+	struct bdev *b;
+
+	bdev_get_stats(w->bdevs, w->stats, w->n);
+	for (size_t i = 0; i < w->n; i++) {
+		if (!iostat_find(w, w->at[i], &b)) {
+			return false;
+		}
+		if (b == w->bdevs[i]) {
+			json_array_append_new(w->list, stat_json(b, &w->stats[i]));
+		}
+	}
+	return true;
+}
+
+/* False: the request has been answered with an error. */
+static bool iostat_visit(struct iostat_walk *w)
+{
+	struct bdev *b;
+
+	if (!iostat_gather(w) || (w->list != NULL && !iostat_tell(w))) {
+		return false;
+	}
+	/* With a reset there is one at a time, and if it has gone, it is left out. */
+	if (w->reset != BDEV_STAT_RESET_NONE && w->n == 1 && iostat_find(w, w->at[0], &b) && b == w->bdevs[0]) {
 		bdev_reset_stat(b, w->reset);
 	}
 	return true;
@@ -220,7 +284,7 @@ static void iostat_walk_run(void *arg)
 	uint64_t end = env_ticks() + env_us_to_ticks(PIECE_US);
 
 	while (w->next < json_array_size(w->names)) {
-		if (!iostat_visit(w, json_string_value(json_array_get(w->names, w->next++)))) {
+		if (!iostat_visit(w)) {
 			iostat_walk_free(w);
 			return;
 		}
@@ -257,7 +321,9 @@ static json_t *names_of_all(void)
 /* names: of the bdevs, consumed; NULL: there is no memory for them. */
 static void iostat_walk_start(struct rpc_request *req, json_t *names, const struct iostat_walk *kind)
 {
-	struct iostat_walk *w = calloc(1, sizeof(*w));
+	/* One by one with a reset: what happens between telling and setting back is lost. */
+	size_t n = json_array_size(names), room = kind->reset != BDEV_STAT_RESET_NONE ? 1 : n < BATCH ? n : BATCH;
+	struct iostat_walk *w = calloc(1, sizeof(*w) + room * sizeof(w->stats[0]));
 
 	if (w == NULL || names == NULL) {
 		free(w);
@@ -269,6 +335,7 @@ static void iostat_walk_start(struct rpc_request *req, json_t *names, const stru
 	*w = *kind;
 	w->req = req;
 	w->names = names;
+	w->room = room;
 	w->timer.fn = iostat_walk_go_on;
 	w->timer.arg = w;
 	iostat_walk_run(w);

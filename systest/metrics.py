@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 from appliance_lib import BUILD, DEADLINE, Daemon, check, main, wait_for
@@ -161,6 +162,51 @@ def test_the_numbers_are_those_of_the_rpcs():
         check_times(t, families, perf["read"])
         check(sum(v for _, v in families["varve_nvmf_commands_total"]) == t.groups("completed_nvme_io"), "commands")
         check(sum(v for _, v in families["varve_trace_slots_total"]) > 0, "the trace")
+
+
+def test_bdevs_come_and_go_while_all_are_asked():
+    """200 namespaces that a host reads; others are made and deleted meanwhile. Each scrape is whole, and bdev_get_iostat has those that stay."""
+    with Target("--metrics", "127.0.0.1:0", trtype="TCP", listen=False) as t:
+        t.call("nvmf_delete_subsystem", nqn=NQN)
+        t.add_subsystem(NQN, max_namespaces=200)
+        address, rpc, stop = t.call("metrics_get_status")["address"], t.client(), threading.Event()
+        stay = [f"N{i}" for i in range(200)]
+        for name in stay:
+            rpc.call("bdev_null_create", name=name, num_blocks=2048, block_size=512)
+            t.add_ns(name)
+        turns = [0]
+
+        def churn():
+            other = t.client()
+            while not stop.is_set():
+                for i in range(20):
+                    other.call("bdev_null_create", name=f"X{i}", num_blocks=2048, block_size=512)
+                for i in range(20):
+                    other.call("bdev_null_delete", name=f"X{i}")
+                turns[0] += 1
+            other.close()
+        churner = threading.Thread(target=churn)
+        with Host(t, "-w", "randread", "-q", "4", "-t", "3600", nsid=1) as h:
+            wait_io(t, [h], 100)
+            churner.start()
+            try:
+                for _ in range(10):
+                    before = turns[0]
+                    families = parse(scrape(address))
+                    told = {labels["bdev"] for labels, _ in families["varve_bdev_size_bytes"]}
+                    check(set(stay) <= told and all(name[0] in "NX" for name in told), told)
+                    asked = rpc.call("bdev_get_iostat")["bdevs"]
+                    check([b["name"] for b in asked if b["name"][0] == "N"] == stay, asked)
+                    wait_for(lambda: turns[0] > before, "bdevs that come and go")
+                twice = rpc.call("bdev_get_iostat", names=["N0", "N1", "N0", "N0"])["bdevs"]
+                check([b["name"] for b in twice] == ["N0", "N1", "N0", "N0"] and twice[0]["num_read_ops"] > 0, twice)
+                check(twice[1]["num_read_ops"] == 0 and twice[3]["num_read_ops"] >= twice[2]["num_read_ops"] >= twice[0]["num_read_ops"], twice)
+            finally:
+                stop.set()
+                churner.join()
+            h.stop()
+        rpc.close()
+        t.stop_clean()
 
 
 def histogram(families, name, **labels):
