@@ -12,8 +12,6 @@
 #include "nvmf/nvmf.h"
 #include "rpc/rpc.h"
 
-#define NAME_SIZE (2 * NVMF_NQN_MAX + 2)
-
 /* ---- Figures ---- */
 
 static const char *const figure_names[SERIES_FIGURES] = {
@@ -40,27 +38,11 @@ static void console_add_latest(json_t *o, const struct console_series *s)
 
 /* ---- /api/series ---- */
 
-static bool console_kind_of(const char *query, size_t len, enum console_kind *kind)
-{
-	char text[16];
-
-	if (!http_query_value(query, len, "kind", text, sizeof(text))) {
-		return false;
-	}
-	for (unsigned k = 0; k < CONSOLE_KINDS; k++) {
-		if (strcmp(text, console_kind_name((enum console_kind)k)) == 0) {
-			*kind = (enum console_kind)k;
-			return true;
-		}
-	}
-	return false;
-}
-
 static json_t *console_list_series(const char *query, size_t len)
 {
 	enum console_kind kind;
 
-	if (!console_kind_of(query, len, &kind)) {
+	if (!console_query_kind(query, len, &kind)) {
 		return NULL;
 	}
 	json_t *list = json_array(), *o = json_object();
@@ -94,22 +76,20 @@ static json_t *console_points(const struct series *s, bool coarse, uint32_t max)
 	return o;
 }
 
-/* kind, name, span=hour: one point every ten seconds; otherwise one every second. */
 static json_t *console_history(const char *query, size_t len)
 {
-	enum console_kind kind;
-	char name[NAME_SIZE], span[16] = "";
+	struct console_history_query q;
 
-	if (!console_kind_of(query, len, &kind) || !http_query_value(query, len, "name", name, sizeof(name))) {
+	if (!console_query_history(query, len, &q)) {
 		return NULL;
 	}
-	const struct console_series *s = console_series_find(kind, name);
+	const struct console_series *s = console_series_find(q.kind, q.name);
 	if (s == NULL) {
 		return NULL;
 	}
-	bool coarse = http_query_value(query, len, "span", span, sizeof(span)) && strcmp(span, "hour") == 0;
-	json_t *o = console_points(s->series, coarse, coarse ? SERIES_COARSE : SERIES_FINE);
-	json_object_set_new(o, "step_s", json_integer(coarse ? SERIES_COARSE_STEP : 1));
+	json_t *o = console_points(s->series, q.step_s != 1, q.points);
+	json_object_set_new(o, "step_s", json_integer(q.step_s));
+	json_object_set_new(o, "span_s", json_integer((json_int_t)q.step_s * q.points));
 	return o;
 }
 

@@ -13,7 +13,6 @@
 #define PERIOD_US    UINT64_C(1000000)
 #define KEEP_SECONDS 3600
 #define BUCKETS      2048
-#define NAME_MAX_LEN (2 * NVMF_NQN_MAX + 2)
 
 static struct {
 	bool on;
@@ -24,17 +23,6 @@ static struct {
 	struct console_series *all;
 	struct console_series *buckets[BUCKETS];
 } history;
-
-const char *console_kind_name(enum console_kind kind)
-{
-	static const char *const names[CONSOLE_KINDS] = {[CONSOLE_NODE] = "node",
-							 [CONSOLE_SUBSYSTEM] = "subsystem",
-							 [CONSOLE_HOST] = "host",
-							 [CONSOLE_PATH] = "path",
-							 [CONSOLE_BDEV] = "bdev"};
-
-	return names[kind];
-}
 
 /* ---- The table ---- */
 
@@ -177,9 +165,11 @@ static void console_count_path(enum console_kind kind, const char *name, const s
 	latency_histogram_add(&s->now.histogram, &info->latency.histogram);
 }
 
+_Static_assert(CONSOLE_NAME_MAX >= 2 * NVMF_NQN_MAX + 2, "a path's name is that of a host and of a subsystem");
+
 static void console_sample_path(void *arg, const struct nvmf_host_latency_info *info)
 {
-	char name[NAME_MAX_LEN];
+	char name[CONSOLE_NAME_MAX];
 
 	snprintf(name, sizeof(name), "%s %s", info->hostnqn, info->subnqn);
 	console_count_path(CONSOLE_NODE, "", info);

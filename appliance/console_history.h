@@ -5,18 +5,8 @@
 #ifndef APPLIANCE_CONSOLE_HISTORY_H
 #define APPLIANCE_CONSOLE_HISTORY_H
 
+#include "appliance/console_query.h"
 #include "appliance/console_series.h"
-
-enum console_kind {
-	CONSOLE_NODE,
-	CONSOLE_SUBSYSTEM,
-	CONSOLE_HOST,
-	CONSOLE_PATH, /* a host's way to a subsystem: named "HOSTNQN SUBNQN" */
-	CONSOLE_BDEV,
-	CONSOLE_KINDS,
-};
-/* "bdev" ... */
-const char *console_kind_name(enum console_kind kind);
 
 #define CONSOLE_SERIES_MAX 1400
 

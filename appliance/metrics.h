@@ -9,6 +9,7 @@
  *     metrics_rpc.c                                        metrics_start and its like
  *     console_api.c, console_findings.c, console_topology.c    what the console's page asks for
  *     console_history.c, console_series.c                  the last hour
+ *     console_query.c                                      what is asked for: pure
  *     console/                                             the page */
 #ifndef APPLIANCE_METRICS_H
 #define APPLIANCE_METRICS_H

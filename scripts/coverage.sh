@@ -35,6 +35,7 @@ softverbs/wire.c softverbs_wire - 18
 appliance/config.c rpc_config appliance_config 16
 appliance/config_examine.c,appliance/config_place.c,rpc/comments.c rpc_config appliance_config 10
 appliance/metrics_http.c metrics_http appliance_metrics 1
+appliance/console_query.c metrics_http appliance_metrics 0
 trace/trace_spec.c trace_spec trace_spec 8
 trace/reader_source.c,trace/reader_tables.c,trace/reader_ring.c trace_reader trace_reader_file,trace_reader_events 123
 env_dpdk/cores.c cores env 0

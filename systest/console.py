@@ -118,6 +118,9 @@ def test_figures_are_those_of_the_io():
                 check(0 < iops <= 4 / 0.02 * 1.5, (kind, points["iops"]))    # four at a time, 20 ms each
                 check(max(times) >= 19e6, (kind, times))
             check(history(address, "node", "", "hour")["step_s"] == 10, "the hour")
+            by_second = history(address, "node", "", "hour&step=1")
+            check(by_second["step_s"] == 1 and by_second["span_s"] == 3600 and max(v for v in by_second["iops"] if v is not None) > 0, by_second)
+            check(all(len(by_second[f]) == len(by_second["iops"]) <= 3600 for f in FIGURES), by_second)
             in_bdev = lambda commands: [c for c in commands if c["state"] in ("BDEV", "PREEMPTED")]      # others have none
             commands = wait_for(lambda: next((x for x in [api(address, "inflight")["commands"]] if in_bdev(x)), None), "commands under way")
             check(all(c["host"] == HOSTNQN and c["age_us"] >= 0 for c in commands), commands)
@@ -125,7 +128,8 @@ def test_figures_are_those_of_the_io():
             ages = [c["age_us"] for c in commands]
             check(ages == sorted(ages, reverse=True), ages)
             h.stop()
-        for wrong in ("history", "history?kind=bdev", "history?kind=bdev&name=none", "history?kind=x&name=D0", "series", "series?kind=%00", "x"):
+        for wrong in ("history", "history?kind=bdev", "history?kind=bdev&name=none", "history?kind=x&name=D0", "series", "series?kind=%00", "x",
+                      "history?kind=bdev&name=D0&span=hour&step=1", "history?kind=node&name=&span=day", "history?kind=node&name=&step=2"):
             get(address, f"/api/{wrong}", 404)
 
 

@@ -91,6 +91,11 @@ def test_views_show_what_the_daemon_tells():
         show(b, address, "overview")
         b.wait("document.querySelectorAll('.chart').length === 4 && document.querySelector('.chart .line').getAttribute('d').length > 20", "four charts with lines")
         b.wait("document.getElementById('lamp-text').textContent === 'well'", "the lamp")
+        b.run("document.getElementById('span-seconds').click()")
+        b.wait("document.getElementById('span-seconds').getAttribute('aria-pressed') === 'true' && "
+               "document.querySelector('.axis').textContent.startsWith('1 h ago')", "the hour by the second")
+        line = "document.querySelector('.chart .line').getAttribute('d')"
+        b.wait(f"{line}.includes('L') && Number(/^M([0-9.]+)/.exec({line})[1]) > 500", "seconds of it, at its end")
         show(b, address, "load")
         rows = "[...document.querySelectorAll('tbody tr')].map((r) => r.children[0].textContent)"
         b.wait(f"{rows}[0] === 'Slow' || {rows}[0] === 'Ram4'", "the busiest first")
@@ -100,6 +105,10 @@ def test_views_show_what_the_daemon_tells():
         check(b.run("return document.activeElement.id") == "filter", "the focus stays in the filter")
         b.run("document.querySelector('tbody button').click()")
         b.wait("document.querySelectorAll('#detail .chart').length === 4", "the bdev's charts")
+        check(b.run("return document.getElementById('span-seconds')") is None and
+              b.run("return document.getElementById('span-hour').getAttribute('aria-pressed')") == "true", "the hour stands for its seconds")
+        b.run("document.getElementById('span-minutes').click()")
+        b.wait("document.querySelector('#detail .axis').textContent.startsWith('4 min ago')", "the minutes")
         b.run("document.getElementById('span-hour').click()")
         b.wait("document.querySelector('#detail .axis').textContent.startsWith('1 h ago')", "the hour")
         b.run("document.getElementById('kind-path').click(); const f = document.getElementById('filter'); f.value = ''; f.dispatchEvent(new Event('input'))")

@@ -81,7 +81,7 @@ function area(values, max, width, height) {
 function pad(values, n) { return values.length < n ? Array(n - values.length).fill(null).concat(values) : values; }
 
 function chart(history, [key, title, text, second, secondName]) {
-  const hour = history.step_s > 1, n = hour ? 360 : 240, values = pad(history[key], n), more = second ? pad(history[second], n) : null;
+  const n = history.span_s / history.step_s, values = pad(history[key], n), more = second ? pad(history[second], n) : null;
   const known = values.filter((v) => v !== null), max = Math.max(1, ...known, ...(more || []).filter((v) => v !== null));
   const [number, unit] = text(values[n - 1]);
   const w = 600, h = 92;
@@ -93,16 +93,18 @@ function chart(history, [key, title, text, second, secondName]) {
     [0, 0.5, 1].map((y) => svg("line", { class: "grid", x1: 0, x2: w, y1: h * y, y2: h * y })),
     svg("path", { class: "area", d: area(values, max, w, h) }), svg("path", { class: "line", d: trace(values, max, w, h) }),
     more ? svg("path", { class: "line second", d: trace(more, max, w, h) }) : null),
-    el("div", { class: "axis" }, el("span", {}, hour ? "1 h ago" : "4 min ago"), el("span", {}, `top ${text(max).join(" ")}`), el("span", {}, "now")));
+    el("div", { class: "axis" }, el("span", {}, history.span_s > 240 ? "1 h ago" : "4 min ago"), el("span", {}, `top ${text(max).join(" ")}`), el("span", {}, "now")));
 }
 
-function spans() {
-  const button = (span, text) => el("button", { type: "button", id: `span-${span}`, "aria-pressed": String(view.span === span),
-    onclick: () => { view.span = span; show(); } }, text);
-  return [button("minutes", "4 minutes"), button("hour", "1 hour")];
+// The hour by the second is kept of the node only; elsewhere the hour stands for it.
+const SPANS = { minutes: ["4 minutes", "minutes"], hour: ["1 hour", "hour"], seconds: ["1 hour by the second", "hour&step=1"] };
+function spanOf(kind) { return kind !== "node" && view.span === "seconds" ? "hour" : view.span; }
+function spans(kind) {
+  return Object.entries(SPANS).filter(([span]) => kind === "node" || span !== "seconds").map(([span, [text]]) =>
+    el("button", { type: "button", id: `span-${span}`, "aria-pressed": String(spanOf(kind) === span), onclick: () => { view.span = span; show(); } }, text));
 }
 async function charts(kind, name) {
-  const history = await ask(`history?kind=${kind}&name=${encodeURIComponent(name)}&span=${view.span}`);
+  const history = await ask(`history?kind=${kind}&name=${encodeURIComponent(name)}&span=${SPANS[spanOf(kind)][1]}`);
   return el("div", { class: "tiles" }, FIGURES.map((f) => chart(history, f)));
 }
 
@@ -117,7 +119,7 @@ async function overview(state) {
   const c = state.counts;
   const figures = await charts("node", "").catch(() => el("p", { class: "quiet" }, "The first figures come in a second."));
   return [findings(state.findings),
-    el("section", {}, el("h2", {}, "Commands of hosts"), el("div", { class: "tools" }, spans()), figures),
+    el("section", {}, el("h2", {}, "Commands of hosts"), el("div", { class: "tools" }, spans("node")), figures),
     el("section", {}, el("h2", {}, "What there is"), el("div", { class: "card" },
       [plural(c.subsystems, "subsystem", "subsystems"), plural(c.namespaces, "namespace", "namespaces"), plural(c.controllers, "controller", "controllers"),
         plural(c.bdevs, "bdev", "bdevs")].join(", ")))];
@@ -151,7 +153,7 @@ async function load() {
       onclick: () => { view.kind = kind; view.chosen = null; show(); } }, title)),
     el("input", { type: "search", id: "filter", "aria-label": "Filter by name", placeholder: "Filter by name", value: view.filter,
       oninput: (e) => { view.filter = e.target.value; show(); } })),
-    chosen ? el("section", { id: "detail" }, el("div", { class: "tools" }, el("h2", {}, chosen), spans(),
+    chosen ? el("section", { id: "detail" }, el("div", { class: "tools" }, el("h2", {}, chosen), spans(view.kind),
       el("button", { type: "button", id: "close", onclick: () => { view.chosen = null; show(); } }, "Close")), await charts(view.kind, chosen)) : null,
     table(KINDS[view.kind], [header("name", "Name"), header("iops", "I/O per s"), header("bytes_per_s", "Throughput"), header("p50_ns", "Median"), header("p99_ns", "p99"),
       header("depth_milli", "In flight")], rows),

@@ -182,6 +182,23 @@ static void test_old_commands_stay_when_there_is_no_room_for_all(void)
 	CU_ASSERT_TRUE(has_command(list, 4, 7, 7) && has_command(list, 4, 1, 9)); /* another command in 1's place */
 }
 
+static void test_the_node_keeps_each_second_of_the_hour(void)
+{
+	struct series *s = series_create(SERIES_NODE_FINE);
+	struct series_counters c = {.depth = SERIES_DEPTH_UNKNOWN};
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+	series_add(s, &c, SECOND);
+	for (unsigned i = 1; i <= 4000; i++) {
+		c.ops += i;
+		series_add(s, &c, SECOND);
+	}
+	CU_ASSERT_EQUAL(series_count(s, false), SERIES_NODE_FINE);
+	CU_ASSERT_EQUAL(series_get(s, false, 0)->figure[SERIES_IOPS], series_pack(4000 - SERIES_NODE_FINE + 1));
+	CU_ASSERT_EQUAL(newest(s, false, SERIES_IOPS), series_unpack(series_pack(4000)));
+	free(s);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_numbers_are_packed_with_a_small_error),
 	UNIT(test_a_point_is_what_happened_in_its_second),
@@ -189,6 +206,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_each_counter_tells_that_counters_began_anew),
 	UNIT(test_buckets_may_wrap),
 	UNIT(test_rings_keep_the_newest_points),
+	UNIT(test_the_node_keeps_each_second_of_the_hour),
 	UNIT(test_a_look_that_found_all_commands_replaces_the_list),
 	UNIT(test_old_commands_stay_when_there_is_no_room_for_all),
 	UNIT_END,

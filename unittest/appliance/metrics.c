@@ -2,6 +2,8 @@
 /* The text format, the requests, and the addresses of metrics. */
 #include <errno.h>
 
+#include "appliance/console_query.h"
+#include "appliance/console_series.h"
 #include "appliance/metrics_address.h"
 #include "appliance/metrics_http.h"
 #include "appliance/metrics_text.h"
@@ -304,6 +306,59 @@ static void test_values_of_a_query_are_decoded(void)
 	}
 }
 
+/* ---- What a request for history asks for ---- */
+
+static struct console_history_query query_of(const char *text)
+{
+	struct console_history_query q;
+
+	return console_query_history(text, strlen(text), &q) ? q : (struct console_history_query){0};
+}
+
+static void test_a_query_chooses_one_of_the_histories_that_are_kept(void)
+{
+	static const struct {
+		const char *text;
+		uint32_t step_s, points;
+		enum console_kind kind;
+		const char *name;
+	} good[] = {
+		{"kind=node&name=", 1, SERIES_FINE, CONSOLE_NODE, ""},
+		{"kind=bdev&name=M%200&span=minutes", 1, SERIES_FINE, CONSOLE_BDEV, "M 0"},
+		{"step=1&span=minutes&name=a&kind=host", 1, SERIES_FINE, CONSOLE_HOST, "a"},
+		{"kind=path&name=a%20b&span=hour", 10, SERIES_COARSE, CONSOLE_PATH, "a b"},
+		{"kind=subsystem&name=s&span=hour&step=10", 10, SERIES_COARSE, CONSOLE_SUBSYSTEM, "s"},
+		{"kind=node&name=&span=hour&step=1", 1, SERIES_NODE_FINE, CONSOLE_NODE, ""},
+		{"kind=node&name=&a&spanner=x&steps&span=hour&step=1", 1, SERIES_NODE_FINE, CONSOLE_NODE, ""},
+	};
+	static const char *const bad[] = {
+		"",
+		"kind=node",
+		"name=a",
+		"kind=disk&name=a",
+		"kind=node&name=%00",
+		"kind=bdev&name=a&span=hour&step=1",
+		"kind=path&name=a&span=hour&step=1",
+		"kind=node&name=&span=day",
+		"kind=node&name=&span",
+		"kind=node&name=&span=%",
+		"kind=node&name=&span=hour&step=5",
+		"kind=node&name=&span=hour&step=%31%",
+		"kind=node&name=&span=hour&step=1000000000000000000",
+		"kind=node&name=&span=minutes&step=10",
+		"kind=node&name=&step",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		struct console_history_query q = query_of(good[i].text);
+		CU_ASSERT(q.step_s == good[i].step_s && q.points == good[i].points && q.kind == good[i].kind);
+		CU_ASSERT_STRING_EQUAL(q.name, good[i].name);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		CU_ASSERT_EQUAL(query_of(bad[i]).points, 0);
+	}
+}
+
 /* ---- Addresses ---- */
 
 static void test_addresses_are_of_this_host(void)
@@ -349,6 +404,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_the_host_that_is_asked_for_is_judged),
 	UNIT(test_requests_of_pages_of_other_sites_are_told),
 	UNIT(test_values_of_a_query_are_decoded),
+	UNIT(test_a_query_chooses_one_of_the_histories_that_are_kept),
 	UNIT(test_addresses_are_of_this_host),
 	UNIT_END,
 };

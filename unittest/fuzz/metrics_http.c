@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "appliance/console_query.h"
 #include "appliance/metrics_http.h"
 #include "appliance/metrics_text.h"
 
@@ -28,9 +29,15 @@ static void check_request(const char *bytes, size_t size)
 
 static void check_query(const char *query, size_t size)
 {
+	struct console_history_query q;
 	char value[64];
 
 	if (http_query_value(query, size, "name", value, sizeof(value)) && strlen(value) >= sizeof(value)) {
+		abort();
+	}
+	if (console_query_history(query, size, &q) &&
+	    ((q.step_s != 1 && q.step_s != 10) || q.step_s * q.points > 3600 || strlen(q.name) >= sizeof(q.name) ||
+	     (q.points > 360 && q.kind != CONSOLE_NODE))) {
 		abort();
 	}
 }
