@@ -120,12 +120,14 @@ class Wire:
 class Gateway(Target):
     """A varve with two groups of one namespace each, in files that all gateways have, and its varve-cluster."""
     trtype = "TCP"
+    options = ()            # of varve
+    program_of_agent = CLUSTER
 
     def __init__(self, number, folder, etcd, **settings):
         self.number, self.name, self.files = number, "abc"[number], folder
         self.wire = Wire(etcd.port)
         self.agent = None
-        super().__init__(cores=f"[{number % NUM_CPUS}]", port=PORT + number, listen=False, trtype="TCP")
+        super().__init__(*self.options, cores=f"[{number % NUM_CPUS}]", port=PORT + number, listen=False, trtype="TCP")
         try:
             self.call("nvmf_delete_subsystem", nqn=NQN)
             self.add_subsystem(NQN, listen=False, ana_reporting=True, max_namespaces=8, min_cntlid=1 + 1000 * number, max_cntlid=1000 + 1000 * number)
@@ -148,7 +150,7 @@ class Gateway(Target):
 
     def start_agent(self):
         with open(self.folder / "agent.log", "ab") as log:
-            self.agent = subprocess.Popen([sys.executable, CLUSTER, "-c", self.config, "serve"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.agent = subprocess.Popen([sys.executable, self.program_of_agent, "-c", self.config, "serve"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def agent_log(self):
         return (self.folder / "agent.log").read_text()
@@ -198,13 +200,13 @@ def tell(etcd, *words):
 
 
 class Scene:
-    """Two gateways, and a front whose host reads and writes both namespaces."""
+    """Gateways that have the same files."""
 
-    def __init__(self, etcd, folder, kind):
+    def __init__(self, etcd, folder, kind, number=2):
         self.etcd, self.folder, self.kind = etcd, folder, kind
         self.gateways = []
         try:
-            for i in range(2):
+            for i in range(number):
                 self.gateways.append(kind(i, folder, etcd))
         except BaseException:
             self.close()
@@ -234,12 +236,12 @@ class Scene:
 
 
 @contextlib.contextmanager
-def scene(kind=Gateway):
+def scene(kind=Gateway, number=2):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-test-cluster-"))
     with EtcdServer() as etcd:
         s = None
         try:
-            s = Scene(etcd, folder, kind)
+            s = Scene(etcd, folder, kind, number)
             yield s
         finally:
             if s is not None:

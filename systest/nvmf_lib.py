@@ -50,9 +50,10 @@ def name_of(task):
 class Target(Daemon):
     """varve with a transport and a subsystem NQN that any host may use. listen: at once; otherwise add_listener() does it."""
     trtype = "RDMA"     # of those that begin as a Daemon
+    libraries = ()      # that are preloaded, too
 
     def __init__(self, *options, cores="[0]", port=PORT, listen=True, trtype="RDMA", **transport):
-        super().__init__("-m", cores, "-s", "512", *options, env=preload())
+        super().__init__("-m", cores, "-s", "512", *options, env=preload(*self.libraries))
         self.port, self.trtype = port, trtype
         try:
             self.call("nvmf_create_transport", trtype=trtype, **transport)
