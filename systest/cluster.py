@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 from appliance_lib import DEADLINE, check, main, wait_for
-from cluster_lib import CLUSTER, Gateway, hosts_at_work, scene, status, tell
+from cluster_lib import CLUSTER, Gateway, Wire, hosts_at_work, scene, status, tell
 from nvmf_lib import NQN
 
 
@@ -113,6 +113,23 @@ def test_etcd_is_restarted():
             s.etcd.start()
             s.wait_settled()
             work()
+            for g in s.gateways:
+                wait_for(lambda g=g: "etcd cannot be watched" in g.agent_log() and "etcd is watched again" in g.agent_log(), g.agent_log)
+
+
+def test_an_etcd_that_cannot_be_watched():
+    Wire.refused = b"/v3/watch"
+    try:
+        with scene() as s:
+            s.wait_settled()
+            for g in s.gateways:
+                wait_for(lambda g=g: "etcd cannot be watched" in g.agent_log(), g.agent_log)
+            for i in (0, 1, 0):
+                check(tell(s.etcd, "move", "1", "ab"[i]).returncode == 0, "move")
+                wait_for(lambda i=i: 1 in s.gateways[i].owned(), s.account)
+            check(not any("watched again" in g.agent_log() for g in s.gateways), s.account())
+    finally:
+        Wire.refused = None
 
 
 def test_listeners_that_were_made_inaccessible_are_optimized_again():

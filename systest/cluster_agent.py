@@ -120,7 +120,7 @@ class Gateway:
         self.etcd, self.daemon = store, FakeDaemon(1 + 1000 * number)
         self.agent = agent.Agent({"gateway": name, "cluster": "t", "nqn": "n", "lease_s": TTL_S, "rpc_socket": "/none", "etcd": {"endpoints": ["http://x"]}})
         a = self.agent
-        a.etcd = a.lease.etcd = store
+        a.etcd = a.keys.etcd = a.lease.etcd = store
         a.daemon = a.lease.daemon_ = self.daemon
         a.facts, a.groups = self.daemon.facts()
         a.lease.keep()
@@ -170,6 +170,69 @@ def test_each_change_is_made_by_what_was_just_read():
     g.turn()
     g.check_serves({1, 2})
     check(store.reads == reads + 1, "it was read again")
+
+
+def test_keys_that_are_watched_are_read_when_they_change():
+    store, a, b = two()
+    watch = a.agent.watch
+    watch.active = True
+    watch.note_change()
+    a.turn()
+    reads = store.reads
+    a.turn(3)
+    check(store.reads == reads, "nothing has changed")
+    watch.note_change()
+    a.turn()
+    check(store.reads == reads + 1, "something has")
+    a.agent.keys.read_us -= TTL_S * 250000
+    a.turn(2)
+    check(store.reads == reads + 2, "a member that is cut off says nothing")
+    watch.active = False
+    a.turn(2)
+    check(store.reads == reads + 4, "they are not watched")
+    # what it changes itself
+    watch.active = True
+    store.keys[f"{PREFIX}moves/1"] = ("b", 1, 0, 1)
+    watch.note_change()
+    a.turn()
+    a.turn()
+    check(store.reads == reads + 6 and owner(store, 1)["owner"] == "b", owner(store, 1))
+    b.turn(2)           # group 2 goes to a then, which has none
+    b.check_serves({1})
+
+
+def test_what_was_read_under_an_earlier_lease_takes_nothing():
+    """Another gateway had the group meanwhile."""
+    store, a, b = two()
+    a.agent.watch.active = True
+    a.turn(2)
+    a.end_lease()
+    b.turn(3)
+    b.check_serves({1, 2})
+    a.agent.lease.keep()        # the watch says nothing, and little time has passed
+    a.daemon.calls.clear()
+    a.turn(3)
+    check(not any(m == "bdev_own" for m, _ in a.daemon.calls), a.daemon.calls)
+    a.agent.watch.note_change()
+    for g in (a, b, a, b, a, b):
+        g.agent.watch.note_change()
+        g.turn()
+    check(len(a.agent.lease.owned) == len(b.agent.lease.owned) == 1, "they share again")
+
+
+def test_a_claim_by_what_has_changed_meanwhile_is_refused():
+    store, a = alone()
+    a.agent.drop(2, "of the test")
+    a.agent.watch.active = True
+    store.keys[f"{PREFIX}groups/2"] = (json.dumps({"owner": "gone", "token": 5}), 1000, 0, 1)
+    a.agent.watch.note_change()
+    known = a.agent.keys.state()
+    store.keys[f"{PREFIX}groups/2"] = (json.dumps({"owner": "b", "token": 77}), 1001, 0, 1)
+    a.daemon.calls.clear()
+    check(a.agent.keys.state() is known, "it does not know")
+    a.turn()
+    check(owner(store, 2) == {"owner": "b", "token": 77} and not any(m == "bdev_own" for m, _ in a.daemon.calls), owner(store, 2))
+    check(a.agent.keys.state() is not known, "it looks again")
 
 
 def test_a_claim_of_a_lease_that_has_ended_takes_nothing():

@@ -94,6 +94,20 @@ def test_wrong_answers_name_what_is_wrong():
         refused(json.dumps({"kvs": [kv(key, value)]}).encode(), word)
 
 
+def test_lines_of_a_watch_are_read():
+    for line in (b'{"result": {"created": true}}\n', b'{"result": {"header": {}, "events": [{"kv": {}}]}}\n', b'{"result": {}}'):
+        etcd.decode_watch(line)
+    for line, word in ((b"", "object"), (b"\n", "object"), (b"[]", "object"), (b'{"result": 5}', "ended"), (b"{}", "ended"), (b"\xff", "object"),
+                       (b'{"error": {"message": "no leader"}}', "no leader"), (b'{"result": {"canceled": true, "compact_revision": "7"}}', "canceled"),
+                       (b'{"result": {"created": true', "object")):
+        try:
+            etcd.decode_watch(line)
+        except etcd.EtcdError as e:
+            check(word in str(e), f"{line}: {e}")
+        else:
+            check(False, f"was taken: {line}")
+
+
 def spoil(rng, value):
     """The value with one thing in it changed."""
     if isinstance(value, dict) and value and rng.random() < 0.9:
@@ -225,6 +239,58 @@ def test_the_program_says_what_etcd_did():
             p = subprocess.run([sys.executable, TOP / "tools/cluster/varve-cluster", "-c", config, "status"], capture_output=True, text=True, timeout=DEADLINE,
                                check=False)
             check(p.returncode == 1 and word in p.stderr and p.stderr.count("\n") == 1 and not p.stdout, p.stderr)
+        server.shutdown()
+
+
+class Watched(http.server.BaseHTTPRequestHandler):
+    """A watch whose lines are given, and which then stays open or ends."""
+    protocol_version = "HTTP/1.1"
+    status, lines, stays, over = 200, [], False, threading.Event()
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(self.status)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for line in self.lines:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+        if self.status != 200:
+            self.wfile.write(b"0\r\n\r\n")
+        if self.stays:
+            self.over.wait(DEADLINE)
+        self.close_connection = True
+
+    def log_message(self, *_):
+        pass
+
+
+def watch_all(server, idle_s):
+    """How often the watch tells something, and why it ends; None: nothing came for so long."""
+    one = etcd.Etcd({"endpoints": [f"http://127.0.0.1:{server.server_port}", "http://127.0.0.1:1"]}, 2 * DEADLINE)
+    times = 0
+    try:
+        for _ in one.watch(PREFIX, idle_s):
+            times += 1
+    except etcd.EtcdError as e:
+        check(one.endpoints[0].port == 1, "the next one is asked of another member")
+        return times, str(e)
+    check(one.endpoints[0].port == server.server_port, "nothing was wrong with it")
+    return times, None
+
+
+def test_a_watch_ends_in_each_way():
+    good = b'{"result": {"created": true}}\n'
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Watched) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for status, lines, times, word in ((200, [good, good, b'{"result": {"canceled": true}}\n'], 2, "canceled"), (200, [good], 1, ""), (200, [], 0, ""),
+                                           (200, [good, b"nonsense\n"], 1, "object"), (200, [good[:9], good[9:], b"[]\n"], 1, "object"),
+                                           (404, [b"Not Found"], 0, "HTTP 404"), (200, [b" " * (etcd.ANSWER_MAX + 2)], 0, "object")):
+            Watched.status, Watched.lines = status, lines
+            found = watch_all(server, DEADLINE)
+            check(found[0] == times and found[1] is not None and word in found[1], f"{found}, expected {times}, {word}")
+        Watched.status, Watched.lines, Watched.stays = 200, [good], True
+        check(watch_all(server, 0.2) == (1, None), "nothing comes")
+        Watched.over.set()
         server.shutdown()
 
 

@@ -63,7 +63,9 @@ class EtcdServer:
 
 
 class Wire:
-    """A gateway's way to etcd, which can be cut: nothing passes on connections that are open, and new ones are not answered."""
+    """A gateway's way to etcd, which can be cut: nothing passes on connections that are open, and new ones are not answered. A connection on which the bytes
+    `refused` are sent is closed."""
+    refused = None
 
     def __init__(self, to):
         self.to, self.cut = to, False
@@ -102,7 +104,7 @@ class Wire:
     def pass_on(self, source, sink):
         silent = False      # it was cut, and stays so
         with contextlib.suppress(OSError):
-            while data := source.recv(65536):
+            while (data := source.recv(65536)) and not (self.refused and self.refused in data):
                 silent = silent or self.cut
                 if not silent:
                     sink.sendall(data)

@@ -201,7 +201,9 @@ class ProgramEvents:
 
     def end_agent(self, actor):
         self.say("SIGTERM, varve-cluster")
-        self.gateway().end_agent()
+        agent = self.gateway().agent
+        agent.terminate()
+        check(agent.wait(DEADLINE) in (0, -signal.SIGTERM), self.gateway().agent_log())     # the signal: it had just begun
         actor.rest(0, LEASE_S / 2)
         self.gateway().start_agent()
         self.say("varve-cluster is started")

@@ -11,7 +11,8 @@ import time
 
 from .daemon import Daemon, DaemonError, NoDevice, boottime_us
 from .etcd import Etcd, EtcdError
-from .state import Group, able, conflict, decode_state, is_free, printable, to_give, wanted_by
+from .state import Group, able, conflict, is_free, printable, to_give, wanted_by
+from .watch import Keys, Watch
 
 TAKE_S = 60     # to fence a client of Ceph, and to take its lock
 LEAVE_LEASES = 10   # for which something that failed is left alone
@@ -96,9 +97,11 @@ class Lease(threading.Thread):
 class Agent:
     def __init__(self, config):
         self.me, self.nqn = config["gateway"], config["nqn"]
-        self.prefix = f"/varve/{config['cluster']}/"
+        prefix = f"/varve/{config['cluster']}/"
         self.ttl_s = config["lease_s"]
         self.etcd = Etcd(config["etcd"], self.ttl_s / 4)
+        self.watch = Watch(config["etcd"], prefix, self.ttl_s, say)
+        self.keys = Keys(self.etcd, self.watch, prefix, self.ttl_s)
         self.daemon = Daemon(config["rpc_socket"], config["nqn"], self.ttl_s)
         self.lease = Lease(config)
         self.facts, self.groups = None, {}
@@ -117,10 +120,12 @@ class Agent:
     def run(self, stop):
         self.learn(stop)
         self.lease.start()
+        self.watch.start()
         try:
             while not stop.is_set():
                 if not self.try_turn():
-                    stop.wait(min(max(self.ttl_s / 20, 0.1), 0.5))
+                    self.watch.wake.wait(min(max(self.ttl_s / 20, 0.1), 0.5))
+                    self.watch.wake.clear()
         finally:
             self.leave()
 
@@ -162,7 +167,7 @@ class Agent:
         listeners = self.daemon.listeners()
         if self.mine:
             self.hide(listeners)
-        state = decode_state(self.etcd.entries(self.prefix))
+        state = self.keys.state()
         self.drop_all_if_ended()
         if lease == 0 or not self.register(state, lease):
             return False
@@ -231,7 +236,7 @@ class Agent:
             return False
         self.in_use = False
         if known is None or known.facts != facts:
-            self.etcd.change(f"{self.prefix}gateways/{self.me}", known.revision if known else 0, json.dumps(facts), lease)
+            self.keys.change(f"gateways/{self.me}", known.revision if known else 0, json.dumps(facts), lease)
         self.mine = self.mine or known is not None
         self.admitted = self.admitted or known is not None
         return known is not None
@@ -249,7 +254,7 @@ class Agent:
             return False
         if is_free(state, n) and wanted_by(state, n, self.groups) == self.me:
             # not if the old owner has come back meanwhile
-            return self.claim(n, group, state, lease, f"{self.prefix}gateways/{group.owner}" if group.owner not in ("", *state.gateways) else None)
+            return self.claim(n, group, state, lease, f"gateways/{group.owner}" if group.owner not in ("", *state.gateways) else None)
         return None
 
     def look_at_own(self, n, group, state, lease, listeners):
@@ -275,7 +280,7 @@ class Agent:
     def set_owner(self, n, group, owner, absent=None):
         self.claims.pop(n, None)
         value = json.dumps({"owner": owner, "token": group.token + 1})
-        return self.etcd.change(f"{self.prefix}groups/{n}", group.revision, value, absent=absent)
+        return self.keys.change(f"groups/{n}", group.revision, value, absent=absent)
 
     # --- What is done with a group ---
 
@@ -365,7 +370,7 @@ class Agent:
             self.kept_at[n] = time.monotonic()
             move = state.moves.get(n)
             if move is not None:
-                self.etcd.change(f"{self.prefix}moves/{n}", move.revision, None)
+                self.keys.change(f"moves/{n}", move.revision, None)
             return True             # the next turn takes it again
         return self.set_owner(n, state.groups[n], to)
 
@@ -379,6 +384,7 @@ class Agent:
     def leave(self):
         """The program ends: others may have what is owned here, at once."""
         self.lease.stop.set()
+        self.watch.stop.set()
         self.lease.join(self.ttl_s)
         owned = sorted(self.lease.owned)
         for n in owned:

@@ -76,6 +76,18 @@ def range_request(prefix):
     return {"key": encode(prefix), "range_end": encode(last)}
 
 
+def watch_request(prefix):
+    return {"create_request": range_request(prefix)}
+
+
+def decode_watch(line):
+    """One line of the answer to a watch: it says that something has changed, or that the watch has begun. What has changed is read anew, not taken from here."""
+    answer = decode_answer(200, line)
+    result = answer.get("result")
+    if not isinstance(result, dict) or result.get("canceled"):
+        raise EtcdError(f"the watch was ended: {str(answer)[:200]}")
+
+
 def change_request(key, revision, value, lease=0, absent=None):
     """Sets a key, or with value None deletes it, if its mod_revision is still that (0: if there is no such key), and if there is no key `absent`."""
     change = {"request_delete_range": {"key": encode(key)}} if value is None else {
@@ -96,10 +108,13 @@ class Etcd:
             if "cert" in settings:
                 self.tls.load_cert_chain(settings["cert"], settings.get("key"))
 
-    def ask(self, endpoint, path, body):
+    def connection(self, endpoint):
         kind = http.client.HTTPSConnection if endpoint.scheme == "https" else http.client.HTTPConnection
         more = {"context": self.tls} if endpoint.scheme == "https" else {}
-        connection = kind(endpoint.hostname, endpoint.port or 2379, timeout=self.timeout_s / len(self.endpoints), **more)
+        return kind(endpoint.hostname, endpoint.port or 2379, timeout=self.timeout_s / len(self.endpoints), **more)
+
+    def ask(self, endpoint, path, body):
+        connection = self.connection(endpoint)
         try:
             connection.request("POST", path, body, {"Content-Type": "application/json"})
             response = connection.getresponse()
@@ -120,6 +135,37 @@ class Etcd:
                 why.append(f"{endpoint.netloc}: {str(e) or type(e).__name__}")
                 self.endpoints.append(self.endpoints.pop(0))     # the next call begins with another one
         raise EtcdError("; ".join(why))
+
+    def watch(self, prefix, idle_s):
+        """Yields when the watch of the keys has begun, and after each change. Returns when nothing has come for so long. EtcdError: it cannot be had, or was
+        ended; the next one is asked of another member."""
+        endpoint, begun = self.endpoints[0], False
+        connection = self.connection(endpoint)
+        try:
+            for _ in self.watch_lines(connection, prefix, idle_s):
+                begun = True
+                yield
+        except (EtcdError, OSError, http.client.HTTPException, ValueError) as e:
+            if begun and isinstance(e, TimeoutError):
+                return
+            self.endpoints.append(self.endpoints.pop(0))
+            raise EtcdError(f"{endpoint.netloc}: {str(e) or type(e).__name__}") from None
+        finally:
+            connection.close()
+
+    @staticmethod
+    def watch_lines(connection, prefix, idle_s):
+        """Until the watch ends, which is an exception."""
+        connection.connect()
+        sock = connection.sock      # which the response may take over
+        connection.request("POST", "/v3/watch", json.dumps(watch_request(prefix)), {"Content-Type": "application/json"})
+        with connection.getresponse() as response:
+            if response.status != 200:
+                decode_answer(response.status, response.read(ANSWER_MAX))
+            while True:
+                decode_watch(response.readline(ANSWER_MAX))
+                yield
+                sock.settimeout(idle_s)
 
     def entries(self, prefix):
         return decode_range(self.call("/v3/kv/range", range_request(prefix)), prefix)

@@ -66,10 +66,14 @@ def read_config(path):
 
 
 def serve(config, _):
-    stop = threading.Event()
+    stop, agent = threading.Event(), Agent(config)
+
+    def end(*_):
+        stop.set()
+        agent.watch.wake.set()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    Agent(config).run(stop)
+        signal.signal(number, end)
+    agent.run(stop)
 
 
 def describe(config):
