@@ -40,6 +40,9 @@ class EtcdServer:
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_for(self.listens, self.account)
 
+    def endpoints(self):
+        return [f"http://127.0.0.1:{self.port}"]
+
     def account(self):
         return f"etcd: {(self.folder / 'log').read_text()[-2000:]}"
 
@@ -125,9 +128,9 @@ class Gateway(Target):
     options = ()            # of varve
     program_of_agent = CLUSTER
 
-    def __init__(self, number, folder, etcd, **settings):
+    def __init__(self, number, folder, server, **settings):
         self.number, self.name, self.files = number, "abc"[number], folder
-        self.wire = Wire(etcd.port)
+        self.wire = Wire(server.port)
         self.agent = None
         super().__init__(*self.options, cores=f"[{number % NUM_CPUS}]", port=PORT + number, listen=False, trtype="TCP")
         try:
@@ -194,8 +197,7 @@ def tell(etcd, *words):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-test-tell-"))
     try:
         config = folder / "c.json"
-        config.write_text(json.dumps({"cluster": "test", "gateway": "operator", "nqn": NQN, "lease_s": 30,
-                                      "etcd": {"endpoints": [f"http://127.0.0.1:{etcd.port}"]}}))
+        config.write_text(json.dumps({"cluster": "test", "gateway": "operator", "nqn": NQN, "lease_s": 30, "etcd": {"endpoints": etcd.endpoints()}}))
         return subprocess.run([sys.executable, CLUSTER, "-c", config, *words], capture_output=True, text=True, timeout=DEADLINE, check=False)
     finally:
         shutil.rmtree(folder)
@@ -238,9 +240,9 @@ class Scene:
 
 
 @contextlib.contextmanager
-def scene(kind=Gateway, number=2):
+def scene(kind=Gateway, number=2, store=EtcdServer):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-test-cluster-"))
-    with EtcdServer() as etcd:
+    with store() as etcd:
         s = None
         try:
             s = Scene(etcd, folder, kind, number)
