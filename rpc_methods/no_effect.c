@@ -44,7 +44,7 @@ static void no_effect_answer(struct rpc_request *req, const char *method, const 
 
 /* --- Sockets for data --- */
 
-#define NO_SOCKETS "data does not go through sockets"
+#define NO_SOCKETS "NVMe/TCP uses the kernel's sockets, with settings of its own"
 static const struct rpc_param sock_default_params[] = {IGNORED_STRING(impl_name, .required = true), RPC_PARAM_END};
 NO_EFFECT_METHOD(sock_set_default_impl, sock_default_params, RPC_STARTUP, NO_SOCKETS)
 
