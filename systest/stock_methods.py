@@ -57,17 +57,18 @@ def faults(method, theirs, ours, prefix=""):
     return found
 
 
+def rows(heading):
+    """The cells of each row of a table of doc/compat.md."""
+    table = (TOP / "doc/compat.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return [row.strip("| ").split(" | ") for row in table.splitlines() if row.startswith("| ")][2:]
+
+
 def explained():
     """What doc/compat.md says of methods and parameters that are not there: sets of names of methods, where * stands for any end, and {method: names}."""
-    text = (TOP / "doc/compat.md").read_text()
-
-    def rows(heading):
-        table = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-        return [row.split(" | ")[0] for row in table.splitlines() if row.startswith("| `")]
-    methods = {name for row in rows("Methods that are not there") for name in re.findall(r"`(\w+\*?)`", row)}
+    methods = {name for row in rows("Methods that are not there") for name in re.findall(r"`(\w+\*?)`", row[0])}
     parameters = {}
     for row in rows("Parameters that are not there"):
-        head, _, tail = row.partition(":")
+        head, _, tail = row[0].partition(":")
         for method in re.findall(r"`(\w+)`", head):
             parameters.setdefault(method, set()).update(re.findall(r"`([\w.*]+)`", tail))
     return methods, parameters
@@ -105,6 +106,16 @@ def test_each_parameter_is_there_or_explained():
     check(not found, "\n".join(found))
     rest = {(m, p) for m, names in excused.items() for p in names} - used - NOT_IN_THE_TABLE
     check(not rest, f"doc/compat.md explains what is as in SPDK: {rest}")
+
+
+def test_each_client_has_a_test_or_a_reason_why_not():
+    clients = rows("Clients")
+    check(len(clients) > 15 and all(len(row) == 5 and all(row) for row in clients), f"client, version, what, result, test: {clients}")
+    for row in clients:
+        names = [x for x in re.findall(r"`([\w/.]+)`", row[4]) if x.endswith((".py", ".sh", ".c"))]
+        missing = [x for x in names if not (TOP / x).is_file() and not (TOP / "systest" / x).is_file()]
+        check(not missing, f"{row[0]}: there is no {missing}")
+        check(names or row[4].startswith("none: "), f"{row[0]}: no test, and no reason why not")
 
 
 def test_the_checker_finds_what_is_wrong():
