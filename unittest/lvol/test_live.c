@@ -595,7 +595,8 @@ static void sweep_state(const struct model *before, size_t entries, uint32_t see
 	}
 }
 
-/* valgrind sees of a few cases what it is for, reads of what was not written. All of them are judged in the other builds. */
+/* valgrind sees of a few cases what it is for, reads of what was not written. All of them are judged in the other
+ * builds. */
 static unsigned long fewer_under_valgrind(unsigned long usual)
 {
 	return getenv("VARVE_VALGRIND") != NULL ? usual / 4 : usual;
