@@ -205,6 +205,47 @@ static void test_a_device_that_fails_ends_the_connections_of_all_targets(void)
 	target_end(&one);
 }
 
+#define FLOOD 250 /* what the fake keeps for the reader */
+
+static struct thread_msg turn_msg;
+static unsigned turns;
+static uint64_t acked_before, acked_in_the_end;
+
+static bool all_are_acked(void *arg)
+{
+	return fake_stats.async_acked >= acked_in_the_end;
+}
+
+/* Has turns on the control thread, which reads the events, too: those count before which some, but not all of them have
+ * been read since the last one. */
+static void count_turn(struct thread_msg *msg)
+{
+	if (!all_are_acked(NULL)) {
+		turns += fake_stats.async_acked != acked_before;
+		acked_before = fake_stats.async_acked;
+		thread_post(thread_control(), msg, count_turn);
+	}
+}
+
+/* Hosts whose queue pairs break cause such events. */
+static void test_the_control_thread_does_other_work_between_events_of_a_device(void)
+{
+	start_both();
+	acked_before = fake_stats.async_acked;
+	acked_in_the_end = acked_before + FLOOD;
+	for (unsigned i = 0; i < FLOOD; i++) {
+		fake_port_event(0, IBV_EVENT_GID_CHANGE);
+	}
+	thread_post(thread_control(), &turn_msg, count_turn);
+	CU_ASSERT(fixture_poll(all_are_acked, NULL));
+	CU_ASSERT(turns >= 3);
+	disconnect(&one);
+	disconnect(&two);
+	CU_ASSERT(wait_qps(0));
+	target_end(&two);
+	target_end(&one);
+}
+
 static int setup(void)
 {
 	return fixture_start();
@@ -225,6 +266,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_queue_that_fails_ends_the_connections_of_its_target_alone),
 	UNIT(test_events_are_read_when_the_target_that_read_them_first_is_gone),
 	UNIT(test_a_device_that_fails_ends_the_connections_of_all_targets),
+	UNIT(test_the_control_thread_does_other_work_between_events_of_a_device),
 	UNIT_END,
 };
 
