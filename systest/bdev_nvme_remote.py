@@ -13,7 +13,8 @@ from appliance_lib import DEADLINE, RpcError, check, main, wait_for
 from nvmf_lib import ADDRESS, NQN, PORT, Host, Target, verifying, wait_io
 
 BACK_PORT, FRONT_PORT = PORT, PORT + 20000
-UUID = "8d1f6c1e-55b1-4a5e-9f0e-0123456789ab"
+UUID, OTHER_UUID = "8d1f6c1e-55b1-4a5e-9f0e-0123456789ab", "8d1f6c1e-55b1-4a5e-9f0e-0123456789cd"
+NGUID = "fedcba98765432100123456789abcdef"
 # a back end that is killed carries out nothing any more, so its fence need not take the standard's time
 QUICK = {"ctrlr_loss_timeout_sec": -1, "reconnect_delay_sec": 1, "fence_timeout_ms": 1000}
 
@@ -60,9 +61,10 @@ def test_remote_namespaces_are_bdevs_in_the_stock_shape():
         b.add_malloc("M0")
         b.add_malloc("M1")
         b.call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "M0", "uuid": UUID})
-        b.add_ns("M1", nsid=7)
+        b.call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "M1", "nsid": 7, "uuid": OTHER_UUID, "nguid": NGUID})
         check(attach(f) == ["Nvme0n1", "Nvme0n7"], "names")
-        d, _ = f.call("bdev_get_bdevs")
+        d, other = f.call("bdev_get_bdevs")
+        check(other["uuid"].replace("-", "") == NGUID, f"one that has an NGUID and another UUID: {other}")
         check(d["product_name"] == "NVMe disk" and d["block_size"] == 512 and d["num_blocks"] == 32768 and d["uuid"] == UUID, d)
         check(all(d["supported_io_types"][t] for t in ("read", "write", "unmap", "flush", "reset", "nvme_admin", "nvme_io",
                                                        "write_zeroes", "compare", "compare_and_write", "abort")), d)

@@ -369,15 +369,18 @@ static void limits_set(struct bdev *b, const struct nvme_ns *ns, const struct nv
 	}
 }
 
+/* The NGUID, if the namespace has one, as SPDK's hosts have it: programs that know a bdev by its UUID find the same
+ * one. */
 static void ns_bdev_set_uuid(struct bdev *b, const struct nvme_ns *ns)
 {
 	static const uint8_t zeroes[16];
-	const uint8_t *uuid = memcmp(ns->uuid, zeroes, 16) != 0 ? ns->uuid : ns->nguid;
+	const uint8_t *uuid = memcmp(ns->nguid, zeroes, 16) != 0 ? ns->nguid : ns->uuid;
 	char text[BDEV_UUID_STRLEN];
 
 	bdev_uuid_format(uuid, text);
 	if (memcmp(uuid, zeroes, 16) != 0 && bdev_find(text) != NULL) {
-		log_notice("%s: its namespace has the UUID %s, which another bdev has already: it gets a random one",
+		log_notice("%s: its namespace has the NGUID or UUID %s, which another bdev has already: it gets a "
+			   "random one",
 			   b->name, text);
 	} else {
 		memcpy(b->uuid, uuid, 16);

@@ -22,14 +22,18 @@ static bool is_attached_by_itself(void *name)
 
 static void test_each_namespace_becomes_a_bdev(void)
 {
-	drive_begin_attached();
+	struct bdev_nvme_attach opts = attach_opts();
+	drive_begin();
+	model.ns[0].no_nguid = true;
+	CU_ASSERT_EQUAL_FATAL(attach_with(&opts), 0);
 	struct bdev *a = bdev_find("Nvme0n1"), *b = bdev_find("Nvme0n2");
 	CU_ASSERT_FATAL(a != NULL && b != NULL);
 	CU_ASSERT_STRING_EQUAL(bdev_product_name(a), "NVMe disk");
 	CU_ASSERT_EQUAL(bdev_block_size(a), 512);
 	CU_ASSERT_EQUAL(bdev_num_blocks(a), model.ns[0].blocks);
 	CU_ASSERT_EQUAL(bdev_block_size(b), 4096);
-	CU_ASSERT_EQUAL(bdev_uuid(b)[15], 2);
+	CU_ASSERT(bdev_uuid(a)[0] == 0x40 && bdev_uuid(a)[15] == 1); /* its UUID */
+	CU_ASSERT(bdev_uuid(b)[0] == 2 && bdev_uuid(b)[15] == 0);    /* its NGUID, although it has a UUID as well */
 	CU_ASSERT_PTR_EQUAL(bdev_nvme_bdev_next(nvme, NULL), a);
 	CU_ASSERT_PTR_EQUAL(bdev_nvme_bdev_next(nvme, a), b);
 	CU_ASSERT_PTR_NULL(bdev_nvme_bdev_next(nvme, b));
