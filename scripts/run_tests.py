@@ -335,13 +335,13 @@ def idle_seconds():
 
 
 class Crew:
-    """Says when the next job may begin beside those that run: as long as they are fewer than the CPUs; and up to half as many more (at least one), each
+    """Says when the next job may begin beside those that run: as long as they are fewer than the CPUs; and up to as many more, each
     after a spell in which so much of the CPUs was idle that another job that waits as much as they do has room."""
     SPELL, IDLE = 2.0, 0.6      # seconds; CPUs
 
     def __init__(self):
         self.cpus = os.cpu_count() or 1
-        self.most = self.cpus + max(1, self.cpus // 2)
+        self.most = 2 * self.cpus
         self.running, self.lock = 0, threading.Condition()
         self.turn = threading.Lock()            # held by the one job that waits to begin
         self.samples = collections.deque()      # (when, idle_seconds()) while one waits
