@@ -43,6 +43,11 @@ __attribute__((constructor)) static void blackbox_register_notification(void)
 	notify_type_register(NOTIFICATION);
 }
 
+const char *blackbox_app(void)
+{
+	return app_name;
+}
+
 void blackbox_start(const char *app)
 {
 	app_name = app;

@@ -29,6 +29,8 @@ struct blackbox_opts {
 	uint32_t max_files;
 	uint64_t max_bytes; /* of all files together */
 };
+/* The beginning of the files' names; NULL before blackbox_start(). */
+const char *blackbox_app(void);
 /* Where copies go, and how many are kept. */
 const struct blackbox_opts *blackbox_get_opts(void);
 /* Sets these options. 0; or a negative errno, and why (BLACKBOX_ERROR_MAX bytes) says why dir is no directory that

@@ -113,7 +113,8 @@ static void listing_sort(struct listing *l, const char *now)
 	}
 }
 
-static int listing_read(DIR *dir, const char *app, uint64_t now_ns, struct listing *l)
+/* clean: removes unfinished files of the dead. */
+static int listing_read(DIR *dir, const char *app, uint64_t now_ns, bool clean, struct listing *l)
 {
 	char prefix[128], hidden[129], now[256];
 	const struct dirent *e;
@@ -127,7 +128,9 @@ static int listing_read(DIR *dir, const char *app, uint64_t now_ns, struct listi
 	}
 	while (l->n < MAX_IN_DIR && (e = readdir(dir)) != NULL) {
 		if (text_starts_with(e->d_name, hidden) && text_ends_with(e->d_name, PART)) {
-			listing_remove_if_dead(dirfd(dir), e->d_name);
+			if (clean) {
+				listing_remove_if_dead(dirfd(dir), e->d_name);
+			}
 		} else if (text_starts_with(e->d_name, prefix)) {
 			l->names[l->n] = strdup(e->d_name);
 			if (l->names[l->n] == NULL) {
@@ -176,7 +179,7 @@ int blackbox_make_room(const char *dir, const char *app, uint32_t max_files, uin
 	if (d == NULL) {
 		return -errno;
 	}
-	int rc = listing_read(d, app, now_ns, &l);
+	int rc = listing_read(d, app, now_ns, true, &l);
 	if (rc == 0) {
 		listing_remove_oldest(dirfd(d), &l, max_files, max_bytes, new_bytes, &usage);
 		/* Files of another user may not be removable: then there is no room. */
@@ -188,4 +191,103 @@ int blackbox_make_room(const char *dir, const char *app, uint32_t max_files, uin
 		*left = usage;
 	}
 	return rc;
+}
+
+/* ---- Copies to look at ---- */
+
+#define TIME_PATTERN                                                                                                   \
+	"dddddddd"                                                                                                     \
+	"T"                                                                                                            \
+	"dddddd"                                                                                                       \
+	"."                                                                                                            \
+	"dddddd"                                                                                                       \
+	"Z"                                                                                                            \
+	"."
+
+/* d: a digit; all else is itself. */
+static bool text_fits(const char *text, const char *pattern)
+{
+	for (; *pattern != '\0'; pattern++, text++) {
+		if (*pattern == 'd' ? *text < '0' || *text > '9' : *text != *pattern) {
+			return false;
+		}
+	}
+	return true;
+}
+
+bool blackbox_copy_name_parse(const char *name, const char *app, struct blackbox_copy_info *info)
+{
+	static const char allowed[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-";
+	const size_t len = strlen(name), prefix = strlen(app) + strlen(INFIX), time_len = strlen(TIME_PATTERN);
+
+	if (len >= sizeof(info->name) || strspn(name, allowed) != len || !text_starts_with(name, app) ||
+	    !text_starts_with(name + strlen(app), INFIX) || !text_fits(name + prefix, TIME_PATTERN)) {
+		return false;
+	}
+	const char *t = name + prefix, *cause = t + time_len;
+	size_t n = strspn(cause, "abcdefghijklmnopqrstuvwxyz_");
+	const char *pid = cause + n;
+	if (n == 0 || n >= sizeof(info->cause) || !text_starts_with(pid, ".pid") || pid[4] == '\0' ||
+	    pid[4 + strspn(pid + 4, "0123456789")] != '\0') {
+		return false;
+	}
+	memset(info, 0, sizeof(*info));
+	memcpy(info->name, name, len);
+	memcpy(info->cause, cause, n);
+	snprintf(info->time, sizeof(info->time), "%.4s-%.2s-%.2sT%.2s:%.2s:%.2s%.8s", t, t + 4, t + 6, t + 9, t + 11,
+		 t + 13, t + 15);
+	return true;
+}
+
+static bool copy_is_ours(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink == 1;
+}
+
+int blackbox_copy_open(const char *dir, const char *app, const char *name, uint64_t *bytes)
+{
+	struct blackbox_copy_info info;
+	struct stat st;
+
+	if (!blackbox_copy_name_parse(name, app, &info)) {
+		return -ENOENT;
+	}
+	int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir_fd < 0) {
+		return -errno;
+	}
+	/* O_NONBLOCK: the name may be that of a FIFO. */
+	int fd = openat(dir_fd, info.name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int rc = fd >= 0 ? fd : errno == ELOOP ? -ENOENT : -errno;
+	close(dir_fd);
+	if (fd >= 0 && (fstat(fd, &st) != 0 || !copy_is_ours(&st))) {
+		close(fd);
+		return -ENOENT;
+	}
+	if (fd >= 0) {
+		*bytes = (uint64_t)st.st_size;
+	}
+	return rc;
+}
+
+int blackbox_copy_list(const char *dir, const char *app, uint64_t now_ns, struct blackbox_copy_info *list, size_t max)
+{
+	struct listing l = {0};
+	struct stat st;
+	size_t n = 0;
+
+	DIR *d = opendir(dir);
+	if (d == NULL) {
+		return -errno;
+	}
+	int rc = listing_read(d, app, now_ns, false, &l);
+	for (size_t i = l.n; rc == 0 && i-- > 0 && n < max;) {
+		if (blackbox_copy_name_parse(l.names[i], app, &list[n]) &&
+		    fstatat(dirfd(d), l.names[i], &st, AT_SYMLINK_NOFOLLOW) == 0 && copy_is_ours(&st)) {
+			list[n++].bytes = (uint64_t)st.st_size;
+		}
+	}
+	listing_free(&l);
+	closedir(d);
+	return rc != 0 ? rc : (int)n;
 }

@@ -3,6 +3,7 @@
 #ifndef APPLIANCE_BLACKBOX_FILES_H
 #define APPLIANCE_BLACKBOX_FILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,23 @@ int blackbox_file_name(char *to, size_t size, const char *dir, const char *app, 
  * so that there is none. */
 int blackbox_file_name_unused(char *to, size_t size, const char *dir, const char *app, uint64_t realtime_ns,
 			      const char *cause, int pid);
+
+#define BLACKBOX_COPY_NAME_MAX 256 /* bytes of the name of a copy in its folder, with the NUL */
+struct blackbox_copy_info {
+	char name[BLACKBOX_COPY_NAME_MAX];
+	char time[32];  /* "2026-11-21T23:15:02.123456Z", of the cause */
+	char cause[32]; /* "request_age" ... */
+	uint64_t bytes;
+};
+/* Whether name is one that blackbox_file_name() makes in the folder for this app: so it has neither a slash nor a
+ * character that means anything to a shell, a browser or an HTTP header. Then *info has name, time and cause. Pure. */
+bool blackbox_copy_name_parse(const char *name, const char *app, struct blackbox_copy_info *info);
+/* Opens a copy of that name in dir for reading. Neither a link, nor a file of another user or with a second name, nor
+ * anything but a file is opened. The descriptor, and *bytes; or -ENOENT: there is no such copy, or another negative
+ * errno. */
+int blackbox_copy_open(const char *dir, const char *app, const char *name, uint64_t *bytes);
+/* Fills in the newest copies in dir, at most max of them, the newest first. Their number; or a negative errno. */
+int blackbox_copy_list(const char *dir, const char *app, uint64_t now_ns, struct blackbox_copy_info *list, size_t max);
 
 struct blackbox_usage {
 	uint32_t files;

@@ -175,6 +175,8 @@ json_t *console_answer(enum http_route route, const char *query, size_t query_le
 		return console_topology();
 	case HTTP_INFLIGHT:
 		return console_inflight();
+	case HTTP_COPIES:
+		return console_copies();
 	default:
 		return NULL;
 	}

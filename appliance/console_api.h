@@ -3,6 +3,8 @@
 #ifndef APPLIANCE_CONSOLE_API_H
 #define APPLIANCE_CONSOLE_API_H
 
+#include <stdint.h>
+
 #include "appliance/metrics_http.h"
 
 struct json_t;
@@ -10,12 +12,18 @@ struct json_t;
  * are as hosts and operators gave them, with U+FFFD for what is not UTF-8. */
 struct json_t *console_answer(enum http_route route, const char *query, size_t query_len);
 
+/* Opens the copy of the black box that a query names: "name=NAME". The descriptor, which the caller closes, and
+ * *bytes. A negative errno: there is no such copy. */
+int console_copy_open(const char *query, size_t query_len, uint64_t *bytes);
+
 /* Private to console_*.c. */
 
 /* What is wrong, the worst first: [{severity, text, next}], as varve-doctor would say it of a running daemon. */
 struct json_t *console_findings(void);
 /* {subsystems: [...], bdevs: [...]}: who uses what. */
 struct json_t *console_topology(void);
+/* The copies of the black box, the newest first: {directory, offered, copies: [{name, bytes, time, cause}]}. */
+struct json_t *console_copies(void);
 /* Outstanding commands, the oldest first: [...]. */
 struct json_t *console_inflight(void);
 struct nvmf_inflight;

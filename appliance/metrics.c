@@ -36,6 +36,7 @@
 #define KEPT_QUERY_MAX    1024
 #define SOCKET_MODE       0660
 #define MAX_DRAINS        64
+#define FILE_PIECE        65536 /* bytes of a file that are read and sent at a time */
 
 /* A text, shared by the connections that send it. */
 struct body {
@@ -70,12 +71,14 @@ struct connection {
 	size_t head_len, sent; /* sent: bytes of head and body together */
 	size_t body_len;
 	const char *body;
-	struct body *shared; /* what was made, or NULL: body is a constant */
+	struct body *shared; /* what was made, or NULL: body is a constant, or comes from file */
+	int file;            /* a copy of the black box, of body_len bytes, or -1 */
+	size_t in_time;      /* bytes sent when the deadline was set */
 	TAILQ_ENTRY(connection) link;
 };
 
 static struct {
-	bool on, saved;
+	bool on, saved, copies;
 	bool is_unix;
 	struct rpc_socket unix_socket;
 	int fd;
@@ -101,8 +104,8 @@ static void metrics_body_put(struct body *b)
 
 /* For how long an answer is given again. */
 static const uint32_t route_fresh_us[HTTP_ROUTES] = {
-	[HTTP_METRICS] = 100000, [HTTP_STATE] = 500000,     [HTTP_SERIES] = 500000,
-	[HTTP_HISTORY] = 500000, [HTTP_TOPOLOGY] = 1000000, [HTTP_INFLIGHT] = 200000,
+	[HTTP_METRICS] = 100000,   [HTTP_STATE] = 500000,    [HTTP_SERIES] = 500000,  [HTTP_HISTORY] = 500000,
+	[HTTP_TOPOLOGY] = 1000000, [HTTP_INFLIGHT] = 200000, [HTTP_COPIES] = 1000000,
 };
 
 static struct body *metrics_body_of_text(char *text, size_t len)
@@ -228,8 +231,24 @@ static void metrics_connection_close(struct connection *c)
 	thread_timer_stop(&c->deadline);
 	fd_source_remove(&c->source);
 	close(c->fd);
+	if (c->file >= 0) {
+		close(c->file);
+	}
 	metrics_body_put(c->shared);
 	free(c);
+}
+
+static int metrics_find_copy(struct connection *c, const struct metrics_request *request)
+{
+	uint64_t bytes;
+	int fd = server.copies ? console_copy_open(request->query, request->query_len, &bytes) : -ENOENT;
+
+	if (fd < 0) {
+		return 404;
+	}
+	c->file = fd;
+	c->body_len = bytes;
+	return 200;
 }
 
 /* Finds the body of a request that is well-formed. Returns the status. */
@@ -250,6 +269,9 @@ static int metrics_find_body(struct connection *c, const struct metrics_request 
 	/* Other sites may link to the page. They cannot read answers, but could have the daemon make them. */
 	if (request->cross_site) {
 		return 403;
+	}
+	if (request->route == HTTP_COPY) {
+		return metrics_find_copy(c, request);
 	}
 	c->shared = metrics_body_get(request, &status);
 	if (c->shared != NULL) {
@@ -281,7 +303,20 @@ static void metrics_prepare_answer(struct connection *c, const struct metrics_re
 	server.refused += status != 200;
 }
 
-/* The bytes that come next: the rest of the head, then of the body. */
+/* A piece of the file, and its length. NULL: the file has become shorter, or cannot be read. */
+static const char *metrics_file_piece(const struct connection *c, size_t *len)
+{
+	static char piece[FILE_PIECE]; /* sent before the next one is read; what was not sent is read again */
+	ssize_t n = pread(c->file, piece, *len < FILE_PIECE ? *len : FILE_PIECE, (off_t)(c->sent - c->head_len));
+
+	if (n <= 0) {
+		return NULL;
+	}
+	*len = (size_t)n;
+	return piece;
+}
+
+/* The bytes that come next: the rest of the head, then of the body. NULL: they cannot be had. */
 static const char *metrics_answer_rest(const struct connection *c, size_t *len)
 {
 	if (c->sent < c->head_len) {
@@ -289,7 +324,25 @@ static const char *metrics_answer_rest(const struct connection *c, size_t *len)
 		return c->head + c->sent;
 	}
 	*len = c->head_len + c->body_len - c->sent;
+	if (c->file >= 0) {
+		return *len > 0 ? metrics_file_piece(c, len) : NULL;
+	}
 	return c->body + (c->sent - c->head_len);
+}
+
+/* After a piece of a file: the rest is sent when the peer has room, after other work. A peer that takes a piece within
+ * the deadline has it anew for the next one. */
+static bool metrics_file_waits(struct connection *c)
+{
+	if (c->file < 0 || c->sent <= c->head_len || c->sent == c->head_len + c->body_len) {
+		return false;
+	}
+	if (c->sent - c->in_time >= FILE_PIECE) {
+		c->in_time = c->sent;
+		thread_timer_start(&c->deadline, DEADLINE_US);
+	}
+	fd_source_modify(c->source, EPOLLOUT);
+	return true;
 }
 
 /* False: the connection is gone. */
@@ -299,7 +352,12 @@ static bool metrics_connection_send(struct connection *c)
 	const char *at;
 
 	while (at = metrics_answer_rest(c, &len), len > 0) {
-		ssize_t n = send(c->fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n = at != NULL ? send(c->fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
+		if (at == NULL) { /* the peer sees that the answer is shorter than its head says */
+			server.dropped++;
+			metrics_connection_close(c);
+			return false;
+		}
 		if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
 			fd_source_modify(c->source, EPOLLOUT);
 			return true;
@@ -309,6 +367,9 @@ static bool metrics_connection_send(struct connection *c)
 			return false;
 		}
 		c->sent += (size_t)n;
+		if (metrics_file_waits(c)) {
+			return true;
+		}
 	}
 	/* If bytes from the peer were left unread, close() would send a reset, and the peer could lose the answer. */
 	shutdown(c->fd, SHUT_WR);
@@ -375,6 +436,7 @@ static void metrics_connection_add(int fd)
 		return;
 	}
 	c->fd = fd;
+	c->file = -1;
 	c->deadline = (struct thread_timer){.fn = metrics_connection_time_out, .arg = c};
 	thread_timer_start(&c->deadline, DEADLINE_US);
 	TAILQ_INSERT_TAIL(&server.connections, c, link);
@@ -456,13 +518,19 @@ static void metrics_close_listener(void)
 	}
 }
 
-int metrics_start(const char *text, bool saved, char *error)
+int metrics_start(const char *text, bool saved, bool copies, char *error)
 {
 	struct metrics_address a;
 	int rc = metrics_address_parse(text, &a, error);
 
 	if (rc != 0) {
 		return rc;
+	}
+	if (copies && a.path == NULL) {
+		snprintf(error, METRICS_ERROR_MAX,
+			 "copies: only with an address unix:PATH, because every user of this machine reaches %.200s",
+			 text);
+		return -EINVAL;
 	}
 	if (server.on) {
 		snprintf(error, METRICS_ERROR_MAX, "metrics are served already, on %s; metrics_stop ends that",
@@ -472,6 +540,7 @@ int metrics_start(const char *text, bool saved, char *error)
 	memset(&server, 0, sizeof(server));
 	TAILQ_INIT(&server.connections);
 	server.saved = saved;
+	server.copies = copies;
 	server.is_unix = a.path != NULL;
 	if (server.is_unix) {
 		rc = rpc_socket_listen(&server.unix_socket, a.path, SOCKET_MODE, error, METRICS_ERROR_MAX);
@@ -524,6 +593,7 @@ void metrics_get_status(struct metrics_status *s)
 	*s = (struct metrics_status){
 		.address = server.on ? server.address : NULL,
 		.saved = server.on && server.saved,
+		.copies = server.on && server.copies,
 		.saved_address = server.given,
 		.connections = server.n_connections,
 		.requests = server.requests,

@@ -7,7 +7,7 @@
  *                                                          metrics_bdev.c, metrics_nvmf.c, metrics_qpairs.c
  *     metrics.c                                            connections
  *     metrics_rpc.c                                        metrics_start and its like
- *     console_api.c, console_findings.c, console_topology.c    what the console's page asks for
+ *     console_api.c, console_copies.c, console_findings.c, console_topology.c    what the console's page asks for
  *     console_history.c, console_series.c                  the last hour
  *     console_query.c                                      what is asked for: pure
  *     console/                                             the page */
@@ -21,15 +21,17 @@
 #include "appliance/metrics_address.h"
 #include "appliance/metrics_text.h"
 
-/* Listens. saved: save_config writes it. 0, or a negative errno and error (METRICS_ERROR_MAX bytes):
- * -EINVAL: no such address, -EALREADY: it listens, -EADDRINUSE ... */
-int metrics_start(const char *address, bool saved, char *error);
+/* Listens. saved: save_config writes it. copies: hands out the copies of the black box; only at a unix: address,
+ * because every user of the machine reaches 127.0.0.1, and copies are for varve's user alone. 0, or a negative errno
+ * and error (METRICS_ERROR_MAX bytes): -EINVAL: no such address, or copies at another one, -EALREADY: it listens,
+ * -EADDRINUSE ... */
+int metrics_start(const char *address, bool saved, bool copies, char *error);
 /* Stops to listen and closes all connections. 0; -ENOENT: it did not listen. */
 int metrics_stop(void);
 
 struct metrics_status {
 	const char *address; /* as Prometheus is to be given it, with the port in use; NULL: off */
-	bool saved;
+	bool saved, copies;
 	const char *saved_address; /* as it was given */
 	unsigned connections;
 	uint64_t requests, scrapes, refused; /* refused: answered otherwise than with metrics */

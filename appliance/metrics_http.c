@@ -90,6 +90,8 @@ static const struct {
 	[HTTP_HISTORY] = {"/api/history", "application/json", .has_query = true},
 	[HTTP_TOPOLOGY] = {"/api/topology", "application/json"},
 	[HTTP_INFLIGHT] = {"/api/inflight", "application/json"},
+	[HTTP_COPIES] = {"/api/copies", "application/json"},
+	[HTTP_COPY] = {"/api/copy", "application/octet-stream", .has_query = true},
 };
 
 static int http_find_route(struct span target, struct metrics_request *request)

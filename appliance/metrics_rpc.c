@@ -8,18 +8,22 @@
 
 struct start_params {
 	char *address;
+	bool copies;
 };
 
 static const struct rpc_param start_params[] = {
 	RPC_PARAM(struct start_params, address, RPC_STRING, RPC_REQUIRED,
 		  "unix:PATH, 127.0.0.1:PORT or [::1]:PORT; port 0 takes any that is free"),
+	RPC_PARAM(struct start_params, copies, RPC_BOOL, RPC_OPTIONAL,
+		  "hand out the copies of the black box, which tell of hosts' commands; only with unix:PATH"),
 	RPC_PARAM_END,
 };
 
 static void rpc_metrics_start(struct rpc_request *req, void *params)
 {
 	char error[METRICS_ERROR_MAX];
-	int rc = metrics_start(((struct start_params *)params)->address, true, error);
+	const struct start_params *p = params;
+	int rc = metrics_start(p->address, true, p->copies, error);
 	struct metrics_status s;
 
 	if (rc != 0) {
@@ -72,6 +76,9 @@ static void metrics_write_config(json_t *methods)
 	if (s.saved) {
 		json_t *params = json_object();
 		json_object_set_new(params, "address", rpc_string(s.saved_address));
+		if (s.copies) {
+			json_object_set_new(params, "copies", json_true());
+		}
 		rpc_config_add(methods, "metrics_start", params);
 	}
 }

@@ -291,7 +291,7 @@ static int rooms_start_metrics(char *error)
 {
 	char why[METRICS_ERROR_MAX];
 	const char *address = app_options()->metrics;
-	int rc = address != NULL ? metrics_start(address, false, why) : 0;
+	int rc = address != NULL ? metrics_start(address, false, false, why) : 0;
 
 	if (rc != 0) {
 		snprintf(error, PART_ERROR_MAX, "no metrics: %s", why);

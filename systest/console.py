@@ -7,6 +7,8 @@
 import http.client
 import itertools
 import json
+import os
+import pathlib
 import socket
 import sys
 import urllib.parse
@@ -184,6 +186,130 @@ def test_bases_are_those_that_a_bdev_stands_on():
         check(len(by_name) == 6, bdevs)
         told = {name: b["bases"] for name, b in by_name.items()}
         check(told == {"A0": [], "snap": [], "v": [], "lvs/v": ["A0"], "lvs/snap": ["A0"], "D0": [by_name["lvs/v"]["name"]]}, told)
+
+
+def ask_unix(path, target, method="GET"):
+    """A connection, the status and the fields of the answer."""
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(DEADLINE)
+    s.connect(str(path))
+    s.sendall(f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        byte = s.recv(1)
+        check(byte, head)
+        head += byte
+    lines = head.decode().split("\r\n")
+    return s, int(lines[0].split()[1]), dict(x.split(": ", 1) for x in lines[1:] if x)
+
+
+def get_unix(path, target, method="GET"):
+    s, status, fields = ask_unix(path, target, method)
+    with s, s.makefile("rb") as f:
+        return status, f.read(), fields
+
+
+class Box(Daemon):
+    """With a folder of the black box, and the console on a Unix socket."""
+
+    def __init__(self, **params):
+        super().__init__()
+        try:
+            self.box, self.socket = self.folder / "box", self.folder / "metrics.sock"
+            self.box.mkdir()
+            self.call("trace_set_blackbox", directory=str(self.box))
+            self.call("metrics_start", address=f"unix:{self.socket}", **params)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def copy_name(self, cause="io_error"):
+        """Of the form that the daemon gives them, by a trigger that has fired or by hand."""
+        app = pathlib.Path(json.loads(get_unix(self.socket, "/api/state")[1])["trace_file"]).name.split("_trace.")[0]
+        return f"{app}_blackbox.20261121T231502.123456Z.{cause}.pid1"
+
+    def listed(self):
+        return json.loads(get_unix(self.socket, "/api/copies")[1])
+
+
+def test_copies_of_the_black_box_are_handed_out_if_that_is_asked_for():
+    with Box(copies=True) as d:
+        name, data = d.copy_name(), bytes(range(256)) * 4096 + b"end"
+        (d.box / name).write_bytes(data)
+        found = wait_for(lambda: next((x for x in [d.listed()] if x["copies"]), None), "the list")
+        check(found == {"directory": str(d.box), "offered": True, "copies": [
+            {"name": name, "bytes": len(data), "time": "2026-11-21T23:15:02.123456Z", "cause": "io_error"}]}, found)
+        status, body, fields = get_unix(d.socket, f"/api/copy?name={name}")
+        check(status == 200 and body == data and fields["Content-Type"] == "application/octet-stream", (status, len(body), fields))
+        status, body, fields = get_unix(d.socket, f"/api/copy?name={name}", "HEAD")
+        check(status == 200 and body == b"" and fields["Content-Length"] == str(len(data)), (status, fields))
+        saved = d.call("framework_get_config", name="metrics")
+        check(saved == [{"method": "metrics_start", "params": {"address": f"unix:{d.socket}", "copies": True}}], saved)
+        d.call("metrics_stop")
+        status, _, err = d.rpc("metrics_start", "address=127.0.0.1:0", "copies=true")
+        check(status != 0 and "unix:PATH" in err, err)
+        check(d.rpc("metrics_start", "address=127.0.0.1:0", "copies=false")[0] == 0, "without copies")
+    with Box() as d:
+        name = d.copy_name()
+        (d.box / name).write_bytes(b"x")
+        wait_for(lambda: d.listed()["copies"], "the list")
+        check(not d.listed()["offered"] and get_unix(d.socket, f"/api/copy?name={name}")[0] == 404, "off by default")
+
+
+def test_nothing_but_copies_is_handed_out():
+    with Box(copies=True) as d:
+        name = d.copy_name()
+        (d.folder / "secret").write_text("secret")
+        (d.box / "secret").write_text("secret")
+        (d.box / name).symlink_to(d.folder / "secret")
+        os.mkfifo(d.box / d.copy_name("state_age"))
+        (d.box / d.copy_name("request_age")).mkdir()
+        for wrong in (name, d.copy_name("state_age"), d.copy_name("request_age"), d.copy_name("qpair_error"), "secret", "../secret", "..%2fsecret", "%2e%2e/secret",
+                      str(d.folder / "secret"), "", ".", "%00", f"{name}%00", f"x/../{name}", f"{name}/", "a" * 5000):
+            status, body, _ = get_unix(d.socket, f"/api/copy?name={wrong}")
+            check(status == 404 and b"secret" not in body, (wrong, status, body[:100]))
+        for wrong in ("/api/copy", "/api/copy?", "/api/copy/secret", f"/api/copy?names={name}"):
+            check(get_unix(d.socket, wrong)[0] == 404, wrong)
+        check(d.listed()["copies"] == [], d.listed())
+
+
+def test_a_copy_that_goes_shrinks_or_is_read_slowly():
+    with Box(copies=True) as d:
+        name, size = d.copy_name(), 64 << 20
+        with open(d.box / name, "wb") as f:
+            f.truncate(size)
+            f.seek(size - 3)
+            f.write(b"end")
+        slow, status, fields = ask_unix(d.socket, f"/api/copy?name={name}")
+        check(status == 200 and int(fields["Content-Length"]) == size, fields)
+        going, status, _ = ask_unix(d.socket, f"/api/copy?name={name}")
+        check(status == 200, status)
+        check(json.loads(get_unix(d.socket, "/api/state")[1])["state"] == "RUNNING", "others are answered meanwhile")
+        (d.box / name).unlink()
+        with going, going.makefile("rb") as f:
+            data = f.read()
+        check(len(data) == size and data.endswith(b"end"), "a file that has lost its name is read to its end")
+        check(get_unix(d.socket, f"/api/copy?name={name}")[0] == 404, "it has gone")
+        with slow:      # which has read nothing meanwhile: in time or too late, it gets no wrong byte
+            got = 0
+            while chunk := slow.recv(1 << 20):
+                got += len(chunk)
+        check(got <= size, got)
+        dropped = d.call("metrics_get_status")["dropped"]
+        with open(d.box / name, "wb") as f:
+            f.truncate(size)
+        shrinks, status, _ = ask_unix(d.socket, f"/api/copy?name={name}")
+        check(status == 200, status)
+        os.truncate(d.box / name, 1 << 20)
+        with shrinks, shrinks.makefile("rb") as f:
+            check(len(f.read()) < size, "the end is missing, and the peer sees that")
+        wait_for(lambda: d.call("metrics_get_status")["dropped"] > dropped, "the count")
+        os.truncate(d.box / name, 1 << 40)      # a hole
+        huge, status, fields = ask_unix(d.socket, f"/api/copy?name={name}")
+        with huge:
+            check(status == 200 and int(fields["Content-Length"]) == 1 << 40 and huge.recv(65536), fields)
+            wait_for(lambda: d.call("metrics_get_status")["connections"] == 0, "that who does not go on to read is dropped")
+        check(d.stop() == 0, d.log())
 
 
 class Fleet(Target):

@@ -238,13 +238,24 @@ async function inflight() {
   el("p", { class: "quiet" }, a.commands.length >= a.max ? `At most ${a.max} are shown. ` : "", "All of them: ", el("code", {}, "varve-rpc nvmf_get_inflight"))];
 }
 
-function blackbox(state) {
+// The names are the daemon's own; the browser asks for one by its name and gets the file.
+function copies(answer) {
+  const rows = answer.copies.map((c) => el("tr", {}, el("td", { class: "name" }, answer.offered ? el("a", { href: `/api/copy?name=${encodeURIComponent(c.name)}`, download: c.name }, c.name) : c.name),
+    el("td", { class: "number" }, size(c.bytes)), el("td", {}, c.time), el("td", {}, c.cause)));
+  return el("section", { id: "copies" }, el("h2", {}, "Copies"), rows.length === 0 ? el("p", { class: "card" }, "There are no copies in ", el("code", {}, answer.directory), ".")
+    : table("Copies", ["Name", "Size", "Time", "Cause"].map((t, i) => el("th", { scope: "col", class: i === 1 ? "number" : "" }, t)), rows),
+  answer.offered ? null : el("p", { class: "quiet" }, "They are in ", el("code", {}, answer.directory), ". This page hands them out if its server is started with ",
+    el("code", {}, "varve-rpc metrics_start address=unix:PATH copies=true")));
+}
+async function blackbox(state) {
+  const kept = await ask("copies");
   const rows = state.triggers.map((t) => el("tr", {}, el("td", { class: "name" }, t.name), el("td", {}, t.type), el("td", { class: "number" }, t.fired),
     el("td", {}, t.ago_us === null ? "never" : `${since(t.ago_us)} ago`), el("td", { class: "name" }, t.cause || "–"),
     el("td", { class: "name" }, t.file ? el("code", {}, `varve-trace -f ${t.file} --html page.html`) : "–")));
   return [el("h2", {}, "Black box"), rows.length === 0
     ? el("p", { class: "card" }, "There are no triggers. ", el("code", {}, "varve-rpc trace_set_trigger name=slow type=request_age limit_us=1000000"), " keeps the trace when a command takes longer than a second.")
     : table("Triggers", ["Trigger", "Type", "Fired", "Last", "Cause", "Open its copy"].map((t, i) => el("th", { scope: "col", class: i === 2 ? "number" : "" }, t)), rows),
+  copies(kept),
   el("section", {}, el("h2", {}, "Live"), el("div", { class: "card" }, el("p", {}, "What the recorder holds now, as a page: "),
     el("code", {}, `varve-trace -p ${state.pid} --html page.html`)))];
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "appliance/blackbox_files.h"
@@ -253,6 +254,99 @@ static void test_unfinished_files_of_the_dead_go_and_of_the_living_stay(void)
 	CU_ASSERT_NOT_EQUAL(access(part, F_OK), 0);
 }
 
+/* ---- Copies to look at ---- */
+
+#define GOOD "varve_blackbox.20261121T231502.123456Z.request_age.pid4711"
+
+static void test_names_of_copies_are_those_that_are_made(void)
+{
+	struct blackbox_copy_info i;
+	char long_name[400];
+	static const char *const bad[] = {
+		"",
+		"varve_blackbox.",
+		"../" GOOD,
+		"/var/tmp/" GOOD,
+		GOOD "/../x",
+		GOOD "x",
+		GOOD "\n",
+		GOOD ".part",
+		"." GOOD ".part",
+		"other_blackbox.20261121T231502.123456Z.request_age.pid4711",
+		"varve_blackboxy20261121T231502.123456Z.request_age.pid4711",
+		"varve_blackbox.20261121T231502.123456Z.request_age.pid",
+		"varve_blackbox.20261121T231502.123456Z.request_age.pid47x",
+		"varve_blackbox.20261121T231502.123456Z.request_age.4711",
+		"varve_blackbox.20261121T231502.123456Z..pid4711",
+		"varve_blackbox.20261121T231502.123456Z...pid4711",
+		"varve_blackbox.20261121T231502.12345xZ.request_age.pid4711",
+		"varve_blackbox.2026112/T231502.123456Z.request_age.pid4711",
+		"varve_blackbox.20261121T231502.123456Z.REQUEST.pid4711",
+		"varve_blackbox.20261121T231502.123456Z.abcdefghijklmnopqrstuvwxyzabcdefgh.pid4711",
+	};
+
+	CU_ASSERT_TRUE(blackbox_copy_name_parse(GOOD, "varve", &i));
+	CU_ASSERT_STRING_EQUAL(i.name, GOOD);
+	CU_ASSERT_STRING_EQUAL(i.time, "2026-11-21T23:15:02.123456Z");
+	CU_ASSERT_STRING_EQUAL(i.cause, "request_age");
+	for (size_t k = 0; k < sizeof(bad) / sizeof(bad[0]); k++) {
+		CU_ASSERT_FALSE(blackbox_copy_name_parse(bad[k], "varve", &i));
+	}
+	memset(long_name, '1', sizeof(long_name) - 1);
+	long_name[sizeof(long_name) - 1] = '\0';
+	memcpy(long_name, GOOD, strlen(GOOD));
+	CU_ASSERT_FALSE(blackbox_copy_name_parse(long_name, "varve", &i));
+}
+
+static int open_copy(const char *name)
+{
+	uint64_t bytes = 0;
+	int fd = blackbox_copy_open(dir, "varve", name, &bytes);
+
+	if (fd >= 0) {
+		close(fd);
+		return (int)bytes;
+	}
+	return fd;
+}
+
+static void test_copies_are_opened_and_nothing_else_of_that_name(void)
+{
+	static const char name[] = "varve_blackbox.20261121T231502.123456Z.request_age.pid1";
+	struct blackbox_copy_info found[4];
+	char path[256], other[256];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	snprintf(other, sizeof(other), "%s/secret", dir);
+	CU_ASSERT_EQUAL(open_copy(name), -ENOENT);
+	FILE *f = fopen(other, "w");
+	CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+	fputs("12345", f);
+	fclose(f);
+	CU_ASSERT_EQUAL(open_copy("secret"), -ENOENT);
+	CU_ASSERT_EQUAL(symlink(other, path), 0);
+	CU_ASSERT_EQUAL(open_copy(name), -ENOENT);
+	CU_ASSERT_EQUAL(blackbox_copy_list(dir, "varve", LATER, found, 4), 0);
+	unlink(path);
+	CU_ASSERT_EQUAL(link(other, path), 0);
+	CU_ASSERT_EQUAL(open_copy(name), -ENOENT);
+	unlink(path);
+	CU_ASSERT_EQUAL(mkfifo(path, 0600), 0);
+	CU_ASSERT_EQUAL(open_copy(name), -ENOENT);
+	unlink(path);
+	CU_ASSERT_EQUAL(mkdir(path, 0700), 0);
+	CU_ASSERT_EQUAL(open_copy(name), -ENOENT);
+	CU_ASSERT_EQUAL(blackbox_copy_list(dir, "varve", LATER, found, 4), 0);
+	rmdir(path);
+	CU_ASSERT_EQUAL(rename(other, path), 0);
+	CU_ASSERT_EQUAL(open_copy(name), 5);
+	CU_ASSERT_EQUAL(blackbox_copy_list(dir, "varve", LATER, found, 4), 1);
+	CU_ASSERT(strcmp(found[0].name, name) == 0 && found[0].bytes == 5);
+	CU_ASSERT_EQUAL(blackbox_copy_list(dir, "varve", LATER, found, 0), 0);
+	unlink(path);
+	CU_ASSERT_EQUAL(blackbox_copy_list("/nowhere", "varve", LATER, found, 4), -ENOENT);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_trigger_of_the_same_name_replaces_the_old_in_its_place),
 	UNIT(test_wrong_triggers_are_refused_with_the_reason),
@@ -265,6 +359,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_files_from_before_the_clock_was_set_back_are_the_oldest),
 	UNIT(test_the_same_time_again_gives_another_name),
 	UNIT(test_others_files_are_left_alone),
+	UNIT(test_names_of_copies_are_those_that_are_made),
+	UNIT(test_copies_are_opened_and_nothing_else_of_that_name),
 	UNIT(test_unfinished_files_of_the_dead_go_and_of_the_living_stay),
 	UNIT_END,
 };

@@ -225,8 +225,9 @@ static struct metrics_request parsed(const char *text)
 static void test_each_route_is_found_and_only_these(void)
 {
 	static const char *const paths[HTTP_ROUTES] = {
-		"/metrics",   "/",           "/console.js",  "/console.css",  "/console.svg",
-		"/api/state", "/api/series", "/api/history", "/api/topology", "/api/inflight",
+		"/metrics",    "/",           "/console.js",  "/console.css",  "/console.svg",
+		"/api/state",  "/api/series", "/api/history", "/api/topology", "/api/inflight",
+		"/api/copies", "/api/copy",
 	};
 	char text[128], head[METRICS_ANSWER_HEAD_MAX];
 
@@ -234,7 +235,7 @@ static void test_each_route_is_found_and_only_these(void)
 		snprintf(text, sizeof(text), "GET %s?a=b HTTP/1.1\r\n\r\n", paths[i]);
 		struct metrics_request r = parsed(text);
 		CU_ASSERT(r.status == 200 && r.route == (enum http_route)i);
-		if (i == HTTP_SERIES || i == HTTP_HISTORY) {
+		if (i == HTTP_SERIES || i == HTTP_HISTORY || i == HTTP_COPY) {
 			CU_ASSERT(r.query_len == 3 && memcmp(r.query, "a=b", 3) == 0);
 		} else { /* so that an answer is the same whatever is added to the path */
 			CU_ASSERT(r.query_len == 0 && r.query == NULL);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "appliance/blackbox_files.h"
 #include "appliance/console_query.h"
 #include "appliance/metrics_http.h"
 #include "appliance/metrics_text.h"
@@ -42,6 +43,16 @@ static void check_query(const char *query, size_t size)
 	}
 }
 
+static void check_copy_name(const char *name)
+{
+	struct blackbox_copy_info info;
+
+	if (blackbox_copy_name_parse(name, "varve", &info) &&
+	    (strchr(name, '/') != NULL || strcmp(name, info.name) != 0)) {
+		abort();
+	}
+}
+
 static void check_label(const char *value)
 {
 	struct metrics_text m = {0};
@@ -68,6 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	text[size] = '\0';
 	check_request(text, size);
 	check_query(text, size);
+	check_copy_name(text);
 	check_label(text);
 	free(text);
 	return 0;

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The copies of the black box that are in its folder. */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "appliance/blackbox.h"
+#include "appliance/blackbox_files.h"
+#include "appliance/console_api.h"
+#include "appliance/metrics.h"
+#include "rpc/rpc.h"
+
+#define COPIES_MAX 64
+
+static json_t *console_copy_json(const struct blackbox_copy_info *c)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "name", rpc_string(c->name));
+	json_object_set_new(o, "bytes", rpc_uint(c->bytes));
+	json_object_set_new(o, "time", rpc_string(c->time));
+	json_object_set_new(o, "cause", rpc_string(c->cause));
+	return o;
+}
+
+json_t *console_copies(void)
+{
+	const char *dir = blackbox_get_opts()->dir, *app = blackbox_app();
+	struct blackbox_copy_info *found = calloc(COPIES_MAX, sizeof(*found));
+	struct metrics_status status;
+	struct timespec now;
+
+	if (found == NULL) {
+		return NULL;
+	}
+	clock_gettime(CLOCK_REALTIME, &now);
+	uint64_t now_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+	int n = app != NULL ? blackbox_copy_list(dir, app, now_ns, found, COPIES_MAX) : 0;
+	json_t *o = json_object(), *list = json_array();
+	for (int i = 0; i < n; i++) {
+		json_array_append_new(list, console_copy_json(&found[i]));
+	}
+	free(found);
+	metrics_get_status(&status);
+	json_object_set_new(o, "directory", rpc_string(dir));
+	json_object_set_new(o, "offered", json_boolean(status.copies));
+	json_object_set_new(o, "copies", list);
+	return o;
+}
+
+int console_copy_open(const char *query, size_t query_len, uint64_t *bytes)
+{
+	char name[BLACKBOX_COPY_NAME_MAX];
+	const char *app = blackbox_app();
+
+	if (app == NULL || !http_query_value(query, query_len, "name", name, sizeof(name))) {
+		return -ENOENT;
+	}
+	return blackbox_copy_open(blackbox_get_opts()->dir, app, name, bytes);
+}
