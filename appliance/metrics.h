@@ -35,7 +35,7 @@ struct metrics_status {
 	const char *saved_address; /* as it was given */
 	unsigned connections;
 	uint64_t requests, scrapes, refused; /* refused: answered otherwise than with metrics */
-	uint64_t dropped;                    /* connections ended because they took too long, or were too many */
+	uint64_t dropped; /* connections ended because they took too long, were too many, or a copy became shorter */
 };
 /* Fills in status; its texts stay until metrics_stop(). */
 void metrics_get_status(struct metrics_status *status);

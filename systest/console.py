@@ -282,9 +282,9 @@ def test_a_copy_that_goes_shrinks_or_is_read_slowly():
             f.write(b"end")
         slow, status, fields = ask_unix(d.socket, f"/api/copy?name={name}")
         check(status == 200 and int(fields["Content-Length"]) == size, fields)
+        check(json.loads(get_unix(d.socket, "/api/state")[1])["state"] == "RUNNING", "others are answered meanwhile")
         going, status, _ = ask_unix(d.socket, f"/api/copy?name={name}")
         check(status == 200, status)
-        check(json.loads(get_unix(d.socket, "/api/state")[1])["state"] == "RUNNING", "others are answered meanwhile")
         (d.box / name).unlink()
         with going, going.makefile("rb") as f:
             data = f.read()

@@ -8,10 +8,12 @@ that are meant to break out. VARVE_SCREENSHOTS=FOLDER keeps pictures of two view
 import json
 import os
 import signal
+import socket
 import sys
+import threading
 
-from appliance_lib import check, main, wait_for
-from console import HOSTILE, Fleet, api, series
+from appliance_lib import Daemon, check, main, wait_for
+from console import HOSTILE, Fleet, api, get, series
 from nvmf_lib import HOSTNQN, Host, Target
 from webdriver import KEY_ENTER, KEY_TAB, Browser
 
@@ -128,6 +130,54 @@ def test_views_show_what_the_daemon_tells():
         b.wait(f"!{text}.startsWith('no answer')", "that it answers again")
         check(t.stop() == 0, t.log())
         b.wait("document.getElementById('lamp').className === 'error'", "that the daemon is gone")
+
+
+class Forwarder(threading.Thread):
+    """A TCP port before a Unix socket, as ssh -L makes one."""
+
+    def __init__(self, path):
+        super().__init__(daemon=True)
+        self.path, self.listener = path, socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.start()
+
+    def run(self):
+        while True:
+            threading.Thread(target=self.serve, args=(self.listener.accept()[0],), daemon=True).start()
+
+    def serve(self, client):
+        with client, socket.socket(socket.AF_UNIX) as server:
+            server.connect(str(self.path))
+            head = b""
+            while b"\r\n\r\n" not in head and (chunk := client.recv(8192)):
+                head += chunk
+            server.sendall(head)
+            while chunk := server.recv(65536):
+                client.sendall(chunk)
+
+
+def test_copies_of_the_black_box_are_links_if_they_are_handed_out():
+    with Daemon() as d, Browser() as b:
+        box, path = d.folder / "box", d.folder / "metrics.sock"
+        box.mkdir()
+        d.call("trace_set_blackbox", directory=str(box))
+        for allowed in (False, True):
+            d.call("metrics_start", address=f"unix:{path}", copies=allowed)
+            address = Forwarder(path).address
+            app = os.path.basename(api(address, "state")["trace_file"]).split("_trace.")[0]
+            name = f"{app}_blackbox.20261121T231502.123456Z.io_error.pid1"
+            (box / name).write_bytes(b"a copy")
+            show(b, address, "blackbox")
+            row = "document.querySelector('#copies tbody tr')"
+            b.wait(f"{row} !== null && {row}.textContent.includes('{name}') && {row}.textContent.includes('6 B') && {row}.textContent.includes('2026-11-21T23:15:02')", "it")
+            check_page(b, ("copies", allowed))
+            if allowed:
+                check(b.run(f"return [{row}.querySelector('a').getAttribute('href'), {row}.querySelector('a').download]") == [f"/api/copy?name={name}", name], "the link")
+                check(get(address, f"/api/copy?name={name}")[0] == b"a copy", "what it leads to")
+            else:
+                check(b.run(f"return {row}.querySelector('a')") is None and b.run("return document.getElementById('copies').textContent.includes('copies=true')"), "how to allow it")
+            b.open("about:blank")   # so that it asks nobody who has gone
+            d.call("metrics_stop")
 
 
 def test_only_its_own_views_are_shown():
