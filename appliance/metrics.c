@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections, with one request each. Clients can take only a small part of the control thread's time, however slow,
- * many or hostile they are: a connection has one deadline for everything and a buffer of fixed size; when there are too
- * many connections, the oldest one is closed; an answer is given again for a while (route_fresh_us), and once the
- * answers of a second have taken MAKING_NS, no more are made in it. */
+ * many or hostile they are: a connection has one deadline for everything (but for a file, for each piece of it) and a
+ * buffer of fixed size; when there are too many connections, the oldest one is closed; an answer is given again for a
+ * while (route_fresh_us), and once the answers of a second have taken MAKING_NS, no more are made in it. */
 #include "appliance/metrics.h"
 
 #include <arpa/inet.h>
