@@ -16,7 +16,11 @@ int live_state(const struct lvol_live *s)
 
 void live_fail(struct lvol_live *s)
 {
-	atomic_store_explicit(&s->failed, true, memory_order_relaxed);
+	bool known = atomic_exchange_explicit(&s->failed, true, memory_order_relaxed);
+
+	if (!known) {
+		live_happened(s, &(struct lvol_live_event){.kind = LVOL_LIVE_FAILED, .change = "", .volume = ""});
+	}
 }
 
 /* ---- Jobs ---- */

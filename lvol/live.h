@@ -56,6 +56,23 @@ typedef void (*lvol_live_done)(void *arg, int status);
 struct lvol_live;        /* a store */
 struct lvol_live_volume; /* below */
 
+/* What happens in a store, for whoever watches it. */
+enum lvol_live_event_kind {
+	LVOL_LIVE_JOURNAL,      /* a batch of metadata is complete, and is being written */
+	LVOL_LIVE_COMMITTED,    /* it is durable; or, with a status, it is not */
+	LVOL_LIVE_FAILED,       /* the store changes nothing more */
+	LVOL_LIVE_CHANGE_WAITS, /* a change waits for writes of its volume that are under way */
+	LVOL_LIVE_CHANGE_ENDED,
+};
+struct lvol_live_event {
+	enum lvol_live_event_kind kind;
+	int status;          /* COMMITTED, CHANGE_ENDED: 0 or a negative errno */
+	uint64_t generation; /* JOURNAL, COMMITTED: of the batch */
+	uint32_t pages;      /* JOURNAL: that go through the journal */
+	const char *change;  /* its kind, such as "snapshot"; "": first writes and releases */
+	const char *volume;  /* of CHANGE_*: its name; "": it is a change of the store */
+};
+
 /* Where the store is, and what its user does for it. All are called on the owner and may call done at once or later.
  * Offsets and lengths in bytes, multiples of block_bytes, or of 4096 for metadata. Buffers are ordinary memory, aligned
  * to 4096. They belong to the user until done. */
@@ -93,6 +110,8 @@ struct lvol_live_user {
 	/* The number of clusters in use, or of all, is another one: see lvol_live_info(). Also called while the store
 	 * is being opened. May be NULL. */
 	void (*space_changed)(void *ctx);
+	/* Something happens. e is valid during the call, which calls no function of the store. May be NULL. */
+	void (*happened)(void *ctx, const struct lvol_live_event *e);
 	/* Whether a store with that name and UUID may be opened, before anything is written to it: 0, or a negative
 	 * errno, which is the status of the open; e may say why. NULL: each may. */
 	int (*may_open)(void *ctx, const char *name, const char *uuid, struct lvol_error *e);

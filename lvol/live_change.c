@@ -44,11 +44,20 @@ static void change_free(struct live_change *c)
 	free(c);
 }
 
+static void change_tell(const struct live_change *c, enum lvol_live_event_kind kind, int status)
+{
+	live_happened(c->store, &(struct lvol_live_event){.kind = kind,
+							  .status = status,
+							  .change = c->type->name,
+							  .volume = c->volume != NULL ? c->volume->name : c->name});
+}
+
 void live_change_end(struct live_change *c, int status)
 {
 	struct lvol_live *s = c->store;
 
 	TAILQ_REMOVE(&s->changes, c, link);
+	change_tell(c, LVOL_LIVE_CHANGE_ENDED, status);
 	if (status == -EIO && live_state(s) == -EIO) {
 		/* They may be on the device. */
 		c->num_taken = 0;
@@ -90,6 +99,7 @@ static void change_begin(struct live_change *c)
 	c->is_paused = c->paused != NULL;
 	c->state = waits ? LIVE_CHANGE_PAUSES : LIVE_CHANGE_READY;
 	if (waits) {
+		change_tell(c, LVOL_LIVE_CHANGE_WAITS, 0);
 		s->user.pause(s->user.ctx, c->paused, change_paused, c);
 	}
 }

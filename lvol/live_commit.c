@@ -170,6 +170,18 @@ static void batch_seal(struct live_batch *b)
 	h->crc = lvol_crc(h);
 }
 
+static void batch_tell(const struct live_batch *b, enum lvol_live_event_kind kind, int status)
+{
+	const struct lvol_journal_head *h = b->store->slot;
+
+	live_happened(b->store, &(struct lvol_live_event){.kind = kind,
+							  .status = status,
+							  .generation = h->generation,
+							  .pages = h->num_pages,
+							  .change = b->change != NULL ? b->change->type->name : "",
+							  .volume = ""});
+}
+
 /* ---- Beginning ---- */
 
 /* The batch could not be built: parts of it may be built alone. */
@@ -221,6 +233,7 @@ static bool batch_begin(struct lvol_live *s)
 		s->single_parts--;
 	}
 	batch_seal(b);
+	batch_tell(b, LVOL_LIVE_JOURNAL, 0);
 	b->phase = LIVE_DIRECT;
 	return true;
 }
@@ -286,6 +299,7 @@ static void batch_publish(struct live_batch *b)
 	struct lvol_live *s = b->store;
 
 	s->commits++;
+	batch_tell(b, LVOL_LIVE_COMMITTED, 0);
 	live_space_comes(s, b->freed.num_clusters);
 	for (size_t i = 0; i < b->num_gone; i++) {
 		live_page_give(s, b->gone[i]);
@@ -321,6 +335,9 @@ static void batch_fail(struct live_batch *b)
 		/* The slot that is newest stays as it is. */
 		s->generation--;
 		batch_undo(b);
+	}
+	if (b->phase != LIVE_IN_PLACE_DONE) {
+		batch_tell(b, LVOL_LIVE_COMMITTED, status);
 	}
 	if (b->phase == LIVE_IN_PLACE_DONE) {
 		/* It was committed: the journal has it, for the next open. */

@@ -67,7 +67,7 @@ static void rename_publish(struct live_change *c)
 	edit_publish(c);
 }
 
-static const struct live_change_type rename_type = {rename_check, rename_build, rename_publish};
+static const struct live_change_type rename_type = {rename_check, rename_build, rename_publish, "rename"};
 
 void lvol_live_volume_rename(struct lvol_live_volume *v, const char *name, lvol_live_done done, void *arg)
 {
@@ -113,7 +113,8 @@ static void store_rename_publish(struct live_change *c)
 	names_publish(c);
 }
 
-static const struct live_change_type store_rename_type = {store_rename_check, store_rename_build, store_rename_publish};
+static const struct live_change_type store_rename_type = {store_rename_check, store_rename_build, store_rename_publish,
+							  "rename_store"};
 
 void lvol_live_rename_store(struct lvol_live *s, const char *name, lvol_live_done done, void *arg)
 {
@@ -138,7 +139,7 @@ static int space_build(struct live_change *c, struct live_batch *b)
 	return names_build(c, b, LVOL_SPACE_XATTR, c->value, c->value_bytes);
 }
 
-static const struct live_change_type space_type = {space_check, space_build, names_publish};
+static const struct live_change_type space_type = {space_check, space_build, names_publish, "set_thresholds"};
 
 static int space_copy(struct live_change *c, const struct lvol_space *space)
 {
@@ -202,7 +203,8 @@ static void read_only_publish(struct live_change *c)
 	edit_publish(c);
 }
 
-static const struct live_change_type read_only_type = {read_only_check, read_only_build, read_only_publish};
+static const struct live_change_type read_only_type = {read_only_check, read_only_build, read_only_publish,
+						       "set_read_only"};
 
 void lvol_live_volume_set_read_only(struct lvol_live_volume *v, lvol_live_done done, void *arg)
 {
@@ -317,7 +319,7 @@ static void resize_publish(struct live_change *c)
 	edit_publish(c);
 }
 
-static const struct live_change_type resize_type = {resize_check, resize_build, resize_publish};
+static const struct live_change_type resize_type = {resize_check, resize_build, resize_publish, "resize"};
 
 void lvol_live_volume_resize(struct lvol_live_volume *v, uint64_t num_clusters, lvol_live_done done, void *arg)
 {
@@ -423,7 +425,8 @@ static void set_parent_publish(struct live_change *c)
 	edit_publish(c);
 }
 
-static const struct live_change_type set_parent_type = {set_parent_check, set_parent_build, set_parent_publish};
+static const struct live_change_type set_parent_type = {set_parent_check, set_parent_build, set_parent_publish,
+							"set_parent"};
 
 void lvol_live_volume_set_parent(struct lvol_live_volume *v, struct lvol_live_volume *snapshot, lvol_live_done done,
 				 void *arg)
@@ -466,7 +469,7 @@ static int xattr_build(struct live_change *c, struct live_batch *b)
 	return rc != 0 ? rc : edit_write(c, b);
 }
 
-static const struct live_change_type xattr_type = {xattr_check, xattr_build, edit_publish};
+static const struct live_change_type xattr_type = {xattr_check, xattr_build, edit_publish, "set_xattr"};
 
 static int xattr_copy(struct live_change *c, const char *name, const void *value, uint16_t bytes)
 {
@@ -526,7 +529,7 @@ static int convert_build(struct live_change *c, struct live_batch *b)
 	return rc != 0 ? rc : edit_write(c, b);
 }
 
-static const struct live_change_type convert_type = {convert_check, convert_build, edit_publish};
+static const struct live_change_type convert_type = {convert_check, convert_build, edit_publish, "convert"};
 
 void live_volume_convert(struct lvol_live_volume *v, lvol_live_done done, void *arg)
 {

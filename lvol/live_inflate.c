@@ -100,7 +100,7 @@ static void detach_publish(struct live_change *c)
 	live_meta_take(v, &c->metas[0]);
 }
 
-static const struct live_change_type detach_type = {detach_check, detach_build, detach_publish};
+static const struct live_change_type detach_type = {detach_check, detach_build, detach_publish, "detach"};
 
 /* ---- Copying ---- */
 
@@ -301,7 +301,7 @@ static int start_check(struct live_change *c)
 	return 1;
 }
 
-static const struct live_change_type start_type = {start_check, NULL, NULL};
+static const struct live_change_type start_type = {start_check, NULL, NULL, "inflate"};
 
 static void inflate_started(void *arg, int status)
 {

@@ -150,6 +150,14 @@ int live_state(const struct lvol_live *s);
 /* Nothing changes the store any more. */
 void live_fail(struct lvol_live *s);
 
+/* Tells whoever watches. */
+static inline void live_happened(const struct lvol_live *s, const struct lvol_live_event *e)
+{
+	if (s->user.happened != NULL) {
+		s->user.happened(s->user.ctx, e);
+	}
+}
+
 /* Whether nothing is under way. */
 bool live_is_idle(const struct lvol_live *s);
 
@@ -346,6 +354,7 @@ struct live_change_type {
 	int (*build)(struct live_change *c, struct live_batch *b);
 	/* It is committed. */
 	void (*publish)(struct live_change *c);
+	const char *name; /* for whoever watches */
 };
 
 enum live_change_state { LIVE_CHANGE_QUEUED, LIVE_CHANGE_PAUSES, LIVE_CHANGE_READY, LIVE_CHANGE_COMMITS };

@@ -172,7 +172,7 @@ static void create_publish(struct live_change *c)
 	made_publish(c);
 }
 
-static const struct live_change_type create = {create_check, create_build, create_publish};
+static const struct live_change_type create = {create_check, create_build, create_publish, "create"};
 
 static int create_opts_check(struct live_change *c, const struct lvol_live_volume_opts *o)
 {
@@ -230,7 +230,7 @@ static void clone_publish(struct live_change *c)
 	made_publish(c);
 }
 
-static const struct live_change_type clone_type = {clone_check, made_build, clone_publish};
+static const struct live_change_type clone_type = {clone_check, made_build, clone_publish, "clone"};
 
 /* A change that makes a volume of v. */
 static void of_volume(struct lvol_live_volume *v, const struct live_change_type *type, const char *name,
@@ -324,7 +324,7 @@ static void snapshot_publish(struct live_change *c)
 	live_volume_inherit(v);
 }
 
-static const struct live_change_type snapshot_type = {snapshot_check, snapshot_build, snapshot_publish};
+static const struct live_change_type snapshot_type = {snapshot_check, snapshot_build, snapshot_publish, "snapshot"};
 
 void lvol_live_volume_snapshot(struct lvol_live_volume *v, const char *name, const char *uuid,
 			       lvol_live_volume_done done, void *arg)
@@ -523,7 +523,7 @@ static void delete_publish(struct live_change *c)
 	c->deleted = v;
 }
 
-static const struct live_change_type delete_type = {delete_check, delete_build, delete_publish};
+static const struct live_change_type delete_type = {delete_check, delete_build, delete_publish, "delete"};
 
 void lvol_live_volume_delete(struct lvol_live_volume *v, lvol_live_done done, void *arg)
 {

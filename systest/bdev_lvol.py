@@ -258,7 +258,7 @@ def test_a_store_that_fills_tells_of_it():
                 check(queue.command(queue.rw_sqe(1, total * 256, 1, nsid), bytes(4096)).code == 0x81, "Capacity Exceeded")
         check(space_of(d) == ([50, 75], 100) and space_events(d) == expected, f"{space_of(d)}, {space_events(d)}")
         wait_for(lambda: [v for _, v in told()] == [100], "the metric")
-        doctor = subprocess.run([BUILD / "bin/varve-doctor", "-p", str(d.process.pid), "-w", "60"], capture_output=True, text=True, timeout=DEADLINE, check=False)
+        doctor = subprocess.run([BUILD / "bin/varve-doctor", "-p", str(d.pid), "-w", "60"], capture_output=True, text=True, timeout=DEADLINE, check=False)
         check(doctor.returncode == 1 and "volume store lvs on bdev A0" in doctor.stdout and "it has been full" in doctor.stdout, doctor.stdout)
         d.remove_ns(nsid)
         d.call("bdev_lvol_delete", name="lvs/v")
@@ -291,6 +291,33 @@ def test_thresholds_are_kept_and_told_at_the_start():
             d.call("bdev_lvol_set_space_thresholds", lvs_name="lvs")
             check(space_of(d)[0] == [80, 90, 95], space_of(d))
             stop_and_check(d, path)
+
+
+# ---- Tracing ----
+
+def test_the_trace_has_what_a_store_does():
+    with image() as path, TcpTarget("-e", "lvol") as d:
+        new_store(d, path)
+        d.call("bdev_lvol_create", lvs_name="lvs", lvol_name="v", size_in_mib=4, thin_provision=True)
+        nsid = d.add_ns("lvs/v")
+        with Queue(port=d.port) as admin:
+            admin.enable()
+            with Queue(port=d.port, qid=1, cntlid=admin.cntlid) as queue:
+                queue.good(queue.rw_sqe(1, 256, 1, nsid), bytes(4096))
+                d.call("bdev_lvol_snapshot", lvol_name="lvs/v", snapshot_name="s")
+                queue.good(queue.rw_sqe(1, 256, 1, nsid), bytes(4096))
+        p = subprocess.run([BUILD / "bin/varve-trace", "-p", str(d.pid)], capture_output=True, text=True, timeout=DEADLINE, check=True)
+        found = {}
+        for line in p.stdout.splitlines():
+            for word in line.split():
+                if word.startswith("LVOL_"):
+                    found.setdefault(word, []).append(line)
+        counts = {name: len(lines) for name, lines in found.items()}
+        # The bdev was looked at, then a store was made; the batches of two changes and of two first writes.
+        check(counts == {"LVOL_STORE_STATE": 2, "LVOL_JOURNAL": 4, "LVOL_COMMITTED": 4, "LVOL_COPY_BEGIN": 2, "LVOL_COPY_END": 2, "LVOL_ALLOCATED": 2,
+                         "LVOL_CHANGE_WAITS": 1, "LVOL_CHANGE_ENDED": 2}, f"{counts}\n{p.stdout}")
+        check("snapshot" in found["LVOL_CHANGE_WAITS"][0] and all(w in found["LVOL_STORE_STATE"][-1] for w in ("A0", "lvs")), p.stdout)
+        stop_and_check(d, path)
 
 
 # ---- Clones of other bdevs ----

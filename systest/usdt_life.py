@@ -41,9 +41,10 @@ class Watched(Target):
             self.__exit__()
             raise
 
-    def begin(self, **transport):
+    def begin(self, few_buffers=True, **transport):
         check("attaches_to_all", self.tracer.wait_for("attached", raw=True), self.tracer.output())
-        self.call("iobuf_set_options", small_pool_count=64, large_pool_count=8)
+        if few_buffers:
+            self.call("iobuf_set_options", small_pool_count=64, large_pool_count=8)
         self.call("framework_start_init")
         self.call_over(self.client(), "framework_wait_init")
         self.call("nvmf_create_transport", trtype="RDMA", **transport)
@@ -322,6 +323,46 @@ def check_driver(f, fired):
     check("commands_complete_by_the_queue_and_id_they_were_sent_with", done and done <= sent, sorted(done - sent)[:8])
 
 
+def volumes(t):
+    """A store that is made, changed under writes, fails, and goes. Its names for bdevs."""
+    t.add_malloc("M2")
+    t.call("bdev_error_create", base_name="M2")
+    t.call("bdev_lvol_create_lvstore", bdev_name="EE_M2", lvs_name="lvs", cluster_sz=65536)
+    uuid = t.call("bdev_lvol_create", lvs_name="lvs", lvol_name="v", size_in_mib=8, thin_provision=True)
+    t.add_ns("lvs/v", nsid=9)
+    with_host(t, lambda: t.call("bdev_lvol_snapshot", lvol_name="lvs/v", snapshot_name="s"), "-w", "randwrite", "-o", "4k", "-q", "2", nsid=9)
+    with_host(t, lambda: None, "-w", "randwrite", "-o", "4k", "-q", "2", nsid=9)
+    t.remove_ns(9)
+    t.call("bdev_error_inject_error", name="EE_M2", io_type="write", error_type="failure", num=1000)
+    try:
+        t.call("bdev_lvol_rename", old_name="lvs/v", new_name="w")
+        check("a_failing_store_says_so", False, "it was renamed")
+    except RpcError as e:
+        check("a_failing_store_says_so", e.code == -5, str(e))
+    t.call("bdev_error_delete", name="EE_M2")
+    return uuid
+
+
+def check_volumes(fired, uuid):
+    for old, new in ((1, 2), (2, 3), (3, 4)):
+        fired.has("lvol_store_state", bdev="EE_M2", store="lvs", old=old, new=new)
+    fired.has("lvol_store_failed", bdev="EE_M2", store="lvs")
+    for change in ("create", "snapshot", ""):
+        fired.has("lvol_journal", store="lvs", change=change)
+        fired.has("lvol_committed", store="lvs", change=change, status=0)
+    fired.has("lvol_committed", store="lvs", change="rename", status=-5)
+    fired.has("lvol_change_waits", store="lvs", volume="v", change="snapshot")
+    fired.has("lvol_change_ended", store="lvs", volume="v", change="snapshot", status=0)
+    fired.has("lvol_change_ended", store="lvs", volume="v", change="rename", status=-5)
+    fired.has("lvol_copy_begin", bdev=uuid, source=0, external=0)
+    copied = [e for e in fired.of("lvol_copy_begin") if e["source"] != "0"]
+    check("first_writes_above_a_snapshot_copy", copied and all(e["bdev"] == uuid for e in copied), copied[:4])
+    fired.has("lvol_copy_end", bdev=uuid, status=0)
+    begun, allocated = ({(e["n"], e["cluster"]) for e in fired.of(name)} for name in ("lvol_copy_begin", "lvol_allocated"))
+    check("clusters_are_allocated_that_were_made_whole", allocated and allocated <= begun, sorted(allocated - begun)[:8])
+    Fired.checked.add("lvol_allocated")
+
+
 def check_bdev_nvme(f, t, fired, cntlid):
     its = {"name": "N"}
     for name in ("bdev_nvme_ctrlr_reset", "bdev_nvme_ctrlr_reconnect", "bdev_nvme_ctrlr_reconnect_delay", "bdev_nvme_ctrlr_delete"):
@@ -366,6 +407,14 @@ def test_every_probe_fires_with_its_arguments():
     check_bdev_nvme(f, t, of_front, cntlid)
 
 
+def test_probes_of_volumes_fire():
+    with Watched("[0]", PORT) as t:
+        t.begin(few_buffers=False)
+        uuid = volumes(t)
+        fired = t.end()
+    check_volumes(fired, uuid)
+
+
 def test_no_probe_was_left_out():
     left = set(probes_of_ours()) - Fired.checked - set(ELSEWHERE)
     check("every_probe_was_seen", not left, str(sorted(left)))
@@ -375,5 +424,6 @@ def test_no_probe_was_left_out():
 
 probes_needed(VARVE)
 test_every_probe_fires_with_its_arguments()
+test_probes_of_volumes_fire()
 test_no_probe_was_left_out()
 finish()

@@ -326,5 +326,6 @@ void lvol_device_fill_in(struct bdev_lvol_store *s, struct lvol_live_user *u)
 		.external_read = lvol_external_read,
 		.external_changes = lvol_external_switch,
 		.space_changed = lvol_space_changed,
+		.happened = lvol_events_happened,
 	};
 }

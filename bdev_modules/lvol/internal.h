@@ -230,6 +230,17 @@ void lvol_external_examine(const struct bdev *b);
 /* Of struct bdev_module. */
 void lvol_figures(bdev_module_figure_fn fn, void *arg);
 
+/* --- events.c: tracepoints and probes --- */
+
+void lvol_events_store_state(const struct bdev_lvol_store *s, unsigned old, unsigned now);
+/* See struct lvol_live_user; ctx: the store. */
+void lvol_events_happened(void *ctx, const struct lvol_live_event *e);
+/* The cluster of a first write is about to be made whole; it is, or not; it is the volume's. */
+void lvol_events_copy_begins(const struct bdev_io *io, const struct bdev_lvol *l, const struct lvol_live_fill *f);
+void lvol_events_copy_ended(const struct bdev_io *io, const struct bdev_lvol *l, const struct lvol_live_fill *f,
+			    uint16_t status);
+void lvol_events_allocated(const struct bdev_io *io, const struct bdev_lvol *l, const struct lvol_live_fill *f);
+
 /* --- space.c --- */
 
 /* The store has been opened: what its thresholds are, and whether it has reached one. */

@@ -368,6 +368,9 @@ static void fill_committed(void *arg, int status)
 {
 	struct lvol_slow *slow = arg;
 
+	if (status == 0) {
+		lvol_events_allocated(slow->io, slow->lvol, &slow->fill);
+	}
 	slow->status = bdev_status_from_errno(status);
 	thread_post(slow->thread, &slow->msg, fill_has_ended);
 }
@@ -393,6 +396,7 @@ void lvol_io_filled(struct bdev_io *io, uint16_t status)
 	struct lvol_io *ctx = bdev_io_ctx(io);
 	struct lvol_slow *slow = ctx->slow;
 
+	lvol_events_copy_ended(io, io_channel_of(io)->lvol, &slow->fill, status);
 	ctx->stage = STAGE_COMMIT;
 	grace_leave(io_channel_of(io)->sc, ctx);
 	slow->status = status;
@@ -410,6 +414,7 @@ static void fill_begin(struct lvol_channel *ch, struct bdev_io *io, uint64_t wit
 	uint32_t shift = l->store->block_shift;
 	enum bdev_io_type around = f->source != 0 ? BDEV_IO_COPY : BDEV_IO_WRITE_ZEROES;
 
+	lvol_events_copy_begins(io, l, f);
 	grace_reenter(ch->sc, ctx);
 	if (!ctx->in_writes) {
 		writes_enter(ch, ctx);

@@ -42,6 +42,7 @@ STATE_MACHINE(store_machine, "lvol_store", store_state_name, store_next_states)
 static void store_set_state(struct bdev_lvol_store *s, enum store_state state)
 {
 	state_machine_check(&store_machine, s->state, state, s->base_name);
+	lvol_events_store_state(s, s->state, state);
 	s->state = state;
 }
 

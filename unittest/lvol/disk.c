@@ -270,6 +270,7 @@ struct lvol_live_user disk_user(struct disk *d)
 		.external_read = d->no_external ? NULL : disk_external_read,
 		.external_changes = d->external_changes,
 		.space_changed = d->space_changed,
+		.happened = d->happened,
 		.may_open = d->may_open,
 		.owner = d->owner.pid == 0 ? NULL : &d->owner,
 	};

@@ -36,6 +36,7 @@ struct disk {
 	/* See struct lvol_live_user. */
 	int (*may_open)(void *ctx, const char *name, const char *uuid, struct lvol_error *e);
 	void (*external_changes)(void *ctx, struct lvol_live_volume *v, const char *external); /* the same */
+	void (*happened)(void *ctx, const struct lvol_live_event *e);                          /* the same */
 	void (*space_changed)(void *ctx);                                                      /* the same */
 };
 
