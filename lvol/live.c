@@ -110,6 +110,7 @@ struct lvol_live_info lvol_live_info(const struct lvol_live *s)
 		.md_pages = s->geometry.md.pages,
 		.free_md_pages = s->free_pages,
 		.num_volumes = s->num_volumes,
+		.growing = s->growing,
 		.failed = live_state(s) == -EIO,
 		.recovered = s->recovered,
 		.commits = s->commits,

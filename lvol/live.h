@@ -229,6 +229,7 @@ struct lvol_live_info {
 	uint64_t max_clusters;    /* that the masks have room for, with those of the metadata */
 	uint32_t md_pages, free_md_pages;
 	uint32_t num_volumes;
+	bool growing;                              /* what it grows by counts as in use until it has grown */
 	bool failed;                               /* a write of metadata failed: see the head of this file */
 	bool recovered;                            /* it was not closed before it was opened */
 	uint64_t commits, journal_bytes, md_bytes; /* written since it was opened */

@@ -107,9 +107,13 @@ uint32_t lvol_live_free_clusters(const struct lvol_live *s)
 	return atomic_load_explicit(&s->free_clusters, memory_order_relaxed);
 }
 
-/* A cluster that comes free may count twice for a moment, never as one in use. */
+/* A cluster that comes free may count twice for a moment, never as one in use. Those that a store grows by are counted
+ * before they are free: it tells when they are. */
 bool live_space_tell(struct lvol_live *s)
 {
+	if (s->growing) {
+		return false;
+	}
 	uint32_t all = s->geometry.num_clusters, spare = live_space_coming(s) + lvol_live_free_clusters(s);
 
 	if (s->user.space_changed == NULL || (all - spare == s->told_used && all == s->told_clusters)) {

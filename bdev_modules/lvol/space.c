@@ -68,7 +68,7 @@ static void space_look(struct bdev_lvol_store *s, bool anew)
 	uint8_t now = lvol_space_reached(&s->space, anew ? 0 : s->space_reached, used, all);
 	char usage[96];
 
-	if (now != s->space_reached) {
+	if (now != s->space_reached && !info.growing) { /* the store tells when it has grown */
 		snprintf(usage, sizeof(usage), "%lu of %lu clusters of %u KiB are in use", used, all,
 			 info.cluster_bytes >> 10);
 		space_change(s, now, anew, usage);

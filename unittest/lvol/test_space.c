@@ -228,6 +228,58 @@ static void test_each_change_of_space_is_told(void)
 	world_free(&w);
 }
 
+static uint32_t most_used; /* of what was told */
+
+static void watch_used(void *ctx)
+{
+	const struct lvol_live_info info = lvol_live_info(w.store);
+	uint32_t used = info.total_data_clusters - info.free_clusters - info.coming_clusters;
+
+	count_change(ctx);
+	most_used = used > most_used ? used : most_used;
+}
+
+/* What a store grows by is not told of as clusters in use, whoever looks meanwhile. */
+static void test_a_store_that_grows_is_not_told_of_as_full(void)
+{
+	struct outcome grown = {.done = false}, renamed = {.done = false};
+	struct lvol_error e;
+
+	world_create(&w, 40);
+	world_close(&w);
+	w.disk.space_changed = watch_used;
+	uint64_t whole = w.disk.size;
+	w.disk.size = 20ull * WORLD_CLUSTER;
+	struct lvol_live_create_opts opts = {
+		.name = "s", .uuid = "11111111-2222-4333-8444-555555555555", .cluster_bytes = WORLD_CLUSTER};
+	struct lvol_live_user user = disk_user(&w.disk);
+	struct outcome o = {.done = false};
+	user.space_changed = NULL;
+	lvol_live_create(&user, &opts, outcome_opened, &o);
+	disk_run(&w.disk);
+	CU_ASSERT_EQUAL_FATAL(o.status, 0);
+	w.store = o.store;
+	world_close(&w);
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, &e), 0);
+	w.disk.size = whole;
+	uint32_t before = lvol_live_info(w.store).total_data_clusters;
+	changes = most_used = 0;
+	w.disk.late = true;
+	lvol_live_grow(w.store, whole, outcome_done, &grown);
+	lvol_live_rename_store(w.store, "other", outcome_done, &renamed);
+	CU_ASSERT_TRUE(lvol_live_info(w.store).growing);
+	CU_ASSERT_EQUAL(world_wait(&w, &grown), 0);
+	CU_ASSERT_EQUAL(world_wait(&w, &renamed), 0);
+	CU_ASSERT_FALSE(lvol_live_info(w.store).growing);
+	CU_ASSERT_EQUAL(lvol_live_info(w.store).total_data_clusters, before + 20);
+	CU_ASSERT_EQUAL(most_used, 0);
+	CU_ASSERT_TRUE(changes > 0);
+	w.disk.late = false;
+	world_close(&w);
+	w.disk.space_changed = NULL;
+	world_free(&w);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_thresholds_are_checked),
 	UNIT(test_what_is_stored_is_read),
@@ -237,6 +289,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_store_keeps_its_thresholds),
 	UNIT(test_thresholds_at_the_creation),
 	UNIT(test_each_change_of_space_is_told),
+	UNIT(test_a_store_that_grows_is_not_told_of_as_full),
 	UNIT_END,
 };
 UNIT_MAIN("lvol_space", tests, NULL, NULL)
