@@ -14,7 +14,7 @@ import tempfile
 
 from appliance_lib import DEADLINE, check, main, wait_for
 from cluster_lib import CLUSTER, Gateway, Wire, hosts_at_work, scene, status, tell
-from nvmf_lib import NQN
+from nvmf_lib import NQN, NUM_CPUS, PORT, Target
 
 
 def test_groups_are_balanced_moved_and_handed_over_in_a_rolling_restart():
@@ -130,6 +130,25 @@ def test_an_etcd_that_cannot_be_watched():
             check(not any("watched again" in g.agent_log() for g in s.gateways), s.account())
     finally:
         Wire.refused = None
+
+
+def told_of(gateway):
+    return {int(r["address"]["trsvcid"]) for r in gateway.call("nvmf_discovery_get_referrals")}
+
+
+def test_hosts_find_all_gateways_by_asking_one():
+    with scene() as s, Target(cores=f"[{NUM_CPUS - 1}]", port=PORT + 10, trtype="TCP") as front:
+        a, b = s.gateways
+        wait_for(lambda: told_of(a) == {b.port} and told_of(b) == {a.port}, s.account)
+        front.call("bdev_nvme_start_discovery", name="d", ctrlr_loss_timeout_sec=-1, reconnect_delay_sec=1, **a.listen_address())
+        wait_for(lambda: {c["trid"]["trsvcid"] for n in front.call("bdev_nvme_get_controllers") for c in n["ctrlrs"]} == {str(a.port), str(b.port)},
+                 lambda: front.call("bdev_nvme_get_controllers"))
+        c = Gateway(2, s.folder, s.etcd)
+        try:
+            wait_for(lambda: told_of(a) == {b.port, c.port} and told_of(c) == {a.port, b.port}, s.account)
+        finally:
+            c.__exit__()
+        check(told_of(a) == {b.port, c.port}, "it may come back")
 
 
 def test_listeners_that_were_made_inaccessible_are_optimized_again():

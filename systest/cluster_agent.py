@@ -76,6 +76,8 @@ class FakeDaemon(daemon.Daemon):
         self.groups = {"F1": 1, "F2": 2, "G1": 1}
         self.owned, self.calls, self.errors = set(), [], {}
         self.ana = {1: "inaccessible", 2: "inaccessible"}
+        self.addresses_of = [{"trtype": "TCP", "adrfam": "IPv4", "traddr": "192.0.2.1", "trsvcid": str(low)}]
+        self.told = [{"address": {"trtype": "TCP", "adrfam": "IPv4", "traddr": "192.0.2.9", "trsvcid": "4420"}, "subnqn": daemon.DISCOVERY}]     # by an operator
         self.blocks = 8192
 
     def call(self, method, timeout_s=None, **params):
@@ -96,7 +98,21 @@ class FakeDaemon(daemon.Daemon):
         return [{"name": name, "block_size": 512, "num_blocks": self.blocks, "driver_specific": {}}]
 
     def nvmf_subsystem_get_listeners(self, nqn):
-        return [{"address": {"trtype": "TCP"}, "ana_states": [{"ana_group": n, "ana_state": s} for n, s in self.ana.items()]}]
+        return [{"address": a, "ana_states": [{"ana_group": n, "ana_state": s} for n, s in self.ana.items()]} for a in self.addresses_of]
+
+    def nvmf_discovery_get_referrals(self):
+        return self.told
+
+    def nvmf_discovery_add_referral(self, address):
+        check(address not in [r["address"] for r in self.told], "once")
+        self.told.append({"address": address, "subnqn": daemon.DISCOVERY})
+
+    def nvmf_discovery_remove_referral(self, address):
+        check(address in [r["address"] for r in self.told], "it is there")
+        self.told = [r for r in self.told if r["address"] != address]
+
+    def ports_told(self):
+        return [r["address"]["trsvcid"] for r in self.told]
 
     def nvmf_get_transports(self):
         return [{"trtype": "TCP", "masked_oncs": ["nvmcpys"]}, {"trtype": "RDMA"}]
@@ -422,6 +438,45 @@ def test_sizes_follow_and_refuse_only_who_comes():
         check("blocks of namespace 1" in str(e), e)
     else:
         check(False, "it was let in")
+
+
+def test_hosts_are_told_of_other_gateways():
+    store, a, b = two()
+    for g, other in ((a, "1001"), (b, "1")):
+        g.turn(2)
+        check(g.daemon.ports_told() == ["4420", other], g.daemon.told)
+    # another address
+    b.daemon.addresses_of.append({"trtype": "RDMA", "adrfam": "IPv4", "traddr": "192.0.2.2", "trsvcid": "7"})
+    b.daemon.addresses_of.append({"trtype": "TCP", "adrfam": "IPv4", "traddr": "0.0.0.0", "trsvcid": "8"})
+    b.turn()
+    a.turn()
+    check(a.daemon.ports_told() == ["4420", "7", "1001"] or a.daemon.ports_told() == ["4420", "1001", "7"], a.daemon.told)
+    # the daemon was started again beside it
+    del a.daemon.told[1:]
+    a.turn()
+    check(sorted(a.daemon.ports_told()) == ["1001", "4420", "7"], a.daemon.told)
+    # one that is gone is named for ten leases
+    b.end_lease()
+    a.turn(3)
+    a.check_serves({1, 2})
+    check(len(a.daemon.told) == 3, a.daemon.told)
+    a.agent.seen_at = {address: at - 11 * TTL_S for address, at in a.agent.seen_at.items()}
+    a.turn()
+    check(a.daemon.ports_told() == ["4420"], "what an operator has told stays")
+    # and again when it is back
+    b.agent.lease.keep()
+    b.turn()
+    a.turn()
+    check(len(a.daemon.told) == 3, a.daemon.told)
+    # groups do not depend on it
+    for method in ("nvmf_discovery_get_referrals", "nvmf_discovery_add_referral"):
+        c = Gateway("c", 2, FakeEtcd())
+        c.daemon.errors[method, None] = daemon.DaemonError("no")
+        c.agent.seen_at = dict(a.agent.seen_at)
+        c.turn(4)
+        c.check_serves({1, 2})
+        check(c.agent.not_referred == "no", c.agent.not_referred)
+    check(state.referred_to(state.State({}, {}, {}), "a") == set(), "nobody is there")
 
 
 def test_reservations_that_hosts_may_use_are_told():

@@ -32,7 +32,8 @@ def namespace(group):
     return {"nguid": "00" * 16, "anagrpid": group, "block_size": 512, "blocks": 8192}
 
 
-FACTS = {"nqn": "n", "min_cntlid": 1, "max_cntlid": 1000, "namespaces": {"1": namespace(1), "2": namespace(2)}, "waits": {}}
+FACTS = {"nqn": "n", "min_cntlid": 1, "max_cntlid": 1000, "namespaces": {"1": namespace(1), "2": namespace(2)}, "waits": {},
+         "listeners": [{"trtype": "TCP", "adrfam": "IPv4", "traddr": "192.0.2.1", "trsvcid": "4420"}]}
 OTHER = {**FACTS, "min_cntlid": 1001, "max_cntlid": 2000}
 
 
@@ -88,7 +89,10 @@ def test_wrong_answers_name_what_is_wrong():
                              ("groups/1", {}, "owner"), ("groups/1", {"owner": "a", "token": -1}, "token"), ("groups/1", {"owner": "a", "token": True}, "token"),
                              ("groups/1", {"owner": "\x1b", "token": 1}, "owner"), ("groups/1", "[]", "object"), ("moves/1", "", "name of a gateway"),
                              ("moves/-1", "a", "ANA group"), ("others/1", "a", "not one of a cluster"), ("gateways/a", {**FACTS, "waits": {"1": 5}}, "waits"),
-                             ("gateways/a", {**FACTS, "min_cntlid": "1"}, "min_cntlid"), ("gateways/a", {**FACTS, "namespaces": {"1": "00"}}, "namespace '1'"),
+                             ("gateways/a", {**FACTS, "min_cntlid": "1"}, "min_cntlid"),
+                             ("gateways/a", {**FACTS, "listeners": {}}, "listeners"), ("gateways/a", {**FACTS, "listeners": [5]}, "no address"),
+                             ("gateways/a", {**FACTS, "listeners": [{"trtype": "TCP"}]}, "no address"),
+                             ("gateways/a", {**FACTS, "listeners": [{**FACTS["listeners"][0], "traddr": "\x1b"}]}, "traddr"), ("gateways/a", {**FACTS, "namespaces": {"1": "00"}}, "namespace '1'"),
                              ("gateways/a", {**FACTS, "namespaces": {"1": {**namespace(1), "blocks": "1"}}}, "blocks"),
                              ("gateways/a", {**FACTS, "namespaces": {"1": {**namespace(1), "nguid": "\x1b"}}}, "nguid"), ("gateways/a", {**FACTS, "waits": {"1": "\ud800"}}, "waits")):
         refused(json.dumps({"kvs": [kv(key, value)]}).encode(), word)
@@ -147,6 +151,7 @@ def test_random_damage_is_refused_or_harmless():
             check(give is None or (s.groups[give[0]].owner == me and give[1] in s.gateways and give[1] != me), f"{s} {give}")
             other = s.gateways.get("b" if me == "a" else "a")
             state.conflict(FACTS, "x", other.facts if other else FACTS)
+            check(all(isinstance(x, str) for address in state.referred_to(s, me) for x in address), s)
         check(all(state.wanted_by(s, n, (1, 2)) in (*s.gateways, None) for n in (1, 2)), s)
     check(0 < taken < ROUNDS, taken)
     print(f"# {taken} of {ROUNDS} damaged answers were taken", flush=True)

@@ -11,7 +11,7 @@ import time
 
 from .daemon import Daemon, DaemonError, NoDevice, boottime_us
 from .etcd import Etcd, EtcdError
-from .state import Group, able, conflict, is_free, printable, to_give, wanted_by
+from .state import Group, able, conflict, is_free, printable, referred_to, to_give, wanted_by
 from .watch import Keys, Watch
 
 TAKE_S = 60     # to fence a client of Ceph, and to take its lock
@@ -111,10 +111,13 @@ class Agent:
         self.waits_at = {}          # when a group was found to wait last
         self.kept_at = {}           # when a group could not be handed over, because its I/O did not end
         self.claims = {}            # tokens that this process has written: no earlier request can change those groups any more
+        self.seen_at = {}           # when another gateway with this address was there last
+        self.referred = set()       # addresses that this process has told hosts of
         self.after = 0              # the group that was changed last
         self.mine = False           # this gateway's name is this process's
         self.admitted = False       # this gateway was found to fit to the others
         self.in_use = False         # another process has, or had, this gateway's name
+        self.not_referred = None    # why hosts could not be told of other gateways
         self.said = None            # why the last turn could not be ended
 
     def run(self, stop):
@@ -167,10 +170,12 @@ class Agent:
         listeners = self.daemon.listeners()
         if self.mine:
             self.hide(listeners)
+        self.facts["listeners"] = self.daemon.addresses(listeners)
         state = self.keys.state()
         self.drop_all_if_ended()
         if lease == 0 or not self.register(state, lease):
             return False
+        self.refer(state)
         waiting = [n for n in self.groups if n in self.waits]       # these are tried again and again, and hold up nothing else
         done = self.look_at_each(self.groups.keys() - waiting, state, lease, listeners)
         if done is None:
@@ -281,6 +286,29 @@ class Agent:
         self.claims.pop(n, None)
         value = json.dumps({"owner": owner, "token": group.token + 1})
         return self.keys.change(f"groups/{n}", group.revision, value, absent=absent)
+
+    # --- What hosts are told of other gateways ---
+
+    def refer(self, state):
+        """The discovery log names the others, so that a host finds all by asking one. One that is gone is named for a while: its hosts keep their paths to
+        it until it is back. Referrals that somebody else has made stay."""
+        now = time.monotonic()
+        self.seen_at.update(dict.fromkeys(referred_to(state, self.me), now))
+        self.seen_at = {a: at for a, at in self.seen_at.items() if now - at < LEAVE_LEASES * self.ttl_s}
+        try:
+            present = self.daemon.referrals()
+            for address in sorted(self.seen_at.keys() - present):
+                self.daemon.refer(address)
+                self.referred.add(address)
+            for address in sorted(self.referred - self.seen_at.keys()):
+                if address in present:
+                    self.daemon.stop_referring(address)
+                self.referred.discard(address)
+            self.not_referred = None
+        except DaemonError as e:
+            if str(e) != self.not_referred:
+                self.not_referred = str(e)
+                say(f"hosts are not told of all other gateways: {e}")
 
     # --- What is done with a group ---
 

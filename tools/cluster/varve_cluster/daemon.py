@@ -5,6 +5,10 @@ import json
 import socket
 import time
 
+from .state import ADDRESS
+
+DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
+
 
 class DaemonError(Exception):
     """The daemon has refused, or cannot be reached."""
@@ -100,6 +104,22 @@ class Daemon:
 
     def listeners(self):
         return self.call("nvmf_subsystem_get_listeners", nqn=self.nqn)
+
+    @staticmethod
+    def addresses(listeners):
+        """Those that hosts can be told of, in an order that does not change."""
+        found = [{name: listener["address"].get(name, "") for name in ADDRESS} for listener in listeners]
+        return sorted((a for a in found if a["traddr"] not in ("0.0.0.0", "::")), key=lambda a: [a[name] for name in ADDRESS])
+
+    def referrals(self):
+        """The addresses of other discovery services that hosts are told of."""
+        return {tuple(r["address"].get(name, "") for name in ADDRESS) for r in self.call("nvmf_discovery_get_referrals") if r["subnqn"] == DISCOVERY}
+
+    def refer(self, address):
+        self.call("nvmf_discovery_add_referral", address=dict(zip(ADDRESS, address)))
+
+    def stop_referring(self, address):
+        self.call("nvmf_discovery_remove_referral", address=dict(zip(ADDRESS, address)))
 
     @staticmethod
     def states(listener, group):

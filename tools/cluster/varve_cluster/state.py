@@ -14,6 +14,7 @@ Gateway = collections.namedtuple("Gateway", "id lease revision facts created", d
 Group = collections.namedtuple("Group", "owner token revision", defaults=("", 0, 0))
 Move = collections.namedtuple("Move", "to revision")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")     # of clusters and gateways
+ADDRESS = ("trtype", "adrfam", "traddr", "trsvcid")        # of a listener
 NUMBER_MAX = 1 << 62
 State = collections.namedtuple("State", "gateways groups moves")
 
@@ -48,12 +49,25 @@ def group_of(entry, name):
     return int(name)
 
 
+def decode_addresses(entry, value):
+    """Of a gateway's listeners; one of an earlier version does not tell them."""
+    listeners = value.get("listeners", [])
+    if not isinstance(listeners, list):
+        raise EtcdError(f"key {entry.key[:80]!r}: listeners is no list")
+    for address in listeners:
+        if not isinstance(address, dict) or address.keys() != set(ADDRESS):
+            raise EtcdError(f"key {entry.key[:80]!r}: listeners has {address!r:.80}, which is no address")
+        for name in ADDRESS:
+            decode_field(entry, address, name, str)
+
+
 def decode_facts(entry):
     value = decode_object(entry)
     for name, kind in {"nqn": str, "min_cntlid": int, "max_cntlid": int, "namespaces": dict, "waits": dict}.items():
         decode_field(entry, value, name, kind)
     if not all(isinstance(x, str) and x.isprintable() for pair in value["waits"].items() for x in pair):
         raise EtcdError(f"key {entry.key[:80]!r}: waits has values that are no text")
+    decode_addresses(entry, value)
     for nsid, ns in value["namespaces"].items():
         if not nsid.isprintable() or not isinstance(ns, dict):
             raise EtcdError(f"key {entry.key[:80]!r}: namespace {nsid[:40]!r} is no object")
@@ -82,6 +96,12 @@ def decode_state(entries):
 def printable(text):
     """What may stand in the facts of a gateway: decode_facts() refuses other text."""
     return "".join(c if c.isprintable() else "?" for c in text)[:400]
+
+
+def referred_to(state, me):
+    """The addresses of other gateways, where hosts find their discovery services."""
+    listeners = {g: {tuple(a[name] for name in ADDRESS) for a in gateway.facts.get("listeners", [])} for g, gateway in state.gateways.items()}
+    return set().union(*(found for g, found in listeners.items() if g != me)) - listeners.get(me, set())
 
 
 def conflict(mine, other_id, other, sizes=True):
