@@ -89,7 +89,7 @@ class Job:
     def unmet(self):
         if "root" in self.needs and os.geteuid() != 0:
             return "needs root"
-        for need, program in (("bpf", "bpftrace"), ("lab", "qemu-system-x86_64"), ("perf", "perf"), ("gdb", "gdb"), ("ceph", "ceph-osd"), ("etcd", "etcd"),
+        for need, program in (("bpf", "bpftrace"), ("lab", "qemu-system-x86_64"), ("perf", "perf"), ("gdb", "gdb"), ("ceph", "ceph-osd"), ("etcd", "etcd"), ("nft", "nft"),
                               ("chromium", "chromedriver"), ("tshark", "tshark")):
             if need in self.needs and not shutil.which(program):
                 return f"needs {program}"

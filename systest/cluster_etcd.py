@@ -9,7 +9,6 @@ leases have ended. A host with paths to both gateways does verified I/O all the 
 import contextlib
 import http.client
 import json
-import os
 import pathlib
 import shutil
 import signal
@@ -17,11 +16,10 @@ import subprocess
 import sys
 import tempfile
 
-from appliance_lib import DEADLINE, Skip, check, main, wait_for
-from cluster_lib import Gateway, hosts_at_work, scene, status, tell
+from appliance_lib import DEADLINE, check, main, wait_for
+from cluster_lib import Gateway, enter_network, hosts_at_work, need_network, scene, status, tell
 
 NETWORK = "10.77.0"
-IN_NETWORK = "VARVE_TEST_IN_NETWORK"
 CLIENTS, PEERS = 2379, 2380
 
 
@@ -92,8 +90,7 @@ class ThreeMembers:
     port = 1        # of the gateways' wires, which are not used here
 
     def __init__(self):
-        if os.environ.get(IN_NETWORK) is None:
-            raise Skip("needs a network of its own (unshare -n)")
+        need_network()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-test-etcd-"))
         self.members = []
 
@@ -226,15 +223,6 @@ def test_without_a_quorum_nobody_serves_beyond_the_leases():
         s.wait_settled()
         check_goes_on(s, work)
     with_three(act)
-
-
-def enter_network():
-    """The script again, in a network of its own, if there can be one."""
-    if IN_NETWORK not in os.environ and subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode == 0:
-        os.environ[IN_NETWORK] = "1"
-        os.execvp("unshare", ["unshare", "-n", sys.executable, *sys.argv])
-    if IN_NETWORK in os.environ:
-        ip("link", "set", "lo", "up")
 
 
 if __name__ == "__main__":
