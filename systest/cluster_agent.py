@@ -461,6 +461,10 @@ def test_hosts_are_told_of_other_gateways():
     a.check_serves({1, 2})
     check(len(a.daemon.told) == 3, a.daemon.told)
     a.agent.seen_at = {address: at - 11 * TTL_S for address, at in a.agent.seen_at.items()}
+    a.daemon.errors["nvmf_discovery_remove_referral", None] = daemon.DaemonError("busy")
+    a.turn()
+    check(len(a.daemon.told) == 3, "they are not removed")
+    a.daemon.errors.clear()
     a.turn()
     check(a.daemon.ports_told() == ["4420"], "what an operator has told stays")
     # and again when it is back
@@ -476,6 +480,19 @@ def test_hosts_are_told_of_other_gateways():
         c.turn(4)
         c.check_serves({1, 2})
         check(c.agent.not_referred == "no", c.agent.not_referred)
+    # an address that cannot be named does not keep others from it
+    del a.daemon.told[1:]
+
+    def refuse_rdma(address, add=a.daemon.nvmf_discovery_add_referral):
+        if address["trtype"] == "RDMA":
+            raise daemon.DaemonError("no RDMA")
+        add(address)
+    a.daemon.nvmf_discovery_add_referral = refuse_rdma
+    a.turn(2)
+    check(a.daemon.ports_told() == ["4420", "1001"] and a.agent.not_referred == "no RDMA", a.daemon.told)
+    del a.daemon.nvmf_discovery_add_referral
+    a.turn()
+    check(len(a.daemon.told) == 3 and a.agent.not_referred is None, a.daemon.told)
     check(state.referred_to(state.State({}, {}, {}), "a") == set(), "nobody is there")
 
 

@@ -297,18 +297,32 @@ class Agent:
         self.seen_at = {a: at for a, at in self.seen_at.items() if now - at < LEAVE_LEASES * self.ttl_s}
         try:
             present = self.daemon.referrals()
-            for address in sorted(self.seen_at.keys() - present):
-                self.daemon.refer(address)
-                self.referred.add(address)
-            for address in sorted(self.referred - self.seen_at.keys()):
-                if address in present:
-                    self.daemon.stop_referring(address)
-                self.referred.discard(address)
-            self.not_referred = None
+            self.not_referred = self.change_referrals(self.seen_at.keys() - present, (self.referred - self.seen_at.keys()) & present)
+            self.referred &= self.seen_at.keys() | present      # the others were removed by somebody else
         except DaemonError as e:
-            if str(e) != self.not_referred:
-                self.not_referred = str(e)
-                say(f"hosts are not told of all other gateways: {e}")
+            self.tell_not_referred(str(e))
+
+    def change_referrals(self, more, less):
+        """All that can be; why one could not, or None."""
+        why = None
+        for address in sorted(less) + sorted(more):
+            try:
+                if address in more:
+                    self.daemon.refer(address)
+                    self.referred.add(address)
+                else:
+                    self.daemon.stop_referring(address)
+                    self.referred.discard(address)
+            except DaemonError as e:
+                why = why or self.tell_not_referred(str(e))
+        return why
+
+    def tell_not_referred(self, why):
+        """Once for each reason."""
+        if why != self.not_referred:
+            self.not_referred = why
+            say(f"hosts are not told of all other gateways: {why}")
+        return why
 
     # --- What is done with a group ---
 
