@@ -44,12 +44,14 @@ def owner(s, n):
 def test_a_gateway_is_cut_off_from_hosts():
     """It has its lease, so it keeps its groups, until an operator moves them."""
     need_network()
+    drop()
     with scene() as s:
         s.wait_settled()
         a, b = s.gateways
         with hosts_at_work(s):
             n, = a.owned()
             other, = b.owned()
+            check(tell(s.etcd, "move", str(other), "b").returncode == 0, "move")       # it stays there when the other one comes
             token = status(s)["groups"][str(n)]["token"]
             drop(f"tcp dport {a.port}", f"tcp sport {a.port}")
             wait_for(lambda: a.num_qpairs() == 0, "the hosts to be lost")
@@ -60,7 +62,8 @@ def test_a_gateway_is_cut_off_from_hosts():
             s.wait_owned_by(b)
             wait_work(s, n)
             drop()
-            check(tell(s.etcd, "move", str(n), "any").returncode == 0, "any")
+            for k in GROUPS:
+                check(tell(s.etcd, "move", str(k), "any").returncode == 0, "any")
             s.wait_settled()
             for k in GROUPS:
                 wait_work(s, k)
@@ -126,6 +129,7 @@ def test_a_gateway_is_cut_off_from_etcd_and_from_ceph():
     need_network()
     if not shutil.which("ceph-mon"):
         raise Skip("needs ceph")
+    drop()
     with Ceph() as ceph:
         KnownGateway.ceph = ceph
         for n in GROUPS:
