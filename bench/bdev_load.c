@@ -101,6 +101,7 @@ uint64_t bench_load_run(struct bench_load *l, unsigned ios)
 {
 	l->ios = ios;
 	l->random = 1;
+	l->next_block = 0;
 	l->done = false;
 	thread_send(l->thread, load_start, l);
 	if (!thread_control_wait(is_true, &l->done, 600000000)) { /* in callgrind it takes long */

@@ -22,15 +22,16 @@ struct bench_load {
 	struct thread *thread;
 	unsigned queue_depth;
 	enum bdev_io_type type;
-	uint32_t bytes;      /* of an I/O */
-	uint32_t block_mask; /* of a random number: where an I/O begins, in blocks of BENCH_LOAD_BLOCK bytes */
-	uint8_t *buffers;    /* of `bytes` for each I/O, one behind the other */
+	uint32_t bytes;         /* of an I/O */
+	uint32_t block_mask;    /* of a random number: where an I/O begins, in blocks of BENCH_LOAD_BLOCK bytes */
+	uint32_t stride_blocks; /* not 0: no random numbers; each I/O begins so far behind the one before, from 0 on */
+	uint8_t *buffers;       /* of `bytes` for each I/O, one behind the other */
 	/* Private. */
 	struct bdev_desc *desc;
 	struct bdev_channel *ch;
 	uint8_t *requests;
 	size_t stride;
-	uint32_t random;
+	uint32_t random, next_block;
 	unsigned ios, to_submit, to_complete;
 	uint64_t start_ticks, ticks;
 	bool done;
@@ -56,6 +57,11 @@ double bench_load_allocations(void);
 /* Where the next I/O begins, in blocks. */
 static inline uint32_t bench_load_next(struct bench_load *l)
 {
+	if (l->stride_blocks != 0) {
+		uint32_t at = l->next_block;
+		l->next_block += l->stride_blocks;
+		return at;
+	}
 	l->random = l->random * 1664525 +
 		    1013904223; /* Knuth's and Lewis's quick generator: enough to defeat prefetching */
 	return l->random >> 8 & l->block_mask;

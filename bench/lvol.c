@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a volume costs over its base: I/O of 4 KiB at queue depth 32 on one core, volumes of a store with clusters of
+ * 64 KiB on a RAM disk, in turns with a RAM disk that has no store.
+ *
+ *     lvol.base_read_ns	random reads of the RAM disk
+ *     lvol.read_ns		the same of clusters that the volume has
+ *     lvol.hole_read_ns	of clusters that nobody has
+ *     lvol.chain1_read_ns	of those of a snapshot; chain4, chain16: of the lowest one of so many
+ *     lvol.base_write_ns	random writes of the RAM disk
+ *     lvol.write_ns		the same of clusters that the volume has
+ *     lvol.first_write_us	one write to each cluster of a thin volume: it is zeroed, and the metadata are written
+ *     lvol.copy_write_us	the same above a snapshot: the cluster is copied
+ *     lvol.first_write_q1_us, lvol.copy_write_q1_us	the same two, one after the other: the time of one
+ *     lvol.read_over_ns, _over_percent ...	what that is more than the RAM disk's
+ *     lvol.read_base_ios ...	I/Os that the base counted for each of the volume (bdev_get_stat())
+ *     lvol.counted_ns		the mean time of a write in the volume's statistics, by queue depth
+ *     lvol.counted_run_ns	what the same run took for each write: about the same
+ *     lvol.allocs_per_io	calls of malloc and its kin per I/O, while the above ran
+ *
+ * Wanted: read_over_ns and write_over_ns at most 30; chain1, 4 and 16 within 10 % of each other; copy_write_q1_us at
+ * most 20. */
+#include <string.h>
+
+#include "bdev_modules/lvol/bdev_lvol.h"
+#include "bdev_modules/malloc/malloc.h"
+#include "bench/bdev_load.h"
+#include "bench/bench.h"
+#include "env_dpdk/env.h"
+
+#define QD            32
+#define CLUSTER       (64u << 10)
+#define STRIDE        (CLUSTER / BENCH_LOAD_BLOCK)
+#define VOLUME_BLOCKS 8192 /* 32 MiB */
+#define VOLUME_BYTES  ((uint64_t)VOLUME_BLOCKS * BENCH_LOAD_BLOCK)
+#define FIRST_WRITES  (VOLUME_BLOCKS / STRIDE)
+#define BASE_BLOCKS   (16 * VOLUME_BLOCKS)
+#define IOS           100000
+#define TURNS         15
+#define WAIT_US       60000000
+
+static struct thread *bench_thread;
+static uint8_t *buffers;
+
+/* ---- Operations on the store ---- */
+
+struct operation {
+	bool done;
+	int rc;
+	char why[BDEV_ERROR_MAX];
+};
+
+static void operation_ended(void *arg, int rc, const char *why, const char *uuid)
+{
+	struct operation *op = arg;
+
+	op->rc = rc;
+	op->done = true;
+	snprintf(op->why, sizeof(op->why), "%s", why);
+}
+
+static bool operation_is_done(void *arg)
+{
+	return ((struct operation *)arg)->done;
+}
+
+static void operation_wait(struct operation *op, const char *what)
+{
+	if (!thread_control_wait(operation_is_done, op, WAIT_US)) {
+		bench_load_check(-1, what, "does not end");
+	}
+	bench_load_check(op->rc, what, op->why);
+}
+
+static void store_make(void)
+{
+	struct operation op = {0};
+
+	bdev_lvol_store_create(
+		&(struct bdev_lvol_store_opts){.bdev_name = "base", .name = "lvs", .cluster_bytes = CLUSTER},
+		operation_ended, &op);
+	operation_wait(&op, "bdev_lvol_store_create");
+}
+
+static struct bdev_lvol_store *the_store(void)
+{
+	char error[BDEV_ERROR_MAX];
+	int rc;
+	struct bdev_lvol_store *s = bdev_lvol_store_find(NULL, "lvs", &rc, error);
+
+	bench_load_check(s == NULL, "lvs", "is not there");
+	return s;
+}
+
+static void volume_make(const char *name, bool thin)
+{
+	struct operation op = {0};
+
+	bdev_lvol_create(
+		&(struct bdev_lvol_opts){.store = the_store(), .name = name, .size_bytes = VOLUME_BYTES, .thin = thin},
+		operation_ended, &op);
+	operation_wait(&op, "bdev_lvol_create");
+}
+
+static void volume_change(enum bdev_lvol_change change, const char *alias, const char *new_name)
+{
+	struct operation op = {0};
+
+	bdev_lvol_change(&(struct bdev_lvol_change_opts){.change = change, .name = alias, .new_name = new_name},
+			 operation_ended, &op);
+	operation_wait(&op, alias);
+}
+
+/* Clusters come free in the background. */
+static bool store_is_at_rest(void *arg)
+{
+	return lvol_live_info(bdev_lvol_store_live(the_store())).coming_clusters == 0;
+}
+
+static void store_rest(void)
+{
+	if (!thread_control_wait(store_is_at_rest, NULL, WAIT_US)) {
+		bench_load_check(-1, "lvs", "its clusters do not come free");
+	}
+}
+
+/* ---- Loads ---- */
+
+static struct bench_load load_of(const char *bdev, enum bdev_io_type type)
+{
+	return (struct bench_load){.bdev = bdev,
+				   .thread = bench_thread,
+				   .queue_depth = QD,
+				   .type = type,
+				   .bytes = BENCH_LOAD_BLOCK,
+				   .block_mask = VOLUME_BLOCKS - 1,
+				   .buffers = buffers};
+}
+
+static double ticks_to_ns(uint64_t ticks, unsigned n)
+{
+	return (double)ticks * 1e9 / (double)env_ticks_hz() / n;
+}
+
+static double turn_random(void *load)
+{
+	return ticks_to_ns(bench_load_run(load, IOS), IOS);
+}
+
+/* One write to each cluster. */
+static double write_each_cluster(const char *bdev, unsigned qd)
+{
+	struct bench_load l = load_of(bdev, BDEV_IO_WRITE);
+
+	l.stride_blocks = STRIDE;
+	l.queue_depth = qd;
+	bench_load_open(&l);
+	double us = ticks_to_ns(bench_load_run(&l, FIRST_WRITES), FIRST_WRITES) / 1000;
+	bench_load_close(&l);
+	return us;
+}
+
+static double turn_first_write(void *qd)
+{
+	volume_make("first", true);
+	double us = write_each_cluster("lvs/first", *(unsigned *)qd);
+	volume_change(BDEV_LVOL_DELETE, "lvs/first", NULL);
+	store_rest();
+	return us;
+}
+
+static double turn_copy_write(void *qd)
+{
+	volume_make("copy", true);
+	write_each_cluster("lvs/copy", QD);
+	volume_change(BDEV_LVOL_SNAPSHOT, "lvs/copy", "below");
+	double us = write_each_cluster("lvs/copy", *(unsigned *)qd);
+	volume_change(BDEV_LVOL_DELETE, "lvs/copy", NULL);
+	volume_change(BDEV_LVOL_DELETE, "lvs/below", NULL);
+	store_rest();
+	return us;
+}
+
+/* ---- Volumes ---- */
+
+/* One whose data are below so many snapshots. */
+static void chain_make(const char *name, unsigned depth)
+{
+	char alias[64], snapshot[64];
+
+	volume_make(name, true);
+	snprintf(alias, sizeof(alias), "lvs/%s", name);
+	write_each_cluster(alias, QD);
+	for (unsigned i = 0; i < depth; i++) {
+		snprintf(snapshot, sizeof(snapshot), "%s_%u", name, i);
+		volume_change(BDEV_LVOL_SNAPSHOT, alias, snapshot);
+	}
+}
+
+static void make_bdevs(void)
+{
+	char error[BDEV_ERROR_MAX];
+	struct bdev_malloc_opts ram = {
+		.name = "base", .block_size = BENCH_LOAD_BLOCK, .num_blocks = BASE_BLOCKS, .numa_id = -1};
+
+	bench_load_check(bdev_malloc_create(&ram, NULL, error), "bdev_malloc_create", error);
+	ram.name = "ram";
+	ram.num_blocks = VOLUME_BLOCKS;
+	bench_load_check(bdev_malloc_create(&ram, NULL, error), "bdev_malloc_create", error);
+	store_make();
+	volume_make("v", false);
+	volume_make("hole", true);
+	chain_make("c1", 1);
+	chain_make("c4", 4);
+	chain_make("c16", 16);
+}
+
+/* ---- Figures ---- */
+
+enum {
+	BASE_READ,
+	READ,
+	HOLE_READ,
+	CHAIN1,
+	CHAIN4,
+	CHAIN16,
+	BASE_WRITE,
+	WRITE,
+	LOADS,
+	FIRST = LOADS,
+	COPY,
+	FIRST_Q1,
+	COPY_Q1,
+	FIGURES
+};
+
+static const struct {
+	const char *name, *bdev;
+	enum bdev_io_type type;
+	unsigned than; /* what it is compared with */
+} loads[LOADS] = {
+	[BASE_READ] = {"base_read", "ram", BDEV_IO_READ, BASE_READ},
+	[READ] = {"read", "lvs/v", BDEV_IO_READ, BASE_READ},
+	[HOLE_READ] = {"hole_read", "lvs/hole", BDEV_IO_READ, BASE_READ},
+	[CHAIN1] = {"chain1_read", "lvs/c1", BDEV_IO_READ, BASE_READ},
+	[CHAIN4] = {"chain4_read", "lvs/c4", BDEV_IO_READ, BASE_READ},
+	[CHAIN16] = {"chain16_read", "lvs/c16", BDEV_IO_READ, BASE_READ},
+	[BASE_WRITE] = {"base_write", "ram", BDEV_IO_WRITE, BASE_WRITE},
+	[WRITE] = {"write", "lvs/v", BDEV_IO_WRITE, BASE_WRITE},
+};
+
+static void print_over(const double *medians)
+{
+	char name[64];
+
+	for (unsigned i = 0; i < LOADS; i++) {
+		double base = medians[loads[i].than], over = medians[i] - base;
+		if (loads[i].than == i) {
+			continue;
+		}
+		snprintf(name, sizeof(name), "lvol.%s_over_ns", loads[i].name);
+		bench_print(name, over, "ns");
+		snprintf(name, sizeof(name), "lvol.%s_over_percent", loads[i].name);
+		bench_print(name, over * 100 / base, "%");
+	}
+}
+
+static struct bdev_stat_ops stat_of(const char *bdev, enum bdev_io_type type)
+{
+	static struct bdev_stat stat;
+
+	bdev_get_stat(bdev_find(bdev), &stat);
+	return stat.class[bdev_io_stat_class(type)];
+}
+
+/* Another source: what the statistics of volume and base have counted for the same I/Os. */
+static void print_counted(struct bench_load *l, unsigned i)
+{
+	const struct bdev_stat_ops before = stat_of(l->bdev, l->type), base_before = stat_of("base", l->type);
+	double run_ns = turn_random(l);
+	const struct bdev_stat_ops after = stat_of(l->bdev, l->type), base_after = stat_of("base", l->type);
+	char name[64];
+
+	if (after.ops - before.ops != IOS) {
+		bench_load_check(-1, l->bdev, "its statistics have another number of I/Os than were done");
+	}
+	snprintf(name, sizeof(name), "lvol.%s_base_ios", loads[i].name);
+	bench_print(name, (double)(base_after.ops - base_before.ops) / IOS, "per I/O");
+	if (i == WRITE) {
+		bench_print("lvol.counted_ns", ticks_to_ns(after.ticks - before.ticks, IOS) / QD, "ns");
+		bench_print("lvol.counted_run_ns", run_ns, "ns");
+	}
+}
+
+static void measure(struct bench_load *l)
+{
+	static unsigned deep = QD, one = 1;
+	struct bench_variant variants[FIGURES] = {
+		[FIRST] = {"lvol.first_write_us", "us", turn_first_write, &deep},
+		[COPY] = {"lvol.copy_write_us", "us", turn_copy_write, &deep},
+		[FIRST_Q1] = {"lvol.first_write_q1_us", "us", turn_first_write, &one},
+		[COPY_Q1] = {"lvol.copy_write_q1_us", "us", turn_copy_write, &one},
+	};
+	double medians[FIGURES];
+	char text[LOADS][64];
+
+	for (unsigned i = 0; i < LOADS; i++) {
+		snprintf(text[i], sizeof(text[i]), "lvol.%s_ns", loads[i].name);
+		variants[i] = (struct bench_variant){text[i], "ns", turn_random, &l[i]};
+	}
+	bench_run(variants, FIGURES, TURNS, medians);
+	print_over(medians);
+	for (unsigned i = 0; i < LOADS; i++) {
+		if (loads[i].than != i) {
+			print_counted(&l[i], i);
+		}
+	}
+	bench_print("lvol.allocs_per_io", bench_load_allocations(), "allocations");
+}
+
+int main(void)
+{
+	struct bench_load l[LOADS];
+
+	bench_load_start_env();
+	bench_load_start_threads();
+	bench_thread = thread_create("bench", NULL);
+	buffers = env_dma_zmalloc((size_t)QD * BENCH_LOAD_BLOCK, 4096, -1);
+	make_bdevs();
+	for (unsigned i = 0; i < LOADS; i++) {
+		l[i] = load_of(loads[i].bdev, loads[i].type);
+		bench_load_open(&l[i]);
+	}
+	measure(l);
+	for (unsigned i = 0; i < LOADS; i++) {
+		bench_load_close(&l[i]);
+	}
+	bench_load_end_bdevs();
+	env_dma_free(buffers);
+	thread_destroy(bench_thread);
+	thread_lib_stop();
+	env_fini();
+	return 0;
+}
