@@ -296,7 +296,7 @@ def fuzz_jobs():
         name = f.name[5:]
         found, seeds = LOGS / ("corpus-" + name), TOP / "unittest" / "fuzz" / "corpus" / name
         found.mkdir(exist_ok=True)
-        jobs.append(Job("fuzz/" + name, [f, f"-max_total_time={FUZZ_SECONDS}", "-timeout=10", "-rss_limit_mb=2048",
+        jobs.append(Job("fuzz/" + name, [f, f"-max_total_time={FUZZ_SECONDS}", "-timeout=60", "-rss_limit_mb=2048",
                                          f"-artifact_prefix={LOGS}/{name}-", found, seeds],
                         SANITIZER_ENV, FUZZ_SECONDS + 600, silent=True))
     return jobs
