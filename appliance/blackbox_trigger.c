@@ -161,13 +161,13 @@ uint64_t blackbox_min_limit_us(const struct blackbox_triggers *list, unsigned ma
 	return min;
 }
 
-uint64_t blackbox_max_copy_limit_us(const struct blackbox_triggers *list, unsigned types)
+uint64_t blackbox_max_copy_limit_us(const struct blackbox_triggers *list, unsigned mask)
 {
 	const struct blackbox_trigger *t;
 	uint64_t max = 0;
 
 	TAILQ_FOREACH (t, list, link) {
-		if ((types & 1u << t->opts.type) != 0 && t->opts.action != BLACKBOX_NOTIFY && t->opts.limit_us > max) {
+		if ((mask & 1u << t->opts.type) != 0 && t->opts.action != BLACKBOX_NOTIFY && t->opts.limit_us > max) {
 			max = t->opts.limit_us;
 		}
 	}

@@ -76,10 +76,10 @@ bool blackbox_trigger_ready(const struct blackbox_trigger *t, uint64_t now_us);
 /* Whether the age measured_us went over the limit after t last fired. A request that is stuck for ever must not fire
  * the trigger again and again: the new files would in the end push out the one that shows how it began. */
 bool blackbox_trigger_is_news(const struct blackbox_trigger *t, uint64_t now_us, uint64_t measured_us);
-/* The smallest limit of any trigger of these types (a mask of 1 << type), or UINT64_MAX if there is none. */
-uint64_t blackbox_min_limit_us(const struct blackbox_triggers *list, unsigned types);
+/* The smallest limit of any trigger of these types (mask: of 1 << type), or UINT64_MAX if there is none. */
+uint64_t blackbox_min_limit_us(const struct blackbox_triggers *list, unsigned mask);
 /* The largest limit of the triggers of these types that make a copy; 0: there is none. */
-uint64_t blackbox_max_copy_limit_us(const struct blackbox_triggers *list, unsigned types);
+uint64_t blackbox_max_copy_limit_us(const struct blackbox_triggers *list, unsigned mask);
 #define BLACKBOX_PERIOD_MIN_US 10000
 /* The period for looking at ages with that limit: a quarter of it, but 10 ms at least and 1 s at most. */
 uint64_t blackbox_period_us(uint64_t limit_us);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unittest/nvme/fixture.h"
 
+#include "nvme/internal.h"
 #include "util/log.h"
 
 struct fx fx;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "nvme/internal.h"
 #include "usdt/usdt.h"
 
 #define ALL(s) (UINT32_C(1) << NVME_CTRLR_##s)

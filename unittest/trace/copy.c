@@ -215,24 +215,25 @@ static void test_what_cannot_be_written_says_why(void)
 }
 
 enum { KEPT_RING = 64, CULPRIT = 0x1000, CHILD = 0x2000, OTHER = 0x3000 };
+#define QPAIR ((void *)0x7)
 
 static void fill_ring(unsigned rings)
 {
 	for (unsigned i = 0; i < rings * KEPT_RING; i++) {
-		TRACE(RDMA_REQ_EXECUTED, 0, 0, OTHER, 1);
+		TRACE(RDMA_REQ_EXECUTED, 0, 0, OTHER, QPAIR);
 	}
 }
 
 /* The culprit, its child and another request, as they begin; returns the culprit's start. */
 static uint64_t record_culprit(void)
 {
-	TRACE(RDMA_REQ_NEW, 0, 0, CULPRIT, 7, 1); /* an older life */
-	TRACE(RDMA_REQ_COMPLETED, 0, 0, CULPRIT, 7, 1);
+	TRACE(RDMA_REQ_NEW, 0, 0, CULPRIT, QPAIR, 1); /* an older life */
+	TRACE(RDMA_REQ_COMPLETED, 0, 0, CULPRIT, QPAIR, 1);
 	uint64_t start = ticks_now();
-	TRACE(RDMA_REQ_NEW, 0, 0, CULPRIT, 7, 1);
-	TRACE(RDMA_REQ_NEW, 0, 0, OTHER, 7, 2);
-	TRACE(RDMA_REQ_EXECUTING, 0, 0, CULPRIT, 7);
-	TRACE(BDEV_IO_START, 0, 8, CHILD, 1, CULPRIT, 100, 1);
+	TRACE(RDMA_REQ_NEW, 0, 0, CULPRIT, QPAIR, 1);
+	TRACE(RDMA_REQ_NEW, 0, 0, OTHER, QPAIR, 2);
+	TRACE(RDMA_REQ_EXECUTING, 0, 0, CULPRIT, QPAIR);
+	TRACE(BDEV_IO_START, 0, 8, CHILD, 1, (void *)CULPRIT, 100, 1);
 	return start;
 }
 
@@ -299,7 +300,7 @@ static void test_events_that_were_kept_are_in_the_copy_though_the_ring_has_lost_
 	trace_keep(&culprit, 1);
 	fill_ring(3);
 	trace_keep(&culprit, 1);
-	TRACE(BDEV_IO_DONE, 0, 8, CHILD, CULPRIT, 0, 0);
+	TRACE(BDEV_IO_DONE, 0, 8, CHILD, (void *)CULPRIT, 0, 0);
 	trace_keep(&culprit, 1);
 	fill_ring(2);
 	check_culprit(start, 5);
@@ -322,7 +323,7 @@ static void test_the_kept_ring_has_only_what_the_others_have_not(void)
 	uint64_t start = record_culprit();
 	struct trace_keep_object culprit = {CULPRIT, start};
 	trace_keep(&culprit, 1);
-	TRACE(BDEV_IO_DONE, 0, 8, CHILD, CULPRIT, 0, 0);
+	TRACE(BDEV_IO_DONE, 0, 8, CHILD, (void *)CULPRIT, 0, 0);
 	trace_keep(&culprit, 1);
 	struct trace_snapshot *s = copy_and_read(start, &r);
 	CU_ASSERT_EQUAL(count_events(s, TRACE_TPOINT_BDEV_IO_START, CHILD), 1);
@@ -342,8 +343,8 @@ static void test_a_child_whose_address_is_used_again_is_no_child_any_more(void)
 
 	fixture_start(KEPT_RING);
 	struct trace_keep_object culprit = {CULPRIT, record_culprit()};
-	TRACE(BDEV_IO_DONE, 0, 8, CHILD, CULPRIT, 0, 0);
-	TRACE(BDEV_IO_START, 0, 8, CHILD, 1, OTHER, 200, 1);
+	TRACE(BDEV_IO_DONE, 0, 8, CHILD, (void *)CULPRIT, 0, 0);
+	TRACE(BDEV_IO_START, 0, 8, CHILD, 1, (void *)OTHER, 200, 1);
 	trace_keep(&culprit, 1);
 	fill_ring(2);
 	struct trace_snapshot *s = copy_and_read(culprit.start_tsc, &r);
@@ -365,11 +366,11 @@ static void test_what_is_kept_is_bounded(void)
 		many[i] = (struct trace_keep_object){CULPRIT + i, start};
 	}
 	for (unsigned i = 0; i < 400; i++) {
-		TRACE(RDMA_REQ_EXECUTED, 0, 0, CULPRIT, 1);
+		TRACE(RDMA_REQ_EXECUTED, 0, 0, CULPRIT, QPAIR);
 	}
 	trace_keep(many, TRACE_KEEP_OBJECTS + 4);
 	for (unsigned i = 0; i < 2048; i++) {
-		TRACE(RDMA_REQ_EXECUTED, 0, 0, OTHER, 1);
+		TRACE(RDMA_REQ_EXECUTED, 0, 0, OTHER, QPAIR);
 	}
 	struct trace_snapshot *s = copy_and_read(start, &r);
 	CU_ASSERT_EQUAL(count_events(s, TRACE_TPOINT_RDMA_REQ_NEW, CULPRIT), 1);
@@ -387,7 +388,7 @@ static void test_the_time_that_rings_cover_is_known_once_something_is_recorded(v
 	CU_ASSERT_EQUAL(trace_ring_ticks(), UINT64_MAX);
 	uint64_t before = ticks_now();
 	for (unsigned i = 0; i < 4096; i++) {
-		TRACE(RDMA_REQ_EXECUTED, 0, 0, OTHER, 1);
+		TRACE(RDMA_REQ_EXECUTED, 0, 0, OTHER, QPAIR);
 	}
 	CU_ASSERT(trace_ring_ticks() < ticks_now() - before);
 	fixture_stop();
