@@ -4,8 +4,8 @@
 # budget: VARVE_STALE_SECONDS=30
 # once
 # long
-"""nvmf_stale.py's sweep for two minutes in all, half of them with faults of memory, verbs and system calls in both targets. VARVE_STALE_SECONDS
-sets another time (scripts/soak.sh does), VARVE_SEED repeats a run. The last lines have what was counted, of each half and of both:
+"""nvmf_stale.py's sweep for a longer time (VARVE_STALE_SECONDS; scripts/soak.sh sets it), half of it with faults of memory, verbs and system calls in
+both targets. VARVE_SEED repeats a run. The last lines have what was counted, of each half and of both:
 
     VARVE_STALE_SECONDS=600 systest/nvmf_stale_soak.py"""
 import collections
