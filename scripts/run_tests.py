@@ -413,12 +413,17 @@ class Spare:
         """The jobs, after what they need has been built."""
         yield from jobs
         for stage in stages:
-            if not stage.build(("nice", "-n", str(SPARE_NICE))):
-                self.jobs.append(stage.broken())
-                continue
-            of_stage = stage.wanted(patterns)
+            of_stage = self.prepare(stage, patterns)
             self.jobs += of_stage
-            yield from of_stage
+            yield from (j for j in of_stage if j.command)
+
+    def prepare(self, stage, patterns):
+        """The jobs of a stage; of one that cannot be prepared a job that has failed: other stages go on."""
+        try:
+            return stage.wanted(patterns) if stage.build(("nice", "-n", str(SPARE_NICE))) else [stage.broken()]
+        except OSError as e:
+            print(f"{stage.title}: {e}", flush=True)
+            return [stage.broken()]
 
     def next_job(self):
         with self.lock:
@@ -431,6 +436,11 @@ class Spare:
     def start(self):
         self.lanes.append(self.pool.submit(self.work))
 
+    def cancel(self):
+        """Nothing more begins."""
+        with self.lock:
+            self.steps = iter(())
+
     def finish(self):
         for _ in range((os.cpu_count() or 1) - len(self.lanes)):
             self.start()
@@ -442,10 +452,14 @@ def run_apart(jobs, chosen, patterns):
     """Returns the jobs of the stages whose priority is low."""
     spare = Spare([j for j in jobs if j.company == "spare"], chosen, patterns)
     spare.start()
-    for j in sorted(jobs, key=lambda j: -j.limit):
-        if j.company == "apart":
-            j.run_and_report()
-    spare.finish()
+    try:
+        for j in sorted(jobs, key=lambda j: -j.limit):
+            if j.company == "apart":
+                j.run_and_report()
+        spare.finish()
+    except BaseException:
+        spare.cancel()
+        raise
     return spare.jobs
 
 
@@ -513,4 +527,5 @@ def main():
     sys.exit(1 if failed else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

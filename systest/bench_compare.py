@@ -53,6 +53,16 @@ def test_a_target_that_is_not_there_is_left_out():
     check(len(absent) == 1 and absent[0].startswith("another target: ") and folder in absent[0] and not rows, (absent, rows))
 
 
+def test_a_target_that_does_not_start_is_left_out():
+    with tempfile.TemporaryDirectory(prefix="varve-test-") as folder:
+        peer = pathlib.Path(folder) / "build/bin/nvmf_tgt"
+        peer.parent.mkdir(parents=True)
+        peer.write_text("#!/bin/sh\necho no hugepages\nexit 1\n")
+        peer.chmod(0o755)
+        rows, absent = compare(folder, "targets")
+    check([line.split(":")[0] for line in absent] == ["nvmf_tgt over TCP", "nvmf_tgt over RDMA"] and "no hugepages" in absent[0] and not rows, (absent, rows))
+
+
 def test_a_part_that_there_is_not_is_refused():
     p = subprocess.run([sys.executable, TOP / "bench/compare.py", "everything"], capture_output=True, text=True, timeout=LIMIT)
     check(p.returncode == 1 and "recorder, files, encryption, targets" in p.stderr, p)

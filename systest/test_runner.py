@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# quick
+# beside
+"""scripts/run_tests.py, which runs all tests: with jobs that are made up, what fails is told, and the rest is done."""
+import contextlib
+import importlib.util
+import io
+import pathlib
+import sys
+import tempfile
+
+from appliance_lib import TOP, check, main
+
+spec = importlib.util.spec_from_file_location("run_tests", TOP / "scripts/run_tests.py")
+run_tests = importlib.util.module_from_spec(spec)
+sys.modules["run_tests"] = run_tests
+spec.loader.exec_module(run_tests)
+Job, Stage = run_tests.Job, run_tests.Stage
+
+
+def job(name, text, status=0, **more):
+    return Job(name, ["sh", "-c", f"printf '{text}\\n'; exit {status}"], **more)
+
+
+@contextlib.contextmanager
+def logs():
+    """Logs are in a folder of their own; what is printed is kept."""
+    before = run_tests.LOGS
+    with tempfile.TemporaryDirectory(prefix="varve-test-") as folder, contextlib.redirect_stdout(io.StringIO()) as out:
+        run_tests.LOGS = pathlib.Path(folder)
+        try:
+            yield out
+        finally:
+            run_tests.LOGS = before
+
+
+def fails():
+    raise OSError("no room for the corpus")
+
+
+def test_a_job_is_judged_by_its_lines_and_its_status():
+    with logs():
+        done = [j.run() for j in (job("good", "PASS a\\nSKIP b: why"), job("bad", "PASS a\\nFAIL b: why", 1), job("ended", "PASS a", 3),
+                                  job("silence", ""), job("late", "PASS a", limit=0))]
+    found = [(j.name, j.passed, len(j.skipped), j.failed) for j in done]
+    check(found[0] == ("good", 1, 1, []) and found[1] == ("bad", 1, 0, ["b: why"]), found)
+    check("ended with status 3" in found[2][3][0] and "said nothing" in found[3][3][0] and "not done after 0 s" in found[4][3][0], found)
+
+
+def test_a_job_that_passes_the_second_time_has_passed_and_keeps_its_first_failure():
+    with logs() as out:
+        j = Job("twice", ["sh", "-c", f"[ -e {run_tests.LOGS}/once ] && echo PASS a && exit; touch {run_tests.LOGS}/once; echo FAIL a: why; exit 1"])
+        j.run_and_report()
+        j.again()
+    check(j.passed == 1 and j.failed == [] and j.first == ["a: why"] and "again twice" in out.getvalue(), (j, out.getvalue()))
+
+
+def test_a_finding_of_a_sanitizer_is_not_tried_again():
+    with logs():
+        j = job("found", "ERROR: AddressSanitizer: x\\nFAIL a: why", 1)
+        j.run()
+        j.again()
+    check(j.failed == ["a: why"] and j.first == [], j)
+
+
+def test_a_stage_that_cannot_be_prepared_leaves_the_others():
+    apart = [job(f"apart{i}", "PASS a", company="apart") for i in range(3)]
+    stages = [Stage("broken", lambda: [job("never", "PASS a")], spare=True), Stage("raises", fails, spare=True),
+              Stage("good", lambda: [job("one", "PASS a"), job("two", "FAIL b: why", 1)], spare=True)]
+    stages[0].build = lambda command: False
+    with logs() as out:
+        spare = run_tests.run_apart(apart, stages, [])
+    check([j.passed for j in apart] == [1, 1, 1], apart)
+    check(sorted((j.name, j.passed, len(j.failed)) for j in spare) == [("build/broken", 0, 1), ("build/raises", 0, 1), ("one", 1, 0), ("two", 0, 1)], spare)
+    check("raises: no room for the corpus" in out.getvalue(), out.getvalue())
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
