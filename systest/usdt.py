@@ -98,6 +98,15 @@ END { printf("a target runs in %s\\n", @target[4]); }
     check("tables_are_not_printed_behind_an_end_of_its_own", "@target" not in text and "@nvmf_tgt" not in text and "@limit: 2" in text, text)
 
 
+def test_scripts_without_a_probe_that_is_left():
+    with tempfile.NamedTemporaryFile("w", suffix=".bt") as script:
+        script.write(" #define LIMIT 2\nusdt:__EXE__:spdk:nvmf_tgt_pause_polling/arg1 < LIMIT/ { @target[arg1] = count(); }\n")
+        script.flush()
+        p = subprocess.run([WRAPPER, str(os.getpid()), script.name], text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+    check("a_script_without_a_probe_that_is_left_is_refused", p.returncode == 1 and not p.stdout
+          and "probe nvmf_tgt_pause_polling is left out" in p.stderr and p.stderr.endswith(": no probe is left\n"), f"{p.returncode} {p.stdout} {p.stderr}")
+
+
 def test_scripts():
     fired, text = trace(shipped("iops.bt"), ["bdev_io_submit"], wanted=r"@submits\[Null0, WRITE\]: 500")
     check("iops_counts_submits_and_blocks", fired and "@submits[Malloc0, READ]: 1000" in text
@@ -306,6 +315,7 @@ probes_needed(TARGET)
 test_wrapper()
 test_arguments()
 test_scripts_of_other_programs()
+test_scripts_without_a_probe_that_is_left()
 test_scripts()
 test_system_calls()
 test_daemon()

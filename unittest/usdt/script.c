@@ -120,6 +120,85 @@ static void test_probes_that_varve_lacks_are_left_out_and_named(void)
 		    "BEGIN {\n\t@t[0] = \"A\";\n }\nEND\n{\n\tclear(@t);\n}\n", RESUME_NOTE);
 }
 
+static void test_ends_of_a_lacking_probe_are_seen(void)
+{
+	static const char *const texts[] = {
+		"usdt:/x:spdk:nvmf_tgt_pause_polling/arg1/ { }",
+		"usdt:/x:nvmf_tgt_pause_polling/arg1 == 1 ? @a:nvmf_tgt_x/ { }",
+		"usdt:/x:spdk:nvmf_tgt_pause_polling/* c { */{ }",
+		"usdt:/x:spdk:nvmf_tgt_pause_polling// c {\n{ }",
+		"usdt:\"/x y, {\\\" z\":spdk:nvmf_tgt_pause_polling { }",
+		"usdt:\"/x:y\":nvmf_tgt_pause_polling{ }",
+		"usdt:/a//b/*/c:spdk:nvmf_tgt_pause_polling { }",
+		"usdt::nvmf_tgt_pause_polling { }",
+	};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		char text[128], expected[64];
+
+		snprintf(text, sizeof(text), "%s b { @ = 1; }", texts[i]);
+		snprintf(expected, sizeof(expected), "%s b { @ = 1; }", strchr(text, '\n') != NULL ? "\n" : "");
+		check_notes(&nothing, text, expected, PAUSE_NOTE);
+	}
+	check_notes(&nothing, "usdt:\"/x y\":spdk:a, usdt:/x:nvmf_tgt_pause_polling/arg1/ { }",
+		    "usdt:/x:varve:a/arg1/ { }", PAUSE_NOTE);
+	check_notes(&nothing, "usdt:/x:nvmf_tgt_pause_polling, uprobe:\"/x, y\":f/arg1/ { }",
+		    "uprobe:\"/x, y\":f/arg1/ { }", PAUSE_NOTE);
+}
+
+static void test_paths_in_quotes_are_replaced_whole(void)
+{
+	check_script(&values, "usdt:\"/x y\":spdk:a { printf(\"BEGIN {\"); } BEGIN { } END { }",
+		     "usdt:/usr/bin/varve:varve:a { printf(\"BEGIN {\"); } BEGIN {\n\t@t[0] = \"A\";\n } END { "
+		     "\n\tclear(@t);\n}");
+	check_script(&nothing, "usdt:/p:spdk:a/str(arg1) == \"{\"/{ }", "usdt:/x:varve:a/str(arg1) == \"{\"/{ }");
+}
+
+static void test_indented_preprocessor_lines_are_no_code(void)
+{
+	check_notes(&nothing, " \t#define X 1\nusdt:/x:nvmf_tgt_pause_polling { }\nb { }", " \t#define X 1\n\nb { }",
+		    PAUSE_NOTE);
+	check_notes(&nothing, "/* x */ # define X { \\\n{\nusdt:/x:nvmf_tgt_pause_polling { }\nb { }",
+		    "/* x */ # define X { \\\n{\n\nb { }", PAUSE_NOTE);
+	check_notes(&nothing, "usdt:/x:nvmf_tgt_pause_polling {\n  #define Q }\n#define R {\n x; }\nb { }",
+		    "\n\n\n\nb { }", PAUSE_NOTE);
+	/* $# is the number of arguments. */
+	check_notes(&nothing, "usdt:/x:nvmf_tgt_pause_polling { if ($# > 1) { } }b { }", "b { }", PAUSE_NOTE);
+}
+
+static void test_a_script_without_a_probe_that_is_left_is_told(void)
+{
+	static const struct {
+		const char *text;
+		bool left;
+	} scripts[] = {
+		{"usdt:/x:nvmf_tgt_pause_polling { @t = 1; }\n// end", false},
+		{" #include <x.h>\nstruct s { int x; };\n/* c */ usdt:/x:nvmf_tgt_pause_polling { } ;", false},
+		{"struct s { int x; }\nunion u { int x; }\nenum e { A }\nusdt:/x:nvmf_tgt_pause_polling { }", false},
+		{"structure { } usdt:/x:nvmf_tgt_pause_polling { }", true},
+		{"usdt:/x:nvmf_tgt_pause_polling { } b { }", true},
+		{"BEGIN { } usdt:/x:nvmf_tgt_pause_polling { }", true},
+		{"usdt:/x:nvmf_tgt_pause_polling, b { }", true},
+		{"b { }", true},
+		{"// nothing is left out", true},
+		{"", true},
+	};
+
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
+		char *written = NULL;
+		size_t size;
+		struct bt_script script = values;
+		FILE *out = open_memstream(&written, &size);
+
+		script.notes = fopen("/dev/null", "w");
+		CU_ASSERT_FATAL(out != NULL && script.notes != NULL);
+		CU_ASSERT_EQUAL(bt_script_write(out, scripts[i].text, &script), scripts[i].left);
+		fclose(out);
+		fclose(script.notes);
+		free(written);
+	}
+}
+
 static void test_names_that_only_look_like_lacking_probes_stay(void)
 {
 	static const char *const texts[] = {
@@ -180,6 +259,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_first_line_may_name_the_interpreter),
 	UNIT(test_provider_spdk_is_ours),
 	UNIT(test_probes_that_varve_lacks_are_left_out_and_named),
+	UNIT(test_ends_of_a_lacking_probe_are_seen),
+	UNIT(test_paths_in_quotes_are_replaced_whole),
+	UNIT(test_indented_preprocessor_lines_are_no_code),
+	UNIT(test_a_script_without_a_probe_that_is_left_is_told),
 	UNIT(test_names_that_only_look_like_lacking_probes_stay),
 	UNIT(test_lacking_probes_of_scripts_that_end_in_the_middle),
 	UNIT(test_scripts_that_end_in_the_middle),

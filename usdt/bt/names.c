@@ -247,11 +247,15 @@ static int names_print_script(const char *path, const char *exe, const char *pid
 					 .begin = strcmp(begin, "\n") != 0 ? begin : "",
 					 .end = strcmp(end, "\n") != 0 ? end : "",
 					 .notes = stderr};
-	bt_script_write(stdout, text, &script);
+	bool any = bt_script_write(stdout, text, &script);
+
+	if (!any) {
+		fprintf(stderr, "varve-usdt-names: %s: no probe is left\n", path);
+	}
 	free(begin);
 	free(end);
 	free(text);
-	return 0;
+	return any ? 0 : 1;
 }
 
 int main(int argc, char **argv)

@@ -4,7 +4,9 @@
 #include <ctype.h>
 #include <string.h>
 
-static const char spdk_provider[] = ":spdk:";
+#define POINT_END " \t\r\n{," /* what no attach point has outside of strings */
+
+static const char usdt[] = "usdt:", spdk_provider[] = ":spdk:";
 
 /* Probes that guides for SPDK's users name and varve lacks: doc/compat.md says the same. */
 static const struct {
@@ -68,6 +70,13 @@ static size_t bt_skip(const char *text, bool at_line_start)
 	return at_line_start && *text == '#' ? bt_directive_length(text) : 0;
 }
 
+/* Whether a preprocessor line may begin behind these bytes: behind a line's end, white space and comments. */
+static bool bt_stays_at_line_start(bool at_line_start, const char *text, size_t len)
+{
+	return text[len - 1] == '\n' ||
+	       (at_line_start && ((len == 1 && strchr(" \t\r", *text) != NULL) || bt_begins_with(text, "/*")));
+}
+
 void bt_script_maps(const char *text, void (*see)(void *arg, const char *name, size_t len), void *arg)
 {
 	bool at_line_start = true;
@@ -84,7 +93,7 @@ void bt_script_maps(const char *text, void (*see)(void *arg, const char *name, s
 				see(arg, text + 1, n - 1);
 			}
 		}
-		at_line_start = text[n - 1] == '\n';
+		at_line_start = bt_stays_at_line_start(at_line_start, text, n);
 		text += n;
 	}
 }
@@ -118,12 +127,41 @@ struct bt_place {
 	bool in_clause; /* behind the beginning of: attach points, perhaps a filter, a block */
 	enum { BT_OTHER, BT_BEGIN, BT_END } block;
 	bool had_begin, had_end;
+	bool any_probe, any_left_out; /* clauses */
 };
+
+/* The length of what no byte of `end` is in; strings may have any bytes. */
+static size_t bt_field_length(const char *text, const char *end)
+{
+	size_t n = 0;
+
+	while (text[n] != '\0' && strchr(end, text[n]) == NULL) {
+		n += text[n] == '"' ? bt_string_length(text + n) : 1;
+	}
+	return n;
+}
+
+/* The length of an attach point, usdt:PATH:NAME, usdt:PATH:PROVIDER:NAME, or one of another kind. A filter or a comment
+ * may follow a probe's name at once. */
+static size_t bt_point_length(const char *text)
+{
+	if (!bt_begins_with(text, usdt)) {
+		return bt_field_length(text, POINT_END);
+	}
+	size_t n = strlen(usdt);
+
+	n += bt_field_length(text + n, POINT_END ":");
+	for (unsigned names = 0; text[n] == ':' && names < 2; names++) {
+		n++;
+		n += bt_field_length(text + n, POINT_END ":/");
+	}
+	return n;
+}
 
 /* Writes the attach point of a probe, with our provider in place of spdk. */
 static size_t bt_write_usdt(FILE *out, const char *text, const struct bt_script *script)
 {
-	size_t len = strcspn(text, " \t\r\n{,");
+	size_t len = bt_point_length(text);
 	const char *provider = strstr(text, spdk_provider);
 
 	if (provider == NULL || provider >= text + len) {
@@ -179,13 +217,18 @@ struct bt_point {
 static void bt_point_look(struct bt_point *p, const char *text)
 {
 	p->text = text;
-	p->len = strcspn(text, " \t\r\n{,");
+	p->len = bt_point_length(text);
 	p->name = p->why = NULL;
-	for (size_t i = 0; i < sizeof(lacking) / sizeof(lacking[0]); i++) {
-		size_t n = strlen(lacking[i].name);
+	size_t name_len = 0;
 
-		if (bt_begins_with(text, "usdt:") && p->len > n && text[p->len - n - 1] == ':' &&
-		    bt_begins_with(text + p->len - n, lacking[i].name)) {
+	while (name_len < p->len && bt_is_name(text[p->len - name_len - 1])) {
+		name_len++;
+	}
+	const char *name = text + p->len - name_len;
+
+	for (size_t i = 0; i < sizeof(lacking) / sizeof(lacking[0]); i++) {
+		if (bt_begins_with(text, usdt) && name[-1] == ':' && name_len == strlen(lacking[i].name) &&
+		    bt_begins_with(name, lacking[i].name)) {
 			p->name = lacking[i].name;
 			p->why = lacking[i].why;
 		}
@@ -221,19 +264,22 @@ static void bt_list_count(const char *text, unsigned *kept, unsigned *left_out)
 	} while (bt_point_next(&p));
 }
 
-/* The length of a clause from its list to the brace that ends it. */
+/* The length of a clause from the end of its list to the brace that ends it. */
 static size_t bt_clause_length(const char *text)
 {
+	bool at_line_start = false;
 	size_t n = 0, len;
 	unsigned depth = 0;
 
 	while (text[n] != '\0') {
-		len = bt_skip(text + n, false);
+		len = bt_skip(text + n, at_line_start);
 		depth += text[n] == '{';
 		if (text[n] == '}' && (depth == 0 || --depth == 0)) {
 			return n + 1;
 		}
-		n += len > 0 ? len : 1;
+		len = len > 0 ? len : 1;
+		at_line_start = bt_stays_at_line_start(at_line_start, text + n, len);
+		n += len;
 	}
 	return n;
 }
@@ -267,7 +313,7 @@ static size_t bt_write_list(FILE *out, const char *text, const struct bt_script 
 		fputs(any ? ", " : "", out);
 		any = true;
 		bt_note_block(p.text, p.len, place);
-		if (bt_begins_with(p.text, "usdt:")) {
+		if (bt_begins_with(p.text, usdt)) {
 			bt_write_usdt(out, p.text, script);
 		} else {
 			bt_write_replaced(out, p.text, p.len, script);
@@ -289,11 +335,13 @@ static size_t bt_write_without_lacking(FILE *out, const char *text, const struct
 	}
 	size_t n = bt_write_list(out, text, script, place);
 	if (kept == 0) {
-		size_t whole = bt_clause_length(text);
-		bt_write_newlines(out, text + n, whole - n);
+		size_t rest = bt_clause_length(text + n);
+		bt_write_newlines(out, text + n, rest);
 		place->in_clause = false;
-		return whole;
+		place->any_left_out = true;
+		return n + rest;
 	}
+	place->any_probe = true;
 	return n;
 }
 
@@ -318,6 +366,19 @@ static void bt_write_brace(FILE *out, char brace, const struct bt_script *script
 	fputc('}', out);
 }
 
+/* Whether what begins outside of all blocks is no probe. */
+static bool bt_is_definition(const char *text)
+{
+	static const char *const words[] = {"struct", "union", "enum"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		if (bt_begins_with(text, words[i]) && !bt_is_name(text[strlen(words[i])])) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Writes what comes next in the script's code, and returns its length. */
 static size_t bt_write_code(FILE *out, const char *text, const struct bt_script *script, struct bt_place *place)
 {
@@ -330,6 +391,7 @@ static size_t bt_write_code(FILE *out, const char *text, const struct bt_script 
 			return n;
 		}
 		n = 1;
+		place->any_probe = place->any_probe || !bt_is_definition(text);
 	}
 	if (place->depth == 0 && *text == ';') {
 		place->in_clause = false;
@@ -338,7 +400,7 @@ static size_t bt_write_code(FILE *out, const char *text, const struct bt_script 
 		bt_write_brace(out, *text, script, place);
 		return n;
 	}
-	if (place->depth == 0 && bt_begins_with(text, "usdt:")) {
+	if (place->depth == 0 && bt_begins_with(text, usdt)) {
 		return bt_write_usdt(out, text, script);
 	}
 	while (bt_is_name(*text) && bt_is_name(text[n])) {
@@ -351,7 +413,7 @@ static size_t bt_write_code(FILE *out, const char *text, const struct bt_script 
 	return n;
 }
 
-void bt_script_write(FILE *out, const char *text, const struct bt_script *script)
+bool bt_script_write(FILE *out, const char *text, const struct bt_script *script)
 {
 	struct bt_place place = {.block = BT_OTHER};
 	bool at_line_start = true;
@@ -367,7 +429,7 @@ void bt_script_write(FILE *out, const char *text, const struct bt_script *script
 		} else {
 			n = bt_write_code(out, text, script, &place);
 		}
-		at_line_start = text[n - 1] == '\n';
+		at_line_start = bt_stays_at_line_start(at_line_start, text, n);
 		text += n;
 	}
 	if (!place.had_begin && *script->begin != '\0') {
@@ -376,4 +438,5 @@ void bt_script_write(FILE *out, const char *text, const struct bt_script *script
 	if (!place.had_end && *script->end != '\0') {
 		fprintf(out, "\nEND\n{%s}\n", script->end);
 	}
+	return place.any_probe || !place.any_left_out;
 }
