@@ -219,18 +219,28 @@ def check_spdx():
             yield f"{f} does not begin with its SPDX line"
 
 
+def tests_of(file):
+    return set(re.findall(r"^(?:static void |def |[A-Z]+\()?(test_\w+)[(,]", (TOP / file).read_text(errors="replace"), re.M))
+
+
 def check_paths():
-    """What documents name in backticks as a file or a test of the tree is there, with NAME and ROOM for any name; and so is what they link to."""
+    """What documents name in backticks as a file or a test of the tree is there, with NAME and ROOM for any name; and so is what they link to. Tests
+    that follow a file and a colon (`FILE`: `test_a`, `test_b`; ...) are in that file, up to the end of the sentence, the list's part or the cell."""
     folders = {f.split("/")[0] for f in tracked()}
-    tests = {name for f in tracked("*.c", "*.py", "*.sh") for name in re.findall(r"^(?:static void |def |[A-Z]+\()?(test_\w+)[(,]", (TOP / f).read_text(errors="replace"), re.M)}
+    tests = {f: tests_of(f) for f in tracked("*.c", "*.py", "*.sh")}
+    anywhere = set().union(*tests.values())
     for f in tracked("*.md"):
         text = (TOP / f).read_text()
         for path in re.findall(r"`([a-z_]+/[\w./*-]+)`", text):
             if path.split("/")[0] in folders and not list(TOP.glob(re.sub(r"NAME|ROOM", "*", path).rstrip("/"))):
                 yield f"{f} names {path}, which is not there"
         for test in re.findall(r"`(test_\w+)`", text):
-            if test not in tests:
+            if test not in anywhere:
                 yield f"{f} names {test}, which is not there"
+        for path, names in re.findall(r"`([a-z_]+/[\w./-]+)`: (`test_(?:[^;|.\n]|\n(?!\n))*)", text):
+            for test in re.findall(r"`(test_\w+)`", names):
+                if test in anywhere and path in tests and test not in tests[path]:
+                    yield f"{f} names {test} of {path}, which is not there"
         for link in re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", text):
             if not (TOP / f).parent.joinpath(link).exists():
                 yield f"{f} links to {link}, which is not there"

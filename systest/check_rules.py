@@ -149,6 +149,15 @@ def test_paths():
         t.told("paths", "doc/doors.md", MD + "See `test_doors_open`.\n", "doc/doors.md names test_doors_open, which is not there")
         with t.changed("unittest/util/door.c", SPDX + "static void test_doors_open(void)\n{\n}\n"), t.changed("doc/doors.md", MD + "See `test_doors_open`.\n"):
             t.passes("paths")
+        with t.changed("unittest/util/door.c", SPDX + "static void test_doors_open(void)\n{\n}\n"), \
+                t.changed("systest/locks.py", "def test_locks_shut():\n    pass\n\n\ndef test_locks_open():\n    pass\n"):
+            good = "| `unittest/util/door.c`: `test_doors_open`; `systest/locks.py`: `test_locks_shut`, and later `test_locks_open` | `test_doors_open` |\n"
+            with t.changed("doc/doors.md", MD + good):
+                t.passes("paths")
+            for before, after, what in (
+                    ("`test_doors_open`;", "`test_locks_shut`;", "test_locks_shut of unittest/util/door.c"),
+                    ("`test_locks_shut`, and later `test_locks_open`", "`test_locks_shut`,\nand `test_doors_open`", "test_doors_open of systest/locks.py")):
+                t.told("paths", "doc/doors.md", MD + good.replace(before, after), f"doc/doors.md names {what}, which is not there")
         t.told("paths", "doc/doors.md", MD + "See [windows](windows.md#glass).\n", "doc/doors.md links to windows.md")
 
 
