@@ -167,7 +167,7 @@ static int option_set_mem_channels(struct parser *p, const char *arg)
 {
 	static const char note[] = "--mem-channels has no effect: no memory of varve's is laid out by channels";
 	uint64_t n;
-	int rc = option_take_number(p, arg, 1, 32, &n);
+	int rc = option_take_number(p, arg, 0, 32, &n); /* 0: as for SPDK's targets, DPDK chooses */
 
 	return rc != 0 ? rc : option_note(p, note);
 }

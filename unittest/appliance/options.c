@@ -210,8 +210,12 @@ static void test_options_without_effect_are_noted_once_each(void)
 		CU_ASSERT_PTR_EQUAL(strstr(o.notes[i], words[i]), o.notes[i]);
 	}
 	CU_ASSERT_PTR_NULL(o.notes[6]);
-	check_refused("-n 0", "-n|0|1 to 32");
-	check_refused("--mem-channels 33", "--mem-channels|33|1 to 32");
+	CU_ASSERT_EQUAL(parse("-n 0"), 0);
+	CU_ASSERT_STRING_EQUAL(o.notes[0],
+			       "--mem-channels has no effect: no memory of varve's is laid out by channels");
+	CU_ASSERT_PTR_NULL(o.notes[1]);
+	check_refused("-n -1", "-n|-1|0 to 32");
+	check_refused("--mem-channels 33", "--mem-channels|33|0 to 32");
 	CU_ASSERT_EQUAL(parse("--iova-mode va"), 0);
 	CU_ASSERT_PTR_NULL(o.notes[0]);
 }
