@@ -18,7 +18,8 @@ void live_fail(struct lvol_live *s)
 {
 	bool known = atomic_exchange_explicit(&s->failed, true, memory_order_relaxed);
 
-	if (!known) {
+	/* One that is abandoned while it is being opened is told of by the end of that. */
+	if (!known && !s->abandoned) {
 		live_happened(s, &(struct lvol_live_event){.kind = LVOL_LIVE_FAILED, .change = "", .volume = ""});
 	}
 }

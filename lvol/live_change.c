@@ -46,10 +46,15 @@ static void change_free(struct live_change *c)
 
 static void change_tell(const struct live_change *c, enum lvol_live_event_kind kind, int status)
 {
-	live_happened(c->store, &(struct lvol_live_event){.kind = kind,
-							  .status = status,
-							  .change = c->type->name,
-							  .volume = c->volume != NULL ? c->volume->name : c->name});
+	const char *volume = c->type->of_store ? "" : c->volume != NULL ? c->volume->name : c->name;
+	/* It waits for the writes of that one, which may be a clone of the volume that it is about. */
+	volume = kind == LVOL_LIVE_CHANGE_WAITS ? c->paused->name : volume;
+
+	if (!(c->type->quiet && kind == LVOL_LIVE_CHANGE_ENDED)) {
+		live_happened(c->store,
+			      &(struct lvol_live_event){
+				      .kind = kind, .status = status, .change = c->type->name, .volume = volume});
+	}
 }
 
 void live_change_end(struct live_change *c, int status)

@@ -114,7 +114,7 @@ static void store_rename_publish(struct live_change *c)
 }
 
 static const struct live_change_type store_rename_type = {store_rename_check, store_rename_build, store_rename_publish,
-							  "rename_store"};
+							  "rename_store", .of_store = true};
 
 void lvol_live_rename_store(struct lvol_live *s, const char *name, lvol_live_done done, void *arg)
 {
@@ -139,7 +139,8 @@ static int space_build(struct live_change *c, struct live_batch *b)
 	return names_build(c, b, LVOL_SPACE_XATTR, c->value, c->value_bytes);
 }
 
-static const struct live_change_type space_type = {space_check, space_build, names_publish, "set_thresholds"};
+static const struct live_change_type space_type = {space_check, space_build, names_publish, "set_thresholds",
+						   .of_store = true};
 
 static int space_copy(struct live_change *c, const struct lvol_space *space)
 {

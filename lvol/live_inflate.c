@@ -24,6 +24,15 @@ struct inflate_job {
 	void *arg;
 };
 
+/* Its parts tell nothing of their ends. */
+static void inflate_tell(const struct inflate_job *i, int status)
+{
+	live_happened(i->volume->store, &(struct lvol_live_event){.kind = LVOL_LIVE_CHANGE_ENDED,
+								  .status = status,
+								  .change = i->all ? "inflate" : "decouple",
+								  .volume = i->volume->name});
+}
+
 /* ---- The change at the end ---- */
 
 /* Whether cluster n has to be copied. Where the parent is shorter than its own parent, zeroes would become visible
@@ -100,7 +109,8 @@ static void detach_publish(struct live_change *c)
 	live_meta_take(v, &c->metas[0]);
 }
 
-static const struct live_change_type detach_type = {detach_check, detach_build, detach_publish, "detach"};
+static const struct live_change_type detach_type = {detach_check, detach_build, detach_publish, "detach",
+						    .quiet = true};
 
 /* ---- Copying ---- */
 
@@ -109,6 +119,7 @@ static void inflate_end(struct inflate_job *i, int status)
 	struct inflate_job ended = *i;
 
 	i->volume->internal->filling = false;
+	inflate_tell(i, status);
 	live_job_end(&i->job);
 	free(i->bytes);
 	free(i);
@@ -301,7 +312,7 @@ static int start_check(struct live_change *c)
 	return 1;
 }
 
-static const struct live_change_type start_type = {start_check, NULL, NULL, "inflate"};
+static const struct live_change_type start_type = {start_check, NULL, NULL, "inflate", .quiet = true};
 
 static void inflate_started(void *arg, int status)
 {
@@ -312,6 +323,7 @@ static void inflate_started(void *arg, int status)
 		live_job_start(&i->job, i->volume->store, inflate_step);
 		return;
 	}
+	inflate_tell(i, status);
 	free(i->bytes);
 	free(i);
 	ended.done(ended.arg, status);

@@ -355,6 +355,8 @@ struct live_change_type {
 	/* It is committed. */
 	void (*publish)(struct live_change *c);
 	const char *name; /* for whoever watches */
+	bool of_store;    /* not of a volume */
+	bool quiet;       /* the end of what it is a part of is told, not its own */
 };
 
 enum live_change_state { LIVE_CHANGE_QUEUED, LIVE_CHANGE_PAUSES, LIVE_CHANGE_READY, LIVE_CHANGE_COMMITS };

@@ -90,9 +90,97 @@ static void test_a_store_that_fails_tells_of_it(void)
 	expect_told("");
 }
 
+static int refuse(void *ctx, const char *name, const char *uuid, struct lvol_error *e)
+{
+	(void)ctx, (void)name, (void)uuid, (void)e;
+	return -EEXIST;
+}
+
+/* Nothing of it has failed. */
+static void test_a_store_that_is_refused_is_not_told_of_as_failed(void)
+{
+	watched_world();
+	world_close(&w);
+	told[0] = '\0';
+	w.disk.may_open = refuse;
+	CU_ASSERT_EQUAL(world_open(&w, NULL), -EEXIST);
+	expect_told("");
+	w.disk.may_open = NULL;
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, NULL), 0);
+	world_close(&w);
+	world_free(&w);
+}
+
+static void test_a_change_of_the_store_names_no_volume(void)
+{
+	struct outcome o = {.done = false};
+
+	watched_world();
+	lvol_live_rename_store(w.store, "other", outcome_done, &o);
+	CU_ASSERT_EQUAL(world_wait(&w, &o), 0);
+	expect_told("journal:rename_store committed:rename_store=0 ended:rename_store:=0 ");
+	snprintf(w.model.name, sizeof(w.model.name), "other");
+	world_close(&w);
+	world_free(&w);
+}
+
+/* A snapshot that is deleted holds back the writes of its clone. */
+static void test_what_a_change_waits_for_is_named(void)
+{
+	watched_world();
+	CU_ASSERT_EQUAL(world_volume_create(&w, 0, 4, true), 0);
+	CU_ASSERT_EQUAL(world_write(&w, 0, 0, 1), 0);
+	CU_ASSERT_EQUAL(world_snapshot(&w, 0, 1), 0);
+	told[0] = '\0';
+	CU_ASSERT_EQUAL(world_delete(&w, 1), 0);
+	expect_told("waits:delete:v0 journal:delete committed:delete=0 ended:delete:v1=0 ");
+	world_close(&w);
+	world_free(&w);
+}
+
+/* Its end is told when it has ended, by the name of what was asked for. */
+static void test_inflating_is_told_of_at_its_end(void)
+{
+	watched_world();
+	CU_ASSERT_EQUAL(world_volume_create(&w, 0, 2, true), 0);
+	CU_ASSERT_EQUAL(world_write(&w, 0, 0, 1), 0);
+	CU_ASSERT_EQUAL(world_snapshot(&w, 0, 1), 0);
+	told[0] = '\0';
+	CU_ASSERT_EQUAL(world_inflate(&w, 0, false), 0);
+	expect_told("journal: committed:=0 journal:detach committed:detach=0 ended:decouple:v0=0 ");
+	CU_ASSERT_EQUAL(world_inflate(&w, 0, false), -EINVAL); /* it has no parent any more */
+	expect_told("ended:decouple:v0=-22 ");
+	CU_ASSERT_EQUAL(world_inflate(&w, 0, true), 0);
+	expect_told("journal: committed:=0 journal:detach committed:detach=0 ended:inflate:v0=0 ");
+	world_close(&w);
+	world_free(&w);
+}
+
+static void test_inflating_without_room_is_told_of(void)
+{
+	watched_world();
+	uint32_t all = lvol_live_info(w.store).total_data_clusters;
+	CU_ASSERT_EQUAL(world_volume_create(&w, 0, 2, true), 0);
+	struct outcome o = {.done = false};
+	const struct lvol_live_volume_opts rest = {
+		.name = "rest", .uuid = "22222222-2222-4333-8444-555555555555", .num_clusters = all};
+	lvol_live_volume_create(w.store, &rest, outcome_volume, &o);
+	CU_ASSERT_EQUAL_FATAL(world_wait(&w, &o), 0);
+	told[0] = '\0';
+	CU_ASSERT_EQUAL(world_inflate(&w, 0, true), -ENOSPC);
+	expect_told("ended:inflate:v0=-28 ");
+	world_forget(&w);
+	world_free(&w);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_changes_and_their_batches_are_told),
 	UNIT(test_a_store_that_fails_tells_of_it),
+	UNIT(test_a_store_that_is_refused_is_not_told_of_as_failed),
+	UNIT(test_a_change_of_the_store_names_no_volume),
+	UNIT(test_what_a_change_waits_for_is_named),
+	UNIT(test_inflating_is_told_of_at_its_end),
+	UNIT(test_inflating_without_room_is_told_of),
 	UNIT_END,
 };
 UNIT_MAIN("lvol_events", tests, NULL, NULL)
