@@ -165,6 +165,7 @@ static void grow_end(struct grow_job *g)
 		live_cluster_give(s, i);
 	}
 	s->growing = false;
+	s->told_clusters = 0; /* whatever has become of it: nothing was told while it grew */
 	live_job_end(&g->job);
 	free(g);
 	ended.done(ended.arg, ended.status);

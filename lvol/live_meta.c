@@ -68,21 +68,32 @@ const struct live_xattr *live_xattr_find(const struct live_meta *m, uint8_t type
 	return NULL;
 }
 
-int live_xattr_set(struct live_meta *m, uint8_t type, const char *name, const void *value, uint16_t bytes)
+/* A damaged store may have it more than once. */
+static void xattr_remove(struct live_meta *m, uint8_t type, const char *name)
 {
-	const struct live_xattr *old = live_xattr_find(m, type, name);
-	struct live_xattr x;
+	const struct live_xattr *old;
 
-	if (old == NULL) {
-		return value == NULL ? 0 : xattr_add(m, type, name, strlen(name), value, bytes);
-	}
-	struct live_xattr *at = &m->xattrs[old - m->xattrs];
-	if (value == NULL) {
+	while ((old = live_xattr_find(m, type, name)) != NULL) {
+		struct live_xattr *at = &m->xattrs[old - m->xattrs];
 		xattr_clear(at);
 		memmove(at, at + 1, (size_t)(m->xattrs + m->num_xattrs - (at + 1)) * sizeof(*at));
 		m->num_xattrs--;
+	}
+}
+
+int live_xattr_set(struct live_meta *m, uint8_t type, const char *name, const void *value, uint16_t bytes)
+{
+	const struct live_xattr *old;
+	struct live_xattr x;
+
+	if (value == NULL) {
+		xattr_remove(m, type, name);
 		return 0;
 	}
+	if ((old = live_xattr_find(m, type, name)) == NULL) {
+		return xattr_add(m, type, name, strlen(name), value, bytes);
+	}
+	struct live_xattr *at = &m->xattrs[old - m->xattrs];
 	int rc = xattr_make(&x, type, name, strlen(name), value, bytes);
 	if (rc == 0) {
 		xattr_clear(at);

@@ -82,5 +82,5 @@ uint8_t lvol_space_reached(const struct lvol_space *s, uint8_t before, uint64_t 
 			reached = s->percent[i];
 		}
 	}
-	return space_is_reached(LVOL_SPACE_FULL, before, used, total) ? LVOL_SPACE_FULL : reached;
+	return used >= total ? LVOL_SPACE_FULL : reached;
 }

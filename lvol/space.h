@@ -3,7 +3,8 @@
  *
  * A store reaches a threshold when so many of its clusters are in use, and leaves it only when there are fewer by a
  * margin of 2 %: so a volume that gives up and takes a few clusters does not cross a threshold again and again. A store
- * without any free cluster is full, whatever its thresholds are; the same margin holds for that. */
+ * is full, whatever its thresholds are, while it has no free cluster. That has no margin: the first writes that it says
+ * to fail do not fail any more when a cluster is free, and fail again when it is taken. */
 #ifndef VARVE_LVOL_SPACE_H
 #define VARVE_LVOL_SPACE_H
 

@@ -51,8 +51,9 @@ struct bdev_lvol_store {
 	char new_name[LVOL_NAME_MAX + 1];                    /* it is being given that name; "": it is not */
 	uint32_t base_block_bytes, block_bytes, block_shift; /* block_shift: base blocks in a block, a power of two */
 	uint32_t cluster_bytes;
-	struct lvol_space space; /* its thresholds, while it is OPEN */
-	uint8_t space_reached;   /* the one that was told of: see lvol_space_reached() */
+	struct lvol_space space;      /* its thresholds, while it is OPEN */
+	struct lvol_space space_seen; /* those that space_reached is one of: others may have been set since */
+	uint8_t space_reached;        /* the one that was told of: see lvol_space_reached() */
 	TAILQ_HEAD(, bdev_lvol) volumes;
 	bool leaving;    /* the base is being removed: close as soon as that is possible */
 	bool destroys;   /* CLOSING is for its deletion */

@@ -15,8 +15,8 @@ void bdev_lvol_observe_space(bdev_lvol_space_fn fn)
 	observer = fn;
 }
 
-/* The lowest threshold between what was reached and what is now. */
-static uint8_t space_left(const struct lvol_space *space, uint8_t now)
+/* The lowest threshold above `now`. */
+static uint8_t space_above(const struct lvol_space *space, uint8_t now)
 {
 	for (size_t i = 0; i < space->num; i++) {
 		if (space->percent[i] > now) {
@@ -26,53 +26,100 @@ static uint8_t space_left(const struct lvol_space *space, uint8_t now)
 	return LVOL_SPACE_FULL;
 }
 
-static void space_tell(const struct bdev_lvol_store *s, const struct bdev_lvol_space_news *news, const char *usage)
+/* How many thresholds are not above `reached`. */
+static size_t space_num_reached(const struct lvol_space *space, uint8_t reached)
+{
+	size_t n = 0;
+
+	while (n < space->num && space->percent[n] <= reached) {
+		n++;
+	}
+	return n;
+}
+
+/* Whether two lists have the same thresholds up to `reached`: then it may be compared with what is reached now. */
+static bool space_is_same(const struct lvol_space *a, const struct lvol_space *b, uint8_t reached)
+{
+	size_t n = space_num_reached(a, reached);
+
+	return n == space_num_reached(b, reached) && memcmp(a->percent, b->percent, n) == 0;
+}
+
+static void space_tell(const struct bdev_lvol_store *s, enum bdev_lvol_space_kind kind, uint8_t percent,
+		       const char *reason)
+{
+	if (observer != NULL) {
+		observer(s->name, &(struct bdev_lvol_space_news){.kind = kind, .percent = percent}, reason);
+	}
+}
+
+static void space_tell_reached(const struct bdev_lvol_store *s, const char *usage)
 {
 	char reason[160];
 
-	if (news->kind == BDEV_LVOL_SPACE_OUT) {
+	if (s->space_reached == LVOL_SPACE_FULL) {
 		snprintf(reason, sizeof(reason), "%s: first writes fail until some are given back", usage);
 		log_limited(LOG_LEVEL_ERROR, "lvol store %s is full: %s", s->name, reason);
-	} else if (news->kind == BDEV_LVOL_SPACE_LOW) {
-		snprintf(reason, sizeof(reason), "%s: it has reached %u %%", usage, news->percent);
-		log_limited(LOG_LEVEL_WARNING, "lvol store %s fills: %s", s->name, reason);
+		space_tell(s, BDEV_LVOL_SPACE_OUT, LVOL_SPACE_FULL, reason);
 	} else {
-		snprintf(reason, sizeof(reason), "%s: it has left %u %%", usage, news->percent);
-		log_limited(LOG_LEVEL_NOTICE, "lvol store %s has space again: %s", s->name, reason);
-	}
-	if (observer != NULL) {
-		observer(s->name, news, reason);
+		snprintf(reason, sizeof(reason), "%s: it has reached %u %%", usage, s->space_reached);
+		log_limited(LOG_LEVEL_WARNING, "lvol store %s fills: %s", s->name, reason);
+		space_tell(s, BDEV_LVOL_SPACE_LOW, s->space_reached, reason);
 	}
 }
 
-/* anew: the thresholds are others than those that were reached before. */
-static void space_change(struct bdev_lvol_store *s, uint8_t now, bool anew, const char *usage)
+static void space_tell_left(const struct bdev_lvol_store *s, uint8_t percent, const char *usage)
 {
-	bool rises = now != 0 && (anew || now > s->space_reached);
-	const struct bdev_lvol_space_news news = {
-		.kind = !rises                   ? BDEV_LVOL_SPACE_REGAINED
-			: now == LVOL_SPACE_FULL ? BDEV_LVOL_SPACE_OUT
-						 : BDEV_LVOL_SPACE_LOW,
-		.percent = rises ? now : space_left(&s->space, now),
-	};
+	char reason[160];
 
-	s->space_reached = now;
-	space_tell(s, &news, usage);
+	snprintf(reason, sizeof(reason), "%s: it has left %u %%", usage, percent);
+	log_limited(LOG_LEVEL_NOTICE, "lvol store %s has space again: %s", s->name, reason);
+	space_tell(s, BDEV_LVOL_SPACE_REGAINED, percent, reason);
 }
 
-static void space_look(struct bdev_lvol_store *s, bool anew)
+/* The thresholds that were reached are others now: whoever was told of them is told that none of them holds. */
+static void space_tell_changed(const struct bdev_lvol_store *s, uint8_t percent, const char *usage)
+{
+	char reason[160];
+
+	snprintf(reason, sizeof(reason), "%s: its thresholds from %u %% on are others now", usage, percent);
+	log_limited(LOG_LEVEL_NOTICE, "lvol store %s has other thresholds: %s", s->name, reason);
+	space_tell(s, BDEV_LVOL_SPACE_REGAINED, percent, reason);
+}
+
+/* Once it is known that the store has `now` reached. s->space_seen: the thresholds that s->space_reached is of. */
+static void space_update(struct bdev_lvol_store *s, uint8_t now, bool same, const char *usage)
+{
+	uint8_t before = s->space_reached, lowest = space_above(&s->space_seen, 0);
+	/* That a store is full does not depend on its thresholds. */
+	bool anew = !same && !(lowest == LVOL_SPACE_FULL && now == LVOL_SPACE_FULL);
+
+	s->space_seen = s->space;
+	s->space_reached = now;
+	if (anew) {
+		space_tell_changed(s, lowest, usage);
+	}
+	if (now > before || (anew && now != 0)) {
+		space_tell_reached(s, usage);
+	} else if (same && now < before) {
+		space_tell_left(s, space_above(&s->space, now), usage);
+	}
+}
+
+static void space_look(struct bdev_lvol_store *s)
 {
 	const struct lvol_live_info info = lvol_live_info(s->live);
 	uint64_t spare = (uint64_t)info.free_clusters + info.coming_clusters, all = info.total_data_clusters;
 	uint64_t used = spare < all ? all - spare : 0;
-	uint8_t now = lvol_space_reached(&s->space, anew ? 0 : s->space_reached, used, all);
 	char usage[96];
 
-	if (now != s->space_reached && !info.growing) { /* the store tells when it has grown */
-		snprintf(usage, sizeof(usage), "%lu of %lu clusters of %u KiB are in use", used, all,
-			 info.cluster_bytes >> 10);
-		space_change(s, now, anew, usage);
+	if (info.growing) {
+		return; /* it tells when it has grown */
 	}
+	bool same = space_is_same(&s->space_seen, &s->space, s->space_reached);
+	uint8_t now = lvol_space_reached(&s->space, same ? s->space_reached : 0, used, all);
+	snprintf(usage, sizeof(usage), "%lu of %lu clusters of %u KiB are in use", used, all, info.cluster_bytes >> 10);
+	space_update(s, now, same, usage);
 }
 
 void lvol_space_changed(void *ctx)
@@ -80,7 +127,7 @@ void lvol_space_changed(void *ctx)
 	struct bdev_lvol_store *s = ctx;
 
 	if (s->state == STORE_OPEN) {
-		space_look(s, false);
+		space_look(s);
 	}
 }
 
@@ -92,7 +139,7 @@ void lvol_space_open(struct bdev_lvol_store *s)
 	if (e.text[0] != '\0') {
 		log_warning("lvol store %s: %s; it has the usual ones", s->name, e.text);
 	}
-	space_look(s, true);
+	space_look(s);
 }
 
 uint8_t bdev_lvol_store_space(const struct bdev_lvol_store *s, struct lvol_space *space)
@@ -117,7 +164,7 @@ static void space_set(void *arg, int status)
 	if (status == 0) {
 		s->space = lvol_live_space(s->live, NULL);
 		if (s->state == STORE_OPEN) {
-			space_look(s, true);
+			space_look(s);
 		}
 	}
 	call->done(call->arg, status);

@@ -67,13 +67,18 @@ static void flag_set(void *arg, int status)
 	set_done(&op->done);
 }
 
-/* One threshold. */
-static int space_set(uint8_t percent)
+static int space_set_list(struct lvol_space space)
 {
 	struct operation op = {0};
 
-	bdev_lvol_store_set_space(the_store(), &(struct lvol_space){.num = 1, .percent = {percent}}, flag_set, &op);
+	bdev_lvol_store_set_space(the_store(), &space, flag_set, &op);
 	return operation_wait(&op);
+}
+
+/* One threshold; 0: none. */
+static int space_set(uint8_t percent)
+{
+	return space_set_list((struct lvol_space){.num = percent != 0, .percent = {percent}});
 }
 
 static uint32_t data_clusters(void)
@@ -127,9 +132,9 @@ static void test_a_threshold_is_left_by_a_margin(void)
 	struct user u;
 
 	begin(&u);
-	uint32_t all = data_clusters();
-	fill_up(&u, 0, all);
-	CU_ASSERT_EQUAL(told.kinds[BDEV_LVOL_SPACE_OUT], 1);
+	uint32_t all = data_clusters(), most = (all * 95 + 99) / 100;
+	fill_up(&u, 0, most);
+	CU_ASSERT_STRING_EQUAL(told_order, "L80 L90 L95 ");
 	tell_forget();
 	for (unsigned i = 0; i < 5; i++) {
 		give_back(&u, 0, 2);
@@ -137,14 +142,35 @@ static void test_a_threshold_is_left_by_a_margin(void)
 	}
 	CU_ASSERT_EQUAL(told.total, 0);
 	give_back(&u, 0, all * 4 / 100);
-	CU_ASSERT_STRING_EQUAL(told_order, "R100 ");
-	CU_ASSERT_EQUAL(reached(), 95);
+	CU_ASSERT_STRING_EQUAL(told_order, "R95 ");
+	CU_ASSERT_EQUAL(reached(), 90);
 	tell_forget();
-	give_back(&u, all / 2, all - all / 2);
+	give_back(&u, all / 2, most - all / 2);
 	CU_ASSERT_TRUE(told.kinds[BDEV_LVOL_SPACE_REGAINED] > 0);
 	CU_ASSERT_EQUAL(told.kinds[BDEV_LVOL_SPACE_REGAINED], told.total);
 	CU_ASSERT_EQUAL(told.percent, 80);
 	CU_ASSERT_EQUAL(reached(), 0);
+	end(&u);
+}
+
+/* First writes do not fail while any cluster is free; and who was told so must learn of it when they fail again. */
+static void test_a_store_is_full_while_no_cluster_is_free(void)
+{
+	struct user u;
+
+	begin(&u);
+	uint32_t all = data_clusters();
+	fill_up(&u, 0, all);
+	CU_ASSERT_EQUAL(told.kinds[BDEV_LVOL_SPACE_OUT], 1);
+	tell_forget();
+	give_back(&u, 0, 2); /* less than 1 % */
+	CU_ASSERT_STRING_EQUAL(told_order, "R100 ");
+	CU_ASSERT_EQUAL(reached(), 95);
+	fill_up(&u, 0, 1);
+	CU_ASSERT_STRING_EQUAL(told_order, "R100 ");
+	fill_up(&u, 1, 2);
+	CU_ASSERT_STRING_EQUAL(told_order, "R100 O100 ");
+	CU_ASSERT_EQUAL(reached(), LVOL_SPACE_FULL);
 	end(&u);
 }
 
@@ -166,6 +192,7 @@ static void test_several_thresholds_at_once(void)
 	end(&u);
 }
 
+/* Whoever was told of a threshold that is none any more is told that it does not hold. */
 static void test_other_thresholds(void)
 {
 	struct lvol_space space;
@@ -179,15 +206,44 @@ static void test_other_thresholds(void)
 	CU_ASSERT_EQUAL(space_set(40), 0);
 	CU_ASSERT_STRING_EQUAL(told_order, "L40 ");
 	CU_ASSERT_EQUAL(space_set(40), 0); /* the same: nothing new */
-	CU_ASSERT_EQUAL(space_set(30), 0);
-	CU_ASSERT_STRING_EQUAL(told_order, "L40 L30 ");
+	CU_ASSERT_EQUAL(space_set_list((struct lvol_space){.num = 2, .percent = {40, 70}}), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "L40 "); /* what was reached is the same */
 	CU_ASSERT_EQUAL(space_set(60), 0);
-	CU_ASSERT_STRING_EQUAL(told_order, "L40 L30 R60 ");
+	CU_ASSERT_STRING_EQUAL(told_order, "L40 R40 ");
+	CU_ASSERT_PTR_NOT_NULL(strstr(told.reason, "thresholds from 40 % on are others now"));
 	CU_ASSERT_EQUAL(bdev_lvol_store_space(the_store(), &space), 0);
 	CU_ASSERT_EQUAL(space.num, 1);
 	CU_ASSERT_EQUAL(space.percent[0], 60);
 	fill_up(&u, all / 2, all * 61 / 100);
-	CU_ASSERT_STRING_EQUAL(told_order, "L40 L30 R60 L60 ");
+	CU_ASSERT_STRING_EQUAL(told_order, "L40 R40 L60 ");
+	tell_forget();
+	CU_ASSERT_EQUAL(space_set_list((struct lvol_space){.num = 2, .percent = {30, 60}}), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "R60 L60 "); /* 30 belongs to it now */
+	CU_ASSERT_EQUAL(space_set_list((struct lvol_space){.num = 2, .percent = {20, 50}}), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "R60 L60 R30 L50 ");
+	CU_ASSERT_EQUAL(space_set(0), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "R60 L60 R30 L50 R20 ");
+	CU_ASSERT_EQUAL(reached(), 0);
+	end(&u);
+}
+
+static void test_other_thresholds_of_a_full_store(void)
+{
+	struct user u;
+
+	begin(&u);
+	uint32_t all = data_clusters();
+	CU_ASSERT_EQUAL(space_set(0), 0);
+	fill_up(&u, 0, all);
+	CU_ASSERT_STRING_EQUAL(told_order, "O100 ");
+	CU_ASSERT_EQUAL(space_set(70), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "O100 "); /* it is as full as it was */
+	CU_ASSERT_EQUAL(space_set(80), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "O100 R70 O100 ");
+	give_back(&u, 0, 2);
+	CU_ASSERT_STRING_EQUAL(told_order, "O100 R70 O100 R100 ");
+	CU_ASSERT_EQUAL(space_set(50), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "O100 R70 O100 R100 R80 L50 ");
 	end(&u);
 }
 
@@ -228,8 +284,13 @@ static void test_a_store_that_is_opened_is_told_of(void)
 }
 
 static const struct unit_test tests[] = {
-	UNIT(test_each_threshold_is_told_once),       UNIT(test_a_threshold_is_left_by_a_margin),
-	UNIT(test_several_thresholds_at_once),        UNIT(test_other_thresholds),
-	UNIT(test_a_store_that_is_opened_is_told_of), UNIT_END,
+	UNIT(test_each_threshold_is_told_once),
+	UNIT(test_a_threshold_is_left_by_a_margin),
+	UNIT(test_a_store_is_full_while_no_cluster_is_free),
+	UNIT(test_several_thresholds_at_once),
+	UNIT(test_other_thresholds),
+	UNIT(test_other_thresholds_of_a_full_store),
+	UNIT(test_a_store_that_is_opened_is_told_of),
+	UNIT_END,
 };
 UNIT_MAIN("bdev_lvol_space", tests, fixture_start, fixture_stop)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "lvol/live_internal.h"
 #include "lvol/space.h"
 #include "unittest/lvol/world.h"
 #include "unittest/unit.h"
@@ -68,8 +69,11 @@ static void test_a_threshold_is_reached_once_and_left_by_a_margin(void)
 	CU_ASSERT_EQUAL(lvol_space_reached(&s, 95, 929, 1000), 90);
 	CU_ASSERT_EQUAL(lvol_space_reached(&s, 95, 999, 1000), 95);
 	CU_ASSERT_EQUAL(lvol_space_reached(&s, 95, 1000, 1000), 100);
-	CU_ASSERT_EQUAL(lvol_space_reached(&s, 100, 980, 1000), 100);
-	CU_ASSERT_EQUAL(lvol_space_reached(&s, 100, 979, 1000), 95);
+	/* A store that has one free cluster is not full. */
+	CU_ASSERT_EQUAL(lvol_space_reached(&s, 100, 1000, 1000), 100);
+	CU_ASSERT_EQUAL(lvol_space_reached(&s, 100, 999, 1000), 95);
+	CU_ASSERT_EQUAL(lvol_space_reached(&s, 100, 930, 1000), 95);
+	CU_ASSERT_EQUAL(lvol_space_reached(&s, 100, 929, 1000), 90);
 	CU_ASSERT_EQUAL(lvol_space_reached(&s, 100, 0, 1000), 0);
 }
 
@@ -85,14 +89,15 @@ static void test_small_and_empty_stores(void)
 	CU_ASSERT_EQUAL(lvol_space_reached(&s, 50, 4, 10), 50);
 	CU_ASSERT_EQUAL(lvol_space_reached(&s, 50, 3, 10), 1);
 	CU_ASSERT_EQUAL(lvol_space_reached(&s, 0, 10, 10), 100);
-	CU_ASSERT_EQUAL(lvol_space_reached(&s, 100, 9, 10), 100);
-	CU_ASSERT_EQUAL(lvol_space_reached(&s, 100, 8, 10), 50);
+	CU_ASSERT_EQUAL(lvol_space_reached(&s, 100, 9, 10), 99);
+	CU_ASSERT_EQUAL(lvol_space_reached(&s, 99, 8, 10), 50);
 	CU_ASSERT_EQUAL(lvol_space_reached(&none, 0, 9, 10), 0);
 	CU_ASSERT_EQUAL(lvol_space_reached(&none, 0, 10, 10), 100);
 	CU_ASSERT_EQUAL(lvol_space_reached(&s, 0, UINT32_MAX, UINT32_MAX), 100);
 }
 
-/* Whatever its use does, a store of n clusters that changes by one cluster to and fro reaches a threshold once. */
+/* Whatever its use does, a store of n clusters that changes by one cluster to and fro reaches a threshold once. Only
+ * that it is full is left at once. */
 static void test_one_cluster_to_and_fro_is_told_once(void)
 {
 	const struct lvol_space s = thresholds(80, 90, 95);
@@ -100,7 +105,10 @@ static void test_one_cluster_to_and_fro_is_told_once(void)
 	for (uint64_t n = 2; n < 300; n++) {
 		for (uint64_t used = 1; used <= n; used++) {
 			uint8_t at = lvol_space_reached(&s, 0, used, n);
-			if (used > 1) {
+			if (used == n) {
+				CU_ASSERT_EQUAL(at, LVOL_SPACE_FULL);
+				CU_ASSERT_EQUAL(lvol_space_reached(&s, at, used - 1, n), used > 1 ? 95 : 0);
+			} else if (used > 1) {
 				CU_ASSERT_EQUAL(lvol_space_reached(&s, at, used - 1, n), at);
 			}
 			CU_ASSERT_EQUAL(lvol_space_reached(&s, at, used, n), at);
@@ -228,6 +236,50 @@ static void test_each_change_of_space_is_told(void)
 	world_free(&w);
 }
 
+/* A damaged store may have two values: the default ones are none of them. */
+static void test_each_value_is_removed(void)
+{
+	const uint8_t value[] = {LVOL_SPACE_FORM, 10};
+	struct live_meta m = {.xattrs = NULL};
+
+	CU_ASSERT_EQUAL(live_xattr_set(&m, LVOL_DESC_XATTR, LVOL_SPACE_XATTR, value, sizeof(value)), 0);
+	CU_ASSERT_EQUAL(live_xattr_set(&m, LVOL_DESC_XATTR, "other", value, sizeof(value)), 0);
+	CU_ASSERT_EQUAL(live_xattr_set(&m, LVOL_DESC_XATTR, "Varve_space", value, sizeof(value)), 0);
+	CU_ASSERT_EQUAL_FATAL(m.num_xattrs, 3);
+	m.xattrs[2].name[0] = 'v';
+	CU_ASSERT_EQUAL(live_xattr_set(&m, LVOL_DESC_XATTR, LVOL_SPACE_XATTR, NULL, 0), 0);
+	CU_ASSERT_EQUAL_FATAL(m.num_xattrs, 1);
+	CU_ASSERT_STRING_EQUAL(m.xattrs[0].name, "other");
+	live_meta_clear(&m);
+}
+
+/* Whoever looked while it grew, and let it be, must look again when it has not grown. */
+static void test_a_growth_that_fails_is_told(void)
+{
+	struct outcome grown = {.done = false};
+	struct lvol_error e;
+
+	world_create(&w, 40);
+	world_close(&w);
+	w.disk.space_changed = count_change;
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, &e), 0);
+	changes = 0;
+	w.disk.late = true;
+	w.disk.fail_status = -EIO;
+	w.disk.fail_in = 0;
+	lvol_live_grow(w.store, 50ull * WORLD_CLUSTER, outcome_done, &grown);
+	CU_ASSERT_TRUE(lvol_live_info(w.store).growing);
+	CU_ASSERT_EQUAL(changes, 0);
+	CU_ASSERT_EQUAL(world_wait(&w, &grown), -EIO);
+	CU_ASSERT_FALSE(lvol_live_info(w.store).growing);
+	CU_ASSERT_EQUAL(changes, 1);
+	w.disk.late = false;
+	w.disk.fail_in = -1;
+	world_forget(&w);
+	w.disk.space_changed = NULL;
+	world_free(&w);
+}
+
 static uint32_t most_used; /* of what was told */
 
 static void watch_used(void *ctx)
@@ -289,6 +341,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_store_keeps_its_thresholds),
 	UNIT(test_thresholds_at_the_creation),
 	UNIT(test_each_change_of_space_is_told),
+	UNIT(test_each_value_is_removed),
+	UNIT(test_a_growth_that_fails_is_told),
 	UNIT(test_a_store_that_grows_is_not_told_of_as_full),
 	UNIT_END,
 };

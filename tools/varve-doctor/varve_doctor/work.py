@@ -178,7 +178,7 @@ def check_stores(report, client):
     stores = rpc.objects(client.call("bdev_lvol_get_lvstores"), "bdev_lvol_get_lvstores")
     bad = [s for s in stores if rpc.member(s, "space_reached", int)]
     for s in sorted(bad, key=lambda s: -s["space_reached"])[:SHOWN]:
-        what = "it has been full: first writes to thin volumes fail" if s["space_reached"] == FULL else f"its threshold of {s['space_reached']} % is reached"
+        what = "it is full: first writes to thin volumes fail" if s["space_reached"] == FULL else f"its threshold of {s['space_reached']} % is reached"
         report.found("stores", f"{store_text(s)}; {what}",
                      f"varve-rpc bdev_lvol_get_lvols lvs_name={s.get('name')}: delete volumes or snapshots, or enlarge its bdev and bdev_lvol_grow_lvstore")
     if len(bad) > SHOWN:
