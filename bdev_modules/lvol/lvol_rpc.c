@@ -198,9 +198,12 @@ static const struct rpc_param set_space_params[] = {
 
 static void space_was_set(void *arg, int status)
 {
-	const struct lvol_call *call = arg;
+	const struct lvol_set_space *p = arg;
+	char error[BDEV_ERROR_MAX];
 
-	rpc_bdev_answer_true(call->req, status, strerror(-status));
+	bdev_error(error, status, "the metadata of store '%.60s' could not be changed: %s",
+		   p->lvs_name != NULL ? p->lvs_name : p->uuid, strerror(-status));
+	rpc_bdev_answer_true(p->call.req, status, error);
 }
 
 static void set_space_thresholds(void *params)
