@@ -5,8 +5,11 @@
 # beside
 """What a gateway's varve-cluster does, turn by turn, with an etcd and daemons in memory: answers that are lost, calls that fail half-way, leases that end
 at the worst moment."""
+import contextlib
 import json
 import sys
+import time
+import types
 
 from appliance_lib import TOP, check, main
 
@@ -132,8 +135,9 @@ class FakeDaemon(daemon.Daemon):
 
 
 class Gateway:
-    def __init__(self, name, number, store):
-        self.etcd, self.daemon = store, FakeDaemon(1 + 1000 * number)
+    def __init__(self, name, number, store, known=None):
+        """known: the daemon, with which it begins anew."""
+        self.etcd, self.daemon = store, known or FakeDaemon(1 + 1000 * number)
         self.agent = agent.Agent({"gateway": name, "cluster": "t", "nqn": "n", "lease_s": TTL_S, "rpc_socket": "/none", "etcd": {"endpoints": ["http://x"]}})
         a = self.agent
         a.etcd = a.keys.etcd = a.lease.etcd = store
@@ -152,6 +156,20 @@ class Gateway:
     def end_lease(self):
         self.etcd.revoke(self.agent.lease.id)
         self.agent.lease.keep()
+
+
+@contextlib.contextmanager
+def ahead(gateway, leases, steps=None):
+    """So many leases later. It has looked at the cluster twice in each of them; or, steps: so often in all of them."""
+    count = int(leases * 2) if steps is None else steps
+    try:
+        for i in range(1, count + 1):
+            later = leases * TTL_S * i / count
+            agent.time = types.SimpleNamespace(monotonic=lambda later=later: time.monotonic() + later)
+            gateway.turn()
+        yield
+    finally:
+        agent.time = time
 
 
 def owner(store, n):
@@ -457,26 +475,29 @@ def test_hosts_are_told_of_other_gateways():
     check(sorted(a.daemon.ports_told()) == ["1001", "4420", "7"], a.daemon.told)
     # one that is gone is named for ten leases
     b.end_lease()
-    a.turn(3)
+    a.turn(4)
     a.check_serves({1, 2})
     check(len(a.daemon.told) == 3, a.daemon.told)
-    a.agent.seen_at = {address: at - 11 * TTL_S for address, at in a.agent.seen_at.items()}
     a.daemon.errors["nvmf_discovery_remove_referral", None] = daemon.DaemonError("busy")
-    a.turn()
-    check(len(a.daemon.told) == 3, "they are not removed")
-    a.daemon.errors.clear()
-    a.turn()
-    check(a.daemon.ports_told() == ["4420"], "what an operator has told stays")
+    with ahead(a, 9):
+        check(len(a.daemon.told) == 3 and not a.agent.refused, "they stay so long")
+    with ahead(a, 11):
+        check(len(a.daemon.told) == 3 and len(a.agent.refused) == 2, "they are not removed")
+        a.daemon.errors.clear()
+        a.turn()
+        check(len(a.daemon.told) == 3, "it is not tried at once")
+    with ahead(a, 12.5):
+        check(a.daemon.ports_told() == ["4420"], "what an operator has told stays")
     # and again when it is back
     b.agent.lease.keep()
     b.turn()
-    a.turn()
+    a.turn(2)       # first it hands a group over
     check(len(a.daemon.told) == 3, a.daemon.told)
     # groups do not depend on it
     for method in ("nvmf_discovery_get_referrals", "nvmf_discovery_add_referral"):
         c = Gateway("c", 2, FakeEtcd())
         c.daemon.errors[method, None] = daemon.DaemonError("no")
-        c.agent.seen_at = dict(a.agent.seen_at)
+        c.agent.named = set(a.agent.named)
         c.turn(4)
         c.check_serves({1, 2})
         check(c.agent.not_referred == "no", c.agent.not_referred)
@@ -490,10 +511,70 @@ def test_hosts_are_told_of_other_gateways():
     a.daemon.nvmf_discovery_add_referral = refuse_rdma
     a.turn(2)
     check(a.daemon.ports_told() == ["4420", "1001"] and a.agent.not_referred == "no RDMA", a.daemon.told)
+    calls = a.daemon.calls.count(("nvmf_discovery_add_referral", None))
+    a.turn(5)
+    check(a.daemon.calls.count(("nvmf_discovery_add_referral", None)) == calls and a.agent.not_referred == "no RDMA", "left alone for a lease")
     del a.daemon.nvmf_discovery_add_referral
-    a.turn()
-    check(len(a.daemon.told) == 3 and a.agent.not_referred is None, a.daemon.told)
+    with ahead(a, 2):
+        check(len(a.daemon.told) == 3 and a.agent.not_referred is None, a.daemon.told)
     check(state.referred_to(state.State({}, {}, {}), "a") == set(), "nobody is there")
+
+
+def test_referrals_outlive_neither_a_restart_nor_their_gateway():
+    """Of varve-cluster: its daemon has them still, and an operator's configuration may have saved them."""
+    store, a, b = two()
+    a.turn(2)
+    check(a.daemon.ports_told() == ["4420", "1001"], a.daemon.told)
+    store.revoke(a.agent.lease.id)
+    again = Gateway("a", 0, store, a.daemon)
+    again.turn(4)
+    b.end_lease()
+    again.turn(4)
+    again.check_serves({1, 2})
+    check(again.daemon.ports_told() == ["4420", "1001"], again.daemon.told)
+    with ahead(again, 11):
+        check(again.daemon.ports_told() == ["4420"], again.daemon.told)
+
+
+def test_time_without_etcd_is_no_absence():
+    """It may have been suspended, too. Other gateways come back after it."""
+    _, a, b = two()
+    a.turn(2)
+    for gone_before in (False, True):
+        b.end_lease()
+        if gone_before:
+            a.turn(4)
+        with ahead(a, 11, steps=1):
+            check(a.daemon.ports_told() == ["4420", "1001"], f"{gone_before} {a.daemon.told}")
+            b.agent.lease.keep()
+            b.turn(4)
+            a.turn(2)
+            check(not a.agent.gone_at and a.daemon.ports_told() == ["4420", "1001"], a.daemon.told)
+
+
+def test_an_address_that_has_moved_here_is_referred_to_no_more():
+    _, a, b = two()
+    a.turn(2)
+    moved = b.daemon.addresses_of.pop()
+    b.daemon.addresses_of.append({**moved, "trsvcid": "5"})
+    a.daemon.addresses_of.append(moved)
+    a.turn(2)
+    check(a.daemon.ports_told() == ["4420"], a.daemon.told)      # b has not said yet that it has it no more
+    b.turn(2)
+    a.turn(2)
+    check(a.daemon.ports_told() == ["4420", "5"], a.daemon.told)
+
+
+def test_groups_come_before_referrals():
+    _, a, b = two()
+    a.turn(2)
+    del a.daemon.told[1:]
+    b.end_lease()
+    a.daemon.calls.clear()
+    a.turn(4)
+    a.check_serves({1, 2})
+    calls = [method for method, _ in a.daemon.calls]
+    check("bdev_own" in calls and calls.index("bdev_own") < calls.index("nvmf_discovery_add_referral"), calls)
 
 
 def test_reservations_that_hosts_may_use_are_told():

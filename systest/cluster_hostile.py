@@ -90,12 +90,26 @@ def test_wrong_answers_name_what_is_wrong():
                              ("groups/1", {"owner": "\x1b", "token": 1}, "owner"), ("groups/1", "[]", "object"), ("moves/1", "", "name of a gateway"),
                              ("moves/-1", "a", "ANA group"), ("others/1", "a", "not one of a cluster"), ("gateways/a", {**FACTS, "waits": {"1": 5}}, "waits"),
                              ("gateways/a", {**FACTS, "min_cntlid": "1"}, "min_cntlid"),
-                             ("gateways/a", {**FACTS, "listeners": {}}, "listeners"), ("gateways/a", {**FACTS, "listeners": [5]}, "no address"),
-                             ("gateways/a", {**FACTS, "listeners": [{"trtype": "TCP"}]}, "no address"),
-                             ("gateways/a", {**FACTS, "listeners": [{**FACTS["listeners"][0], "traddr": "\x1b"}]}, "traddr"), ("gateways/a", {**FACTS, "namespaces": {"1": "00"}}, "namespace '1'"),
+                             ("gateways/a", {**FACTS, "namespaces": {"1": "00"}}, "namespace '1'"),
                              ("gateways/a", {**FACTS, "namespaces": {"1": {**namespace(1), "blocks": "1"}}}, "blocks"),
                              ("gateways/a", {**FACTS, "namespaces": {"1": {**namespace(1), "nguid": "\x1b"}}}, "nguid"), ("gateways/a", {**FACTS, "waits": {"1": "\ud800"}}, "waits")):
         refused(json.dumps({"kvs": [kv(key, value)]}).encode(), word)
+
+
+def test_listeners_of_one_gateway_do_not_matter_to_groups():
+    """What is no address is left out; hosts are told of the others."""
+    good = FACTS["listeners"][0]
+    address = tuple(good[name] for name in state.ADDRESS)
+    many = [{**good, "trsvcid": str(i)} for i in range(1, 1000)]
+    for listeners, expected in (([{**good, "secure": "x"}], {address}), ({}, set()), (None, set()), ([5, None, [], good], {address}), ([{"trtype": "TCP"}], set()),
+                                ([{**good, "traddr": "\x1b"}, good], {address}), ([{**good, "trsvcid": 4420}], set()), ([{**good, "traddr": "1" * 257}], set()),
+                                (many, {(*address[:3], str(i)) for i in range(1, state.LISTENERS_MAX + 1)})):
+        s = decode(json.dumps({"kvs": [kv("gateways/a", FACTS, lease="11"), kv("gateways/b", {**OTHER, "listeners": listeners}, lease="12"),
+                                       kv("groups/1", {"owner": "a", "token": 3})]}).encode())
+        check(s.gateways["b"].facts["listeners"] == listeners and state.referred_to(s, "b") == {address} - expected, listeners)
+        check(state.referred_to(s, "a") == expected - {address}, f"{listeners} {state.referred_to(s, 'a')}")
+        check(state.referred_to(s, "c") == expected | {address}, listeners)
+        check(not state.is_free(s, 1) and state.is_free(s, 2) and state.wanted_by(s, 2, (1, 2)) == "b", listeners)
 
 
 def test_lines_of_a_watch_are_read():

@@ -11,7 +11,7 @@ import time
 
 from .daemon import Daemon, DaemonError, NoDevice, boottime_us
 from .etcd import Etcd, EtcdError
-from .state import Group, able, conflict, is_free, printable, referred_to, to_give, wanted_by
+from .state import Group, able, addresses, conflict, is_free, printable, referred_to, to_give, wanted_by
 from .watch import Keys, Watch
 
 TAKE_S = 60     # to fence a client of Ceph, and to take its lock
@@ -111,8 +111,11 @@ class Agent:
         self.waits_at = {}          # when a group was found to wait last
         self.kept_at = {}           # when a group could not be handed over, because its I/O did not end
         self.claims = {}            # tokens that this process has written: no earlier request can change those groups any more
-        self.seen_at = {}           # when another gateway with this address was there last
-        self.referred = set()       # addresses that this process has told hosts of
+        self.named = set()          # addresses that hosts should be told of
+        self.gone_at = {}           # for each of them that no gateway has any more, when that was found first
+        self.named_at = 0           # when gateways were looked at for it last
+        self.referred = set()       # addresses that hosts are told of, and that a gateway had
+        self.refused = {}           # addresses that the daemon did not take or give up: when, and why
         self.after = 0              # the group that was changed last
         self.mine = False           # this gateway's name is this process's
         self.admitted = False       # this gateway was found to fit to the others
@@ -175,7 +178,6 @@ class Agent:
         self.drop_all_if_ended()
         if lease == 0 or not self.register(state, lease):
             return False
-        self.refer(state)
         waiting = [n for n in self.groups if n in self.waits]       # these are tried again and again, and hold up nothing else
         done = self.look_at_each(self.groups.keys() - waiting, state, lease, listeners)
         if done is None:
@@ -184,6 +186,8 @@ class Agent:
                 done = self.give(*give, state)
             else:
                 done = self.look_at_each(waiting, state, lease, listeners)
+        if not done:
+            self.refer(state)       # what groups need comes first
         return bool(done)
 
     def look_at_each(self, groups, state, lease, listeners):
@@ -290,22 +294,34 @@ class Agent:
     # --- What hosts are told of other gateways ---
 
     def refer(self, state):
-        """The discovery log names the others, so that a host finds all by asking one. One that is gone is named for a while: its hosts keep their paths to
-        it until it is back. Referrals that somebody else has made stay."""
-        now = time.monotonic()
-        self.seen_at.update(dict.fromkeys(referred_to(state, self.me), now))
-        self.seen_at = {a: at for a, at in self.seen_at.items() if now - at < LEAVE_LEASES * self.ttl_s}
+        """The discovery log names the others, so that a host finds all by asking one. Referrals that somebody else has made stay, if no gateway has had that
+        address since this program began."""
+        self.name_addresses(state)
         try:
             present = self.daemon.referrals()
-            self.not_referred = self.change_referrals(self.seen_at.keys() - present, (self.referred - self.seen_at.keys()) & present)
-            self.referred &= self.seen_at.keys() | present      # the others were removed by somebody else
+            self.referred |= referred_to(state, self.me) & present      # also what this program made before it was started again
+            self.not_referred = self.change_referrals(self.named - present, (self.referred - self.named) & present)
+            self.referred &= self.named | present       # the others were removed by somebody else
         except DaemonError as e:
             self.tell_not_referred(str(e))
 
+    def name_addresses(self, state):
+        """A gateway that is gone is named for a while: its hosts keep their paths to it until it is back. Time in which etcd was not read does not count:
+        gateways that live may have to register again after it."""
+        now, own = time.monotonic(), addresses(self.facts)
+        there = referred_to(state, self.me) - own
+        if now - self.named_at > self.ttl_s:
+            self.gone_at = {}
+        self.named_at = now
+        gone_at = {a: self.gone_at.get(a, now) for a in self.named - there - own}       # an address may have moved to this gateway
+        self.gone_at = {a: at for a, at in gone_at.items() if now - at < LEAVE_LEASES * self.ttl_s}
+        self.named = there | self.gone_at.keys()
+
     def change_referrals(self, more, less):
-        """All that can be; why one could not, or None."""
-        why = None
-        for address in sorted(less) + sorted(more):
+        """All that can be; why one could not, or None. One that was refused is left alone for a lease."""
+        now = time.monotonic()
+        self.refused = {a: (at, why) for a, (at, why) in self.refused.items() if a in more | less and now - at < self.ttl_s}
+        for address in sorted((more | less) - self.refused.keys()):
             try:
                 if address in more:
                     self.daemon.refer(address)
@@ -314,8 +330,9 @@ class Agent:
                     self.daemon.stop_referring(address)
                     self.referred.discard(address)
             except DaemonError as e:
-                why = why or self.tell_not_referred(str(e))
-        return why
+                self.refused[address] = now, str(e)
+        whys = sorted({why for _, why in self.refused.values()})
+        return self.tell_not_referred("; ".join(whys)) if whys else None
 
     def tell_not_referred(self, why):
         """Once for each reason."""

@@ -15,6 +15,8 @@ Group = collections.namedtuple("Group", "owner token revision", defaults=("", 0,
 Move = collections.namedtuple("Move", "to revision")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")     # of clusters and gateways
 ADDRESS = ("trtype", "adrfam", "traddr", "trsvcid")        # of a listener
+ADDRESS_MAX = 256       # of each of these fields
+LISTENERS_MAX = 64      # of a gateway, of which hosts are told
 NUMBER_MAX = 1 << 62
 State = collections.namedtuple("State", "gateways groups moves")
 
@@ -49,25 +51,12 @@ def group_of(entry, name):
     return int(name)
 
 
-def decode_addresses(entry, value):
-    """Of a gateway's listeners; one of an earlier version does not tell them."""
-    listeners = value.get("listeners", [])
-    if not isinstance(listeners, list):
-        raise EtcdError(f"key {entry.key[:80]!r}: listeners is no list")
-    for address in listeners:
-        if not isinstance(address, dict) or address.keys() != set(ADDRESS):
-            raise EtcdError(f"key {entry.key[:80]!r}: listeners has {address!r:.80}, which is no address")
-        for name in ADDRESS:
-            decode_field(entry, address, name, str)
-
-
 def decode_facts(entry):
     value = decode_object(entry)
     for name, kind in {"nqn": str, "min_cntlid": int, "max_cntlid": int, "namespaces": dict, "waits": dict}.items():
         decode_field(entry, value, name, kind)
     if not all(isinstance(x, str) and x.isprintable() for pair in value["waits"].items() for x in pair):
         raise EtcdError(f"key {entry.key[:80]!r}: waits has values that are no text")
-    decode_addresses(entry, value)
     for nsid, ns in value["namespaces"].items():
         if not nsid.isprintable() or not isinstance(ns, dict):
             raise EtcdError(f"key {entry.key[:80]!r}: namespace {nsid[:40]!r} is no object")
@@ -98,9 +87,20 @@ def printable(text):
     return "".join(c if c.isprintable() else "?" for c in text)[:400]
 
 
+def is_address(value):
+    """Another version may write more about an address."""
+    return isinstance(value, dict) and all(isinstance(x, str) and x.isprintable() and len(x) <= ADDRESS_MAX for x in (value.get(name) for name in ADDRESS))
+
+
+def addresses(facts):
+    """Of a gateway's listeners; one of an earlier version does not tell them. What is no address is left out: no group depends on it."""
+    listeners = facts.get("listeners")
+    return {tuple(a[name] for name in ADDRESS) for a in (listeners[:LISTENERS_MAX] if isinstance(listeners, list) else []) if is_address(a)}
+
+
 def referred_to(state, me):
     """The addresses of other gateways, where hosts find their discovery services."""
-    listeners = {g: {tuple(a[name] for name in ADDRESS) for a in gateway.facts.get("listeners", [])} for g, gateway in state.gateways.items()}
+    listeners = {g: addresses(gateway.facts) for g, gateway in state.gateways.items()}
     return set().union(*(found for g, found in listeners.items() if g != me)) - listeners.get(me, set())
 
 
