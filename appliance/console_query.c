@@ -75,6 +75,7 @@ static bool console_query_word(const char *query, size_t len, const char *name, 
 
 bool console_query_history(const char *query, size_t len, struct console_history_query *q)
 {
+	bool has_step = console_query_has(query, len, "step");
 	char span[WORD_MAX], step[WORD_MAX];
 
 	if (!console_query_kind(query, len, &q->kind) ||
@@ -85,7 +86,7 @@ bool console_query_history(const char *query, size_t len, struct console_history
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(console_histories); i++) {
 		if (strcmp(span, console_histories[i].span) == 0 &&
-		    (step[0] == '\0' || strcmp(step, console_histories[i].step) == 0)) {
+		    (!has_step || strcmp(step, console_histories[i].step) == 0)) {
 			q->step_s = console_histories[i].step_s;
 			q->points = console_histories[i].points;
 			return !console_histories[i].node_only || q->kind == CONSOLE_NODE;

@@ -348,6 +348,9 @@ static void test_a_query_chooses_one_of_the_histories_that_are_kept(void)
 		"kind=node&name=&span=hour&step=1000000000000000000",
 		"kind=node&name=&span=minutes&step=10",
 		"kind=node&name=&step",
+		"kind=node&name=&step=",
+		"kind=node&name=&span=hour&step=",
+		"kind=node&name=&span=",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
