@@ -113,8 +113,8 @@ static void listing_sort(struct listing *l, const char *now)
 	}
 }
 
-/* clean: removes unfinished files of the dead. */
-static int listing_read(DIR *dir, const char *app, uint64_t now_ns, bool clean, struct listing *l)
+/* Also removes unfinished files of the dead. */
+static int listing_read(DIR *dir, const char *app, uint64_t now_ns, struct listing *l)
 {
 	char prefix[128], hidden[129], now[256];
 	const struct dirent *e;
@@ -128,9 +128,7 @@ static int listing_read(DIR *dir, const char *app, uint64_t now_ns, bool clean, 
 	}
 	while (l->n < MAX_IN_DIR && (e = readdir(dir)) != NULL) {
 		if (text_starts_with(e->d_name, hidden) && text_ends_with(e->d_name, PART)) {
-			if (clean) {
-				listing_remove_if_dead(dirfd(dir), e->d_name);
-			}
+			listing_remove_if_dead(dirfd(dir), e->d_name);
 		} else if (text_starts_with(e->d_name, prefix)) {
 			l->names[l->n] = strdup(e->d_name);
 			if (l->names[l->n] == NULL) {
@@ -179,7 +177,7 @@ int blackbox_make_room(const char *dir, const char *app, uint32_t max_files, uin
 	if (d == NULL) {
 		return -errno;
 	}
-	int rc = listing_read(d, app, now_ns, true, &l);
+	int rc = listing_read(d, app, now_ns, &l);
 	if (rc == 0) {
 		listing_remove_oldest(dirfd(d), &l, max_files, max_bytes, new_bytes, &usage);
 		/* Files of another user may not be removable: then there is no room. */
@@ -270,24 +268,69 @@ int blackbox_copy_open(const char *dir, const char *app, const char *name, uint6
 	return rc;
 }
 
-int blackbox_copy_list(const char *dir, const char *app, uint64_t now_ns, struct blackbox_copy_info *list, size_t max)
+/* Whether a is to be listed before b. A name with a time in the future was made before the clock was set back, so it is
+ * older than all others. now: as blackbox_put_time() writes it. */
+static bool copy_is_newer(const struct blackbox_copy_info *a, const struct blackbox_copy_info *b, const char *now)
 {
-	struct listing l = {0};
-	struct stat st;
-	size_t n = 0;
+	bool a_future = strcmp(a->name, now) > 0, b_future = strcmp(b->name, now) > 0;
 
+	return a_future != b_future ? b_future : strcmp(a->name, b->name) > 0;
+}
+
+/* Puts a copy into the list of the newest ones, which is sorted, and has room for max. Returns its new length. */
+static size_t copy_list_insert(struct blackbox_copy_info *list, size_t n, size_t max,
+			       const struct blackbox_copy_info *copy, const char *now)
+{
+	size_t at = n;
+
+	while (at > 0 && copy_is_newer(copy, &list[at - 1], now)) {
+		at--;
+	}
+	if (at == max) {
+		return n;
+	}
+	n += n < max;
+	memmove(&list[at + 1], &list[at], (n - 1 - at) * sizeof(*list));
+	list[at] = *copy;
+	return n;
+}
+
+/* Whether an entry of the folder is a copy of ours. Any user may make entries there. */
+static bool copy_is_entry(DIR *dir, const struct dirent *e, const char *app, struct blackbox_copy_info *info)
+{
+	struct stat st;
+
+	if ((e->d_type != DT_REG && e->d_type != DT_UNKNOWN) || !blackbox_copy_name_parse(e->d_name, app, info) ||
+	    fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !copy_is_ours(&st)) {
+		return false;
+	}
+	info->bytes = (uint64_t)st.st_size;
+	return true;
+}
+
+int blackbox_copy_list(const char *dir, const char *app, uint64_t now_ns, struct blackbox_copy_info *list, size_t max,
+		       bool *complete)
+{
+	struct blackbox_copy_info copy;
+	char prefix[128], now[256];
+	const struct dirent *e;
+	size_t n = 0, entries = 0;
+
+	snprintf(prefix, sizeof(prefix), "%.100s" INFIX, app);
+	blackbox_put_time(now, sizeof(now), prefix, now_ns);
 	DIR *d = opendir(dir);
 	if (d == NULL) {
 		return -errno;
 	}
-	int rc = listing_read(d, app, now_ns, false, &l);
-	for (size_t i = l.n; rc == 0 && i-- > 0 && n < max;) {
-		if (blackbox_copy_name_parse(l.names[i], app, &list[n]) &&
-		    fstatat(dirfd(d), l.names[i], &st, AT_SYMLINK_NOFOLLOW) == 0 && copy_is_ours(&st)) {
-			list[n++].bytes = (uint64_t)st.st_size;
+	errno = 0;
+	while ((e = readdir(d)) != NULL && entries++ < BLACKBOX_COPY_ENTRIES_MAX) {
+		if (copy_is_entry(d, e, app, &copy)) {
+			n = copy_list_insert(list, n, max, &copy, now);
 		}
+		errno = 0;
 	}
-	listing_free(&l);
+	int rc = e == NULL && errno != 0 ? -errno : (int)n;
+	*complete = e == NULL;
 	closedir(d);
-	return rc != 0 ? rc : (int)n;
+	return rc;
 }

@@ -30,8 +30,12 @@ bool blackbox_copy_name_parse(const char *name, const char *app, struct blackbox
  * anything but a file is opened. The descriptor, and *bytes; or -ENOENT: there is no such copy, or another negative
  * errno. */
 int blackbox_copy_open(const char *dir, const char *app, const char *name, uint64_t *bytes);
-/* Fills in the newest copies in dir, at most max of them, the newest first. Their number; or a negative errno. */
-int blackbox_copy_list(const char *dir, const char *app, uint64_t now_ns, struct blackbox_copy_info *list, size_t max);
+/* A listing looks at so many entries of the folder, where other users may make entries. */
+#define BLACKBOX_COPY_ENTRIES_MAX 16384
+/* Fills in the newest copies in dir, at most max of them, the newest first. Their number; or a negative errno.
+ * *complete: false if the folder has more entries than a listing looks at, among which there may be other copies. */
+int blackbox_copy_list(const char *dir, const char *app, uint64_t now_ns, struct blackbox_copy_info *list, size_t max,
+		       bool *complete);
 
 struct blackbox_usage {
 	uint32_t files;

@@ -22,7 +22,9 @@ int console_copy_open(const char *query, size_t query_len, uint64_t *bytes);
 struct json_t *console_findings(void);
 /* {subsystems: [...], bdevs: [...]}: who uses what. */
 struct json_t *console_topology(void);
-/* The copies of the black box, the newest first: {directory, offered, copies: [{name, bytes, time, cause}]}. */
+/* The copies of the black box, the newest first: {directory, offered, complete, error?, copies: [{name, bytes, time,
+ * cause}]}. error: why the folder cannot be read; complete: false: it cannot, or there may be copies beyond the entries
+ * that a listing looks at. */
 struct json_t *console_copies(void);
 /* Outstanding commands, the oldest first: [...]. */
 struct json_t *console_inflight(void);

@@ -2,6 +2,7 @@
 /* The copies of the black box that are in its folder. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "appliance/blackbox.h"
@@ -35,7 +36,8 @@ json_t *console_copies(void)
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	uint64_t now_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-	int n = app != NULL ? blackbox_copy_list(dir, app, now_ns, found, COPIES_MAX) : 0;
+	bool complete = true;
+	int n = app != NULL ? blackbox_copy_list(dir, app, now_ns, found, COPIES_MAX, &complete) : 0;
 	json_t *o = json_object(), *list = json_array();
 	for (int i = 0; i < n; i++) {
 		json_array_append_new(list, console_copy_json(&found[i]));
@@ -44,6 +46,10 @@ json_t *console_copies(void)
 	metrics_get_status(&status);
 	json_object_set_new(o, "directory", rpc_string(dir));
 	json_object_set_new(o, "offered", json_boolean(status.copies));
+	json_object_set_new(o, "complete", json_boolean(n >= 0 && complete));
+	if (n < 0) {
+		json_object_set_new(o, "error", rpc_string(strerror(-n)));
+	}
 	json_object_set_new(o, "copies", list);
 	return o;
 }

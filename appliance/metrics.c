@@ -140,7 +140,8 @@ static struct body *metrics_body_make(const struct metrics_request *r, int *stat
 		free(text);
 		return NULL;
 	}
-	*status = answer != NULL ? 500 : 404;
+	bool may_lack = r->route == HTTP_SERIES || r->route == HTTP_HISTORY;
+	*status = answer == NULL && may_lack ? 404 : 500;
 	return metrics_body_of_text(text, text != NULL ? strlen(text) : 0);
 }
 

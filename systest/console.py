@@ -4,6 +4,7 @@
 # sanitize
 # beside
 """The console's server: what it answers, to whom, and what it costs. What the page makes of it: console_browser.py."""
+import errno
 import http.client
 import itertools
 import json
@@ -237,7 +238,7 @@ def test_copies_of_the_black_box_are_handed_out_if_that_is_asked_for():
         name, data = d.copy_name(), bytes(range(256)) * 4096 + b"end"
         (d.box / name).write_bytes(data)
         found = wait_for(lambda: next((x for x in [d.listed()] if x["copies"]), None), "the list")
-        check(found == {"directory": str(d.box), "offered": True, "copies": [
+        check(found == {"directory": str(d.box), "offered": True, "complete": True, "copies": [
             {"name": name, "bytes": len(data), "time": "2026-11-21T23:15:02.123456Z", "cause": "io_error"}]}, found)
         status, body, fields = get_unix(d.socket, f"/api/copy?name={name}")
         check(status == 200 and body == data and fields["Content-Type"] == "application/octet-stream", (status, len(body), fields))
@@ -254,6 +255,16 @@ def test_copies_of_the_black_box_are_handed_out_if_that_is_asked_for():
         (d.box / name).write_bytes(b"x")
         wait_for(lambda: d.listed()["copies"], "the list")
         check(not d.listed()["offered"] and get_unix(d.socket, f"/api/copy?name={name}")[0] == 404, "off by default")
+
+
+def test_a_folder_that_cannot_be_read_is_told_from_an_empty_one():
+    with Box() as d:
+        check(d.listed() == {"directory": str(d.box), "offered": False, "complete": True, "copies": []}, d.listed())
+        d.box.rmdir()
+        found = wait_for(lambda: next((x for x in [d.listed()] if "error" in x), None), "the error")
+        check(found == {"directory": str(d.box), "offered": False, "complete": False, "error": os.strerror(errno.ENOENT), "copies": []}, found)
+        d.box.mkdir()
+        wait_for(lambda: "error" not in d.listed(), "the folder again")
 
 
 def test_nothing_but_copies_is_handed_out():

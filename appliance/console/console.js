@@ -242,8 +242,10 @@ async function inflight() {
 function copies(answer) {
   const rows = answer.copies.map((c) => el("tr", {}, el("td", { class: "name" }, answer.offered ? el("a", { href: `/api/copy?name=${encodeURIComponent(c.name)}`, download: c.name }, c.name) : c.name),
     el("td", { class: "number" }, size(c.bytes)), el("td", {}, c.time), el("td", {}, c.cause)));
-  return el("section", { id: "copies" }, el("h2", {}, "Copies"), rows.length === 0 ? el("p", { class: "card" }, "There are no copies in ", el("code", {}, answer.directory), ".")
+  const none = answer.error ? [el("code", {}, answer.directory), ` cannot be read: ${answer.error}.`] : ["There are no copies in ", el("code", {}, answer.directory), "."];
+  return el("section", { id: "copies" }, el("h2", {}, "Copies"), rows.length === 0 ? el("p", { class: "card" }, none)
     : table("Copies", ["Name", "Size", "Time", "Cause"].map((t, i) => el("th", { scope: "col", class: i === 1 ? "number" : "" }, t)), rows),
+  answer.complete || answer.error ? null : el("p", { class: "quiet" }, "The folder has so many entries that not all were looked at: copies may be missing here."),
   answer.offered ? null : el("p", { class: "quiet" }, "They are in ", el("code", {}, answer.directory), ". This page hands them out if its server is started with ",
     el("code", {}, "varve-rpc metrics_start address=unix:PATH copies=true")));
 }

@@ -310,6 +310,16 @@ static int open_copy(const char *name)
 	return fd;
 }
 
+/* The number of copies that are listed, of at most max. */
+static int list_copies(struct blackbox_copy_info *found, size_t max)
+{
+	bool complete = false;
+	int n = blackbox_copy_list(dir, "varve", UINT64_C(1795000000000000000), found, max, &complete); /* 2026 */
+
+	CU_ASSERT(n < 0 || complete);
+	return n;
+}
+
 static void test_copies_are_opened_and_nothing_else_of_that_name(void)
 {
 	static const char name[] = "varve_blackbox.20261121T231502.123456Z.request_age.pid1";
@@ -326,7 +336,7 @@ static void test_copies_are_opened_and_nothing_else_of_that_name(void)
 	CU_ASSERT_EQUAL(open_copy("secret"), -ENOENT);
 	CU_ASSERT_EQUAL(symlink(other, path), 0);
 	CU_ASSERT_EQUAL(open_copy(name), -ENOENT);
-	CU_ASSERT_EQUAL(blackbox_copy_list(dir, "varve", LATER, found, 4), 0);
+	CU_ASSERT_EQUAL(list_copies(found, 4), 0);
 	unlink(path);
 	CU_ASSERT_EQUAL(link(other, path), 0);
 	CU_ASSERT_EQUAL(open_copy(name), -ENOENT);
@@ -336,15 +346,90 @@ static void test_copies_are_opened_and_nothing_else_of_that_name(void)
 	unlink(path);
 	CU_ASSERT_EQUAL(mkdir(path, 0700), 0);
 	CU_ASSERT_EQUAL(open_copy(name), -ENOENT);
-	CU_ASSERT_EQUAL(blackbox_copy_list(dir, "varve", LATER, found, 4), 0);
+	CU_ASSERT_EQUAL(list_copies(found, 4), 0);
 	rmdir(path);
 	CU_ASSERT_EQUAL(rename(other, path), 0);
 	CU_ASSERT_EQUAL(open_copy(name), 5);
-	CU_ASSERT_EQUAL(blackbox_copy_list(dir, "varve", LATER, found, 4), 1);
+	CU_ASSERT_EQUAL(list_copies(found, 4), 1);
 	CU_ASSERT(strcmp(found[0].name, name) == 0 && found[0].bytes == 5);
-	CU_ASSERT_EQUAL(blackbox_copy_list(dir, "varve", LATER, found, 0), 0);
+	CU_ASSERT_EQUAL(list_copies(found, 0), 0);
 	unlink(path);
-	CU_ASSERT_EQUAL(blackbox_copy_list("/nowhere", "varve", LATER, found, 4), -ENOENT);
+	bool complete;
+	CU_ASSERT_EQUAL(blackbox_copy_list("/nowhere", "varve", LATER, found, 4, &complete), -ENOENT);
+}
+
+static void path_of_copy(char path[256], unsigned year, unsigned number)
+{
+	snprintf(path, 256, "%s/varve_blackbox.%04u1121T231502.%06uZ.request_age.pid1", dir, year, number);
+}
+
+static void make_copy(unsigned year, unsigned number)
+{
+	char path[256];
+
+	path_of_copy(path, year, number);
+	int fd = open(path, O_CREAT | O_WRONLY, 0600);
+	CU_ASSERT_FATAL(fd >= 0);
+	close(fd);
+}
+
+static void remove_copy(unsigned year, unsigned number)
+{
+	char path[256];
+
+	path_of_copy(path, year, number);
+	CU_ASSERT_EQUAL(unlink(path), 0);
+}
+
+static void test_the_newest_copies_are_listed_and_those_of_the_future_last(void)
+{
+	static const unsigned years[] = {1971, 2999, 1970, 1973, 2998, 1972};
+	static const char *const listed[] = {"1973-", "1972-", "1971-", "1970-", "2999-", "2998-"};
+	const size_t n = sizeof(years) / sizeof(years[0]);
+	struct blackbox_copy_info found[8];
+
+	CU_ASSERT_EQUAL(list_copies(found, 8), 0);
+	for (size_t i = 0; i < n; i++) {
+		make_copy(years[i], 1);
+	}
+	for (size_t max = 0; max <= 8; max++) {
+		size_t expected = max < n ? max : n;
+		CU_ASSERT_EQUAL_FATAL(list_copies(found, max), (int)expected);
+		for (size_t i = 0; i < expected; i++) {
+			CU_ASSERT_EQUAL(memcmp(found[i].time, listed[i], 5), 0);
+		}
+	}
+	for (size_t i = 0; i < n; i++) {
+		remove_copy(years[i], 1);
+	}
+}
+
+/* Any user may make entries in the folder. */
+static void test_entries_of_the_same_names_that_are_no_copies_hide_none(void)
+{
+	struct blackbox_copy_info found[4];
+	char path[256];
+	bool complete;
+
+	for (unsigned i = 0; i < 5000; i++) {
+		path_of_copy(path, 2999, i);
+		CU_ASSERT_EQUAL_FATAL(i % 2 == 0 ? symlink("/etc/passwd", path) : mkfifo(path, 0600), 0);
+	}
+	make_copy(1970, 1);
+	CU_ASSERT_EQUAL(list_copies(found, 4), 1);
+	CU_ASSERT_EQUAL(memcmp(found[0].time, "1970-", 5), 0);
+	CU_ASSERT_EQUAL(list_copies(found, 1), 1);
+	/* A folder without end: the listing ends, and says that it did not see all. */
+	for (unsigned i = 5000; i < BLACKBOX_COPY_ENTRIES_MAX; i++) {
+		path_of_copy(path, 2999, i);
+		CU_ASSERT_EQUAL_FATAL(symlink("/etc/passwd", path), 0);
+	}
+	CU_ASSERT(blackbox_copy_list(dir, "varve", LATER, found, 4, &complete) >= 0);
+	CU_ASSERT_FALSE(complete);
+	for (unsigned i = 0; i < BLACKBOX_COPY_ENTRIES_MAX; i++) {
+		remove_copy(2999, i);
+	}
+	remove_copy(1970, 1);
 }
 
 static const struct unit_test tests[] = {
@@ -361,6 +446,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_others_files_are_left_alone),
 	UNIT(test_names_of_copies_are_those_that_are_made),
 	UNIT(test_copies_are_opened_and_nothing_else_of_that_name),
+	UNIT(test_the_newest_copies_are_listed_and_those_of_the_future_last),
+	UNIT(test_entries_of_the_same_names_that_are_no_copies_hide_none),
 	UNIT(test_unfinished_files_of_the_dead_go_and_of_the_living_stay),
 	UNIT_END,
 };
