@@ -256,7 +256,9 @@ int blackbox_copy_open(const char *dir, const char *app, const char *name, uint6
 	}
 	/* O_NONBLOCK: the name may be that of a FIFO. */
 	int fd = openat(dir_fd, info.name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	int rc = fd >= 0 ? fd : errno == ELOOP ? -ENOENT : -errno;
+	bool other =
+		errno == ELOOP || errno == ENXIO || errno == EACCES || errno == EPERM; /* not a file, or not ours */
+	int rc = fd >= 0 ? fd : other ? -ENOENT : -errno;
 	close(dir_fd);
 	if (fd >= 0 && (fstat(fd, &st) != 0 || !copy_is_ours(&st))) {
 		close(fd);

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "appliance/blackbox_files.h"
 #include "appliance/metrics_http.h"
 
 struct json_t;
@@ -12,9 +13,15 @@ struct json_t;
  * are as hosts and operators gave them, with U+FFFD for what is not UTF-8. */
 struct json_t *console_answer(enum http_route route, const char *query, size_t query_len);
 
-/* Opens the copy of the black box that a query names: "name=NAME". The descriptor, which the caller closes, and
- * *bytes. A negative errno: there is no such copy. */
-int console_copy_open(const char *query, size_t query_len, uint64_t *bytes);
+struct console_copy {
+	int fd;
+	uint64_t bytes;
+	char name[BLACKBOX_COPY_NAME_MAX];
+};
+/* Opens the copy of the black box that a query names ("name=NAME") for who asks at the Unix socket peer_fd. 0: the
+ * caller closes copy->fd. Otherwise copy->fd is -1: -ENOENT: there is no such copy, -EPERM: its file is not for who
+ * asks, or another negative errno. */
+int console_copy_open(const char *query, size_t query_len, int peer_fd, struct console_copy *copy);
 
 /* Private to console_*.c. */
 

@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "appliance/blackbox.h"
 #include "appliance/blackbox_files.h"
 #include "appliance/console_api.h"
 #include "appliance/metrics.h"
+#include "appliance/metrics_peer.h"
 #include "rpc/rpc.h"
 
 #define COPIES_MAX 64
@@ -54,13 +56,31 @@ json_t *console_copies(void)
 	return o;
 }
 
-int console_copy_open(const char *query, size_t query_len, uint64_t *bytes)
+int console_copy_open(const char *query, size_t query_len, int peer_fd, struct console_copy *copy)
 {
-	char name[BLACKBOX_COPY_NAME_MAX];
 	const char *app = blackbox_app();
+	struct metrics_peer peer;
+	struct stat st;
 
-	if (app == NULL || !http_query_value(query, query_len, "name", name, sizeof(name))) {
+	copy->fd = -1;
+	if (app == NULL || !http_query_value(query, query_len, "name", copy->name, sizeof(copy->name))) {
 		return -ENOENT;
 	}
-	return blackbox_copy_open(blackbox_get_opts()->dir, app, name, bytes);
+	int fd = blackbox_copy_open(blackbox_get_opts()->dir, app, copy->name, &copy->bytes);
+	if (fd < 0) {
+		return fd;
+	}
+	int rc = metrics_peer_get(peer_fd, &peer);
+	if (rc == 0 && fstat(fd, &st) != 0) {
+		rc = -errno;
+	}
+	if (rc == 0 && !metrics_peer_may_read(&peer, &st)) {
+		rc = -EPERM;
+	}
+	if (rc != 0) {
+		close(fd);
+		return rc;
+	}
+	copy->fd = fd;
+	return 0;
 }

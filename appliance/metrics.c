@@ -2,11 +2,13 @@
 /* Connections, with one request each. Clients can take only a small part of the control thread's time, however slow,
  * many or hostile they are: a connection has one deadline for everything (but for a file, for each piece of it) and a
  * buffer of fixed size; when there are too many connections, the oldest one is closed; an answer is given again for a
- * while (route_fresh_us), and once the answers of a second have taken MAKING_NS, no more are made in it. */
+ * while (route_fresh_us), and once the answers of a second have taken MAKING_NS, no more are made in it. Files have
+ * MAKING_NS of their own, and wait for the next second when these are used up. */
 #include "appliance/metrics.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +38,10 @@
 #define KEPT_QUERY_MAX    1024
 #define SOCKET_MODE       0660
 #define MAX_DRAINS        64
-#define FILE_PIECE        65536 /* bytes of a file that are read and sent at a time */
+#define FILE_PIECE        65536   /* bytes of a file that are read and sent at a time */
+#define FILE_AHEAD        1048576 /* bytes of a file that the kernel is asked to read ahead */
+#define FILES_MAX         4       /* connections that send a file */
+_Static_assert(FILES_MAX < MAX_CONNECTIONS, "one connection at least may be closed when there are too many");
 
 /* A text, shared by the connections that send it. */
 struct body {
@@ -54,7 +59,8 @@ struct kept {
 	uint64_t made_ticks;
 };
 
-/* Processor time of the control thread. A scraper has one of its own, which pages of the console cannot use up. */
+/* Processor time of the control thread; of files, elapsed time, because a read that waits for the disk takes no
+ * processor time. A scraper has one of its own, which pages of the console cannot use up. */
 struct making {
 	uint64_t second_ticks; /* when the current second began */
 	uint64_t ns;           /* what was spent in it */
@@ -71,10 +77,13 @@ struct connection {
 	size_t head_len, sent; /* sent: bytes of head and body together */
 	size_t body_len;
 	const char *body;
-	struct body *shared; /* what was made, or NULL: body is a constant, or comes from file */
-	int file;            /* a copy of the black box, of body_len bytes, or -1 */
-	size_t in_time;      /* bytes sent when the deadline was set */
-	TAILQ_ENTRY(connection) link;
+	struct body *shared;      /* what was made, or NULL: body is a constant, or comes from file */
+	struct console_copy copy; /* copy.fd: the file that is sent, of body_len bytes, or -1 */
+	size_t in_time;           /* bytes sent when the deadline was set */
+	size_t ahead;             /* bytes of the file that the kernel was asked to read */
+	bool waits;               /* for the next second: its deadline, which was left_ticks away, stands still */
+	uint64_t left_ticks;
+	TAILQ_ENTRY(connection) link, wait_link;
 };
 
 static struct {
@@ -87,9 +96,12 @@ static struct {
 	char address[METRICS_ADDRESS_MAX + 8], given[METRICS_ADDRESS_MAX + 8];
 	TAILQ_HEAD(, connection) connections; /* the oldest first */
 	unsigned n_connections;
-	uint64_t requests, scrapes, refused, dropped;
+	TAILQ_HEAD(, connection) waiting; /* files that wait for the next second, in the order of its beginning */
+	struct thread_timer files_again;
+	unsigned n_files;
+	uint64_t requests, scrapes, refused, dropped, copies_paused;
 	struct kept kept[KEPT_ANSWERS];
-	struct making scrapes_making, console_making;
+	struct making scrapes_making, console_making, files_making;
 } server;
 
 /* ---- What is sent ---- */
@@ -232,24 +244,45 @@ static void metrics_connection_close(struct connection *c)
 	thread_timer_stop(&c->deadline);
 	fd_source_remove(&c->source);
 	close(c->fd);
-	if (c->file >= 0) {
-		close(c->file);
+	if (c->waits) {
+		TAILQ_REMOVE(&server.waiting, c, wait_link);
+	}
+	if (c->copy.fd >= 0) {
+		close(c->copy.fd);
+		server.n_files--;
 	}
 	metrics_body_put(c->shared);
 	free(c);
 }
 
+static int metrics_refuse_copy(struct connection *c, int status, const char *why)
+{
+	c->body = why;
+	return status;
+}
+
 static int metrics_find_copy(struct connection *c, const struct metrics_request *request)
 {
-	uint64_t bytes;
-	int fd = server.copies ? console_copy_open(request->query, request->query_len, &bytes) : -ENOENT;
-
-	if (fd < 0) {
-		return 404;
+	if (!server.copies) {
+		return metrics_refuse_copy(c, 403, "metrics_start copies=true hands out copies.\n");
 	}
-	c->file = fd;
-	c->body_len = bytes;
-	return 200;
+	if (server.n_files == FILES_MAX) {
+		return metrics_refuse_copy(c, 503, "Too many copies are being read: ask again when one has ended.\n");
+	}
+	int rc = console_copy_open(request->query, request->query_len, c->fd, &c->copy);
+	switch (rc) {
+	case 0:
+		server.n_files++;
+		c->body_len = c->copy.bytes;
+		return 200;
+	case -EPERM:
+		return metrics_refuse_copy(c, 403, "Only varve's user, and who may read the file, gets this copy.\n");
+	case -ENOENT:
+		return metrics_refuse_copy(c, 404, "There is no such copy.\n");
+	default:
+		log_limited(LOG_LEVEL_WARNING, "cannot open a copy of the black box: %s", strerror(-rc));
+		return metrics_refuse_copy(c, 500, "The copy cannot be opened; varve's log says why.\n");
+	}
 }
 
 /* Finds the body of a request that is well-formed. Returns the status. */
@@ -292,10 +325,11 @@ static void metrics_prepare_answer(struct connection *c, const struct metrics_re
 		status = metrics_find_body(c, request);
 	}
 	if (status != 200) {
-		c->body = metrics_answer_text(status);
+		c->body = c->body != NULL ? c->body : metrics_answer_text(status);
 		c->body_len = strlen(c->body);
 	}
-	c->head_len = metrics_answer_head(status, request->route, c->body_len, c->head, sizeof(c->head));
+	const char *name = c->copy.fd >= 0 ? c->copy.name : NULL;
+	c->head_len = metrics_answer_head(status, request->route, c->body_len, name, c->head, sizeof(c->head));
 	if (request->head) {
 		c->body_len = 0;
 	}
@@ -304,38 +338,105 @@ static void metrics_prepare_answer(struct connection *c, const struct metrics_re
 	server.refused += status != 200;
 }
 
+/* Asks the kernel to read what comes next, so that reading it seldom waits for the disk. */
+static void metrics_file_read_ahead(struct connection *c, size_t at)
+{
+	if (at + FILE_AHEAD / 2 >= c->ahead && c->ahead < c->body_len) {
+		posix_fadvise(c->copy.fd, (off_t)c->ahead, FILE_AHEAD, POSIX_FADV_WILLNEED);
+		c->ahead += FILE_AHEAD;
+	}
+}
+
 /* A piece of the file, and its length. NULL: the file has become shorter, or cannot be read. */
-static const char *metrics_file_piece(const struct connection *c, size_t *len)
+static const char *metrics_file_piece(struct connection *c, size_t *len)
 {
 	static char piece[FILE_PIECE]; /* sent before the next one is read; what was not sent is read again */
-	ssize_t n = pread(c->file, piece, *len < FILE_PIECE ? *len : FILE_PIECE, (off_t)(c->sent - c->head_len));
+	size_t at = c->sent - c->head_len;
 
-	if (n <= 0) {
+	metrics_file_read_ahead(c, at);
+	ssize_t n = pread(c->copy.fd, piece, *len < FILE_PIECE ? *len : FILE_PIECE, (off_t)at);
+	if (n <= 0) { /* the peer sees that the answer is shorter than its head says */
+		log_limited(LOG_LEVEL_WARNING, "the answer with %s ends after %zu of %zu bytes: %s", c->copy.name, at,
+			    c->body_len, n < 0 ? strerror(errno) : "the file has become shorter");
+		server.dropped++;
 		return NULL;
 	}
 	*len = (size_t)n;
 	return piece;
 }
 
+static bool metrics_sends_file(const struct connection *c)
+{
+	return c->copy.fd >= 0 && c->sent >= c->head_len;
+}
+
 /* The bytes that come next: the rest of the head, then of the body. NULL: they cannot be had. */
-static const char *metrics_answer_rest(const struct connection *c, size_t *len)
+static const char *metrics_answer_rest(struct connection *c, size_t *len)
 {
 	if (c->sent < c->head_len) {
 		*len = c->head_len - c->sent;
 		return c->head + c->sent;
 	}
 	*len = c->head_len + c->body_len - c->sent;
-	if (c->file >= 0) {
-		return *len > 0 ? metrics_file_piece(c, len) : NULL;
+	return c->copy.fd >= 0 ? metrics_file_piece(c, len) : c->body + (c->sent - c->head_len);
+}
+
+/* Sends what comes next. The number of bytes, or a negative errno. */
+static ssize_t metrics_send_some(struct connection *c)
+{
+	uint64_t begin = env_ticks();
+	bool file = metrics_sends_file(c);
+	size_t len;
+	const char *at = metrics_answer_rest(c, &len);
+	ssize_t n = at == NULL ? -EIO : send(c->fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+	if (at != NULL && n < 0) {
+		n = -errno;
 	}
-	return c->body + (c->sent - c->head_len);
+	if (file) {
+		server.files_making.ns += env_ticks_to_ns(env_ticks() - begin);
+	}
+	return n;
+}
+
+/* Lets files go on whose second had no time left. */
+static void metrics_files_again(void *arg)
+{
+	struct connection *c;
+
+	while ((c = TAILQ_FIRST(&server.waiting)) != NULL) {
+		TAILQ_REMOVE(&server.waiting, c, wait_link);
+		c->waits = false;
+		fd_source_modify(c->source, EPOLLOUT);
+		thread_timer_start(&c->deadline, env_ticks_to_ns(c->left_ticks) / 1000 + 1);
+	}
+}
+
+/* Whether a file waits for the next second, because those that are sent have used up this one. The wait does not count
+ * against the peer. */
+static bool metrics_file_pauses(struct connection *c)
+{
+	uint64_t now = env_ticks();
+
+	if (!metrics_sends_file(c) || making_may_begin(&server.files_making, now)) {
+		return false;
+	}
+	uint64_t end = server.files_making.second_ticks + env_us_to_ticks(SECOND_US);
+	c->waits = true;
+	TAILQ_INSERT_TAIL(&server.waiting, c, wait_link);
+	c->left_ticks = c->deadline.deadline > now ? c->deadline.deadline - now : 0;
+	thread_timer_stop(&c->deadline);
+	fd_source_modify(c->source, 0);
+	thread_timer_start(&server.files_again, env_ticks_to_ns(end - now) / 1000 + 1);
+	server.copies_paused++;
+	return true;
 }
 
 /* After a piece of a file: the rest is sent when the peer has room, after other work. A peer that takes a piece within
  * the deadline has it anew for the next one. */
 static bool metrics_file_waits(struct connection *c)
 {
-	if (c->file < 0 || c->sent <= c->head_len || c->sent == c->head_len + c->body_len) {
+	if (c->copy.fd < 0 || c->sent <= c->head_len || c->sent == c->head_len + c->body_len) {
 		return false;
 	}
 	if (c->sent - c->in_time >= FILE_PIECE) {
@@ -349,17 +450,12 @@ static bool metrics_file_waits(struct connection *c)
 /* False: the connection is gone. */
 static bool metrics_connection_send(struct connection *c)
 {
-	size_t len;
-	const char *at;
-
-	while (at = metrics_answer_rest(c, &len), len > 0) {
-		ssize_t n = at != NULL ? send(c->fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT) : -1;
-		if (at == NULL) { /* the peer sees that the answer is shorter than its head says */
-			server.dropped++;
-			metrics_connection_close(c);
-			return false;
+	while (c->sent < c->head_len + c->body_len) {
+		if (metrics_file_pauses(c)) {
+			return true;
 		}
-		if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		ssize_t n = metrics_send_some(c);
+		if (n == -EAGAIN || n == -EINTR) {
 			fd_source_modify(c->source, EPOLLOUT);
 			return true;
 		}
@@ -405,8 +501,11 @@ static void metrics_connection_event(void *arg, uint32_t events)
 {
 	struct connection *c = arg;
 
-	if (events & EPOLLERR) {
+	/* A source that waits for nothing is told of a peer that has gone, again and again. */
+	if ((events & EPOLLERR) || (c->waits && (events & EPOLLHUP))) {
 		metrics_connection_close(c);
+	} else if (c->waits) {
+		return;
 	} else if (c->answering) {
 		metrics_connection_send(c);
 	} else {
@@ -420,13 +519,27 @@ static void metrics_connection_time_out(void *arg)
 	metrics_connection_close(arg);
 }
 
+/* The oldest connection, but none with a file: these are few, are the oldest because they take long, and end by their
+ * deadline if they make no progress. */
+static struct connection *metrics_connection_to_close(void)
+{
+	struct connection *c;
+
+	TAILQ_FOREACH (c, &server.connections, link) {
+		if (c->copy.fd < 0) {
+			break;
+		}
+	}
+	return c;
+}
+
 static void metrics_connection_add(int fd)
 {
 	struct connection *c = calloc(1, sizeof(*c));
 
 	if (server.n_connections == MAX_CONNECTIONS) {
 		server.dropped++;
-		metrics_connection_close(TAILQ_FIRST(&server.connections));
+		metrics_connection_close(metrics_connection_to_close());
 	}
 	if (c != NULL) {
 		c->source = fd_source_add(fd, EPOLLIN, metrics_connection_event, c, "metrics connection");
@@ -437,7 +550,7 @@ static void metrics_connection_add(int fd)
 		return;
 	}
 	c->fd = fd;
-	c->file = -1;
+	c->copy.fd = -1;
 	c->deadline = (struct thread_timer){.fn = metrics_connection_time_out, .arg = c};
 	thread_timer_start(&c->deadline, DEADLINE_US);
 	TAILQ_INSERT_TAIL(&server.connections, c, link);
@@ -540,6 +653,7 @@ int metrics_start(const char *text, bool saved, bool copies, char *error)
 	}
 	memset(&server, 0, sizeof(server));
 	TAILQ_INIT(&server.connections);
+	TAILQ_INIT(&server.waiting);
 	server.saved = saved;
 	server.copies = copies;
 	server.is_unix = a.path != NULL;
@@ -560,11 +674,12 @@ int metrics_start(const char *text, bool saved, bool copies, char *error)
 		return -ENOMEM;
 	}
 	server.accept_again.fn = metrics_accept_again;
+	server.files_again.fn = metrics_files_again;
 	snprintf(server.given, sizeof(server.given), "%s", text);
 	metrics_note_address();
 	server.on = true;
 	console_history_start();
-	log_notice("Metrics are at %s", server.address);
+	log_notice("Metrics are at %s%s", server.address, copies ? ", with the copies of the black box" : "");
 	return 0;
 }
 
@@ -579,6 +694,7 @@ int metrics_stop(void)
 		metrics_connection_close(c);
 	}
 	thread_timer_stop(&server.accept_again);
+	thread_timer_stop(&server.files_again);
 	fd_source_remove(&server.source);
 	metrics_close_listener();
 	for (unsigned i = 0; i < KEPT_ANSWERS; i++) {
@@ -601,5 +717,6 @@ void metrics_get_status(struct metrics_status *s)
 		.scrapes = server.scrapes,
 		.refused = server.refused,
 		.dropped = server.dropped,
+		.copies_paused = server.copies_paused,
 	};
 }

@@ -6,6 +6,7 @@
  *     metrics_collect.c                                    what is told; a file per room: metrics_threads.c,
  *                                                          metrics_bdev.c, metrics_nvmf.c, metrics_qpairs.c
  *     metrics.c                                            connections
+ *     metrics_peer.c                                       who asks, at a Unix socket
  *     metrics_rpc.c                                        metrics_start and its like
  *     console_api.c, console_copies.c, console_findings.c, console_topology.c    what the console's page asks for
  *     console_history.c, console_series.c                  the last hour
@@ -21,8 +22,8 @@
 #include "appliance/metrics_address.h"
 #include "appliance/metrics_text.h"
 
-/* Listens. saved: save_config writes it. copies: hands out the copies of the black box; only at a unix: address,
- * because every user of the machine reaches 127.0.0.1, and copies are for varve's user alone. 0, or a negative errno
+/* Listens. saved: save_config writes it. copies: hands out the copies of the black box, to who may
+ * read their files; only at a unix: address, because nothing tells who asks at 127.0.0.1. 0, or a negative errno
  * and error (METRICS_ERROR_MAX bytes): -EINVAL: no such address, or copies at another one, -EALREADY: it listens,
  * -EADDRINUSE ... */
 int metrics_start(const char *address, bool saved, bool copies, char *error);
@@ -36,6 +37,7 @@ struct metrics_status {
 	unsigned connections;
 	uint64_t requests, scrapes, refused; /* refused: answered otherwise than with metrics */
 	uint64_t dropped; /* connections ended because they took too long, were too many, or a copy became shorter */
+	uint64_t copies_paused; /* how often a copy had to wait for the next second */
 };
 /* Fills in status; its texts stay until metrics_stop(). */
 void metrics_get_status(struct metrics_status *status);

@@ -282,14 +282,17 @@ const char *metrics_answer_text(int status)
 	}
 }
 
-size_t metrics_answer_head(int status, enum http_route route, size_t body_len, char *to, size_t size)
+size_t metrics_answer_head(int status, enum http_route route, size_t body_len, const char *file_name, char *to,
+			   size_t size)
 {
+	const char *before = file_name != NULL ? "Content-Disposition: attachment; filename=\"" : "";
 	int n = snprintf(
 		to, size,
 		"HTTP/1.1 %d %s\r\n"
 		"Content-Type: %s\r\n"
 		"Content-Length: %zu\r\n"
 		"%s"
+		"%s%s%s"
 		"Cache-Control: no-store\r\n"
 		"Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
 		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
@@ -299,7 +302,8 @@ size_t metrics_answer_head(int status, enum http_route route, size_t body_len, c
 		"Connection: close\r\n"
 		"\r\n",
 		status, http_reason(status), status == 200 ? http_routes[route].type : "text/plain; charset=utf-8",
-		body_len, status == 405 ? "Allow: GET, HEAD\r\n" : "");
+		body_len, status == 405 ? "Allow: GET, HEAD\r\n" : "", before, file_name != NULL ? file_name : "",
+		file_name != NULL ? "\"\r\n" : "");
 
 	return n > 0 && (size_t)n < size ? (size_t)n : 0;
 }

@@ -45,9 +45,11 @@ bool metrics_request_parse(const char *bytes, size_t len, struct metrics_request
 bool http_query_value(const char *query, size_t query_len, const char *name, char *to, size_t size);
 
 #define METRICS_ANSWER_HEAD_MAX 1024
-/* Writes the head of an answer whose body has body_len bytes. route: what the body is, if status is 200. Returns the
- * head's length, less than size (METRICS_ANSWER_HEAD_MAX is enough). */
-size_t metrics_answer_head(int status, enum http_route route, size_t body_len, char *to, size_t size);
+/* Writes the head of an answer whose body has body_len bytes. route: what the body is, if status is 200. file_name:
+ * under which it is to be saved, of letters, digits and "._-" alone, at most 255; or NULL. Returns the head's length,
+ * less than size (METRICS_ANSWER_HEAD_MAX is enough). */
+size_t metrics_answer_head(int status, enum http_route route, size_t body_len, const char *file_name, char *to,
+			   size_t size);
 /* The body of answers other than 200: a line for people. */
 const char *metrics_answer_text(int status);
 

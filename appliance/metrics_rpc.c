@@ -56,17 +56,19 @@ static void rpc_metrics_get_status(struct rpc_request *req, void *params)
 
 	metrics_get_status(&s);
 	json_object_set_new(o, "address", rpc_string(s.address));
+	json_object_set_new(o, "copies", json_boolean(s.copies));
 	json_object_set_new(o, "connections", json_integer(s.connections));
 	json_object_set_new(o, "requests", rpc_uint(s.requests));
 	json_object_set_new(o, "scrapes", rpc_uint(s.scrapes));
 	json_object_set_new(o, "refused", rpc_uint(s.refused));
 	json_object_set_new(o, "dropped", rpc_uint(s.dropped));
+	json_object_set_new(o, "copies_paused", rpc_uint(s.copies_paused));
 	rpc_reply(req, o);
 }
 RPC_METHOD("metrics_get_status", rpc_metrics_get_status, struct rpc_no_params, NULL, RPC_RUNTIME,
 	   "Tell where metrics are served (null: nowhere), and how often they were asked for",
-	   .result = "{address: string|null, connections: int, requests: int, scrapes: int, refused: int, "
-		     "dropped: int, ...}")
+	   .result = "{address: string|null, copies: bool, connections: int, requests: int, scrapes: int, "
+		     "refused: int, dropped: int, copies_paused: int, ...}")
 
 static void metrics_write_config(json_t *methods)
 {

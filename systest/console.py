@@ -11,10 +11,12 @@ import json
 import os
 import pathlib
 import socket
+import subprocess
 import sys
+import threading
 import urllib.parse
 
-from appliance_lib import DEADLINE, Daemon, check, main, wait_for
+from appliance_lib import DEADLINE, Daemon, Skip, check, main, wait_for
 from nvmf_lib import HOSTNQN, NQN, Host, Target
 from nvmf_tcp_lib import Queue
 
@@ -189,9 +191,11 @@ def test_bases_are_those_that_a_bdev_stands_on():
         check(told == {"A0": [], "snap": [], "v": [], "lvs/v": ["A0"], "lvs/snap": ["A0"], "D0": [by_name["lvs/v"]["name"]]}, told)
 
 
-def ask_unix(path, target, method="GET"):
-    """A connection, the status and the fields of the answer."""
+def ask_unix(path, target, method="GET", small=False):
+    """A connection, the status and the fields of the answer. small: with the smallest buffer."""
     s = socket.socket(socket.AF_UNIX)
+    if small:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
     s.settimeout(DEADLINE)
     s.connect(str(path))
     s.sendall(f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -244,6 +248,7 @@ def test_copies_of_the_black_box_are_handed_out_if_that_is_asked_for():
         check(status == 200 and body == data and fields["Content-Type"] == "application/octet-stream", (status, len(body), fields))
         status, body, fields = get_unix(d.socket, f"/api/copy?name={name}", "HEAD")
         check(status == 200 and body == b"" and fields["Content-Length"] == str(len(data)), (status, fields))
+        check(d.call("metrics_get_status")["copies"] is True and f"Metrics are at unix:{d.socket}, with the copies" in d.log(), d.log())
         saved = d.call("framework_get_config", name="metrics")
         check(saved == [{"method": "metrics_start", "params": {"address": f"unix:{d.socket}", "copies": True}}], saved)
         d.call("metrics_stop")
@@ -254,7 +259,9 @@ def test_copies_of_the_black_box_are_handed_out_if_that_is_asked_for():
         name = d.copy_name()
         (d.box / name).write_bytes(b"x")
         wait_for(lambda: d.listed()["copies"], "the list")
-        check(not d.listed()["offered"] and get_unix(d.socket, f"/api/copy?name={name}")[0] == 404, "off by default")
+        status, body, _ = get_unix(d.socket, f"/api/copy?name={name}")
+        check(not d.listed()["offered"] and status == 403 and b"copies=true" in body, ("off by default", status, body))
+        check(d.call("metrics_get_status")["copies"] is False and f"Metrics are at unix:{d.socket}\n" in d.log(), d.log())
 
 
 def test_a_folder_that_cannot_be_read_is_told_from_an_empty_one():
@@ -278,34 +285,136 @@ def test_nothing_but_copies_is_handed_out():
         for wrong in (name, d.copy_name("state_age"), d.copy_name("request_age"), d.copy_name("qpair_error"), "secret", "../secret", "..%2fsecret", "%2e%2e/secret",
                       str(d.folder / "secret"), "", ".", "%00", f"{name}%00", f"x/../{name}", f"{name}/", "a" * 5000):
             status, body, _ = get_unix(d.socket, f"/api/copy?name={wrong}")
-            check(status == 404 and b"secret" not in body, (wrong, status, body[:100]))
+            check(status == 404 and body == b"There is no such copy.\n", (wrong, status, body[:100]))
         for wrong in ("/api/copy", "/api/copy?", "/api/copy/secret", f"/api/copy?names={name}"):
             check(get_unix(d.socket, wrong)[0] == 404, wrong)
         check(d.listed()["copies"] == [], d.listed())
 
 
-def test_a_copy_that_goes_shrinks_or_is_read_slowly():
+def test_a_copy_is_for_who_may_read_its_file():
+    """The socket is for varve's group, too, of which a scraper may be."""
+    if os.geteuid() != 0:
+        raise Skip("not root")
     with Box(copies=True) as d:
-        name, size = d.copy_name(), 64 << 20
+        name, another, group = d.copy_name(), 65534, 54321
+        copy = d.box / name
+        copy.write_bytes(b"a copy")
+        d.folder.chmod(0o711)
+
+        def ask(target, groups):
+            p = subprocess.run(["curl", "-q", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--unix-socket", d.socket, f"http://localhost{target}"], capture_output=True,
+                               text=True, cwd="/", user=another, group=os.getegid(), extra_groups=groups, timeout=DEADLINE)
+            check(p.returncode == 0, (p.returncode, p.stderr))
+            return p.stdout
+        for mode, owner, groups, status in ((0o600, os.getegid(), (), "403"), (0o640, group, (), "403"), (0o640, group, (7, group), "200"),
+                                            (0o600, group, (7, group), "403"), (0o640, os.getegid(), (), "200")):
+            os.chown(copy, -1, owner)
+            copy.chmod(mode)
+            answers = ask("/metrics", groups), ask(f"/api/copy?name={name}", groups)
+            check(answers == ("200", status), (oct(mode), owner, groups, answers))
+        status, body, _ = get_unix(d.socket, f"/api/copy?name={name}")
+        check(status == 200 and body == b"a copy", "root, as varve is")
+
+
+def test_the_documented_command_saves_a_copy_under_its_name():
+    text = (pathlib.Path(__file__).parent.parent / "doc" / "console.md").read_text()
+    line, = [x.strip() for x in text.splitlines() if x.startswith("    curl -sOJ ")]
+    with Box(copies=True) as d:
+        name, data, empty = d.copy_name(), pattern(0, 300000), d.folder / "empty"
+        (d.box / name).write_bytes(data)
+        empty.mkdir()
+        command = line.replace("/run/varve/metrics.sock", str(d.socket)).replace("NAME", name)
+        check(command.count(name) == 1 and command.count(str(d.socket)) == 1, command)
+        subprocess.run(command, shell=True, check=True, cwd=empty, timeout=DEADLINE)
+        check(os.listdir(empty) == [name], os.listdir(empty))
+        check((empty / name).read_bytes() == data, "its bytes")
+
+
+def pattern(offset, n):
+    """n bytes that tell at which offset of a file they are, which is a multiple of 8."""
+    return b"".join(i.to_bytes(8, "little") for i in range(offset // 8, (offset + n + 7) // 8))[:n]
+
+
+class Reader(threading.Thread):
+    """Reads a copy as fast as it can."""
+
+    def __init__(self, path, target):
+        super().__init__(daemon=True)
+        self.sock, self.status, _ = ask_unix(path, target)
+        self.got, self.ending, self.cut_off = 0, False, False
+        self.start()
+
+    def run(self):
+        with self.sock:
+            while not self.ending:
+                n = len(self.sock.recv(1 << 20))
+                self.cut_off = n == 0
+                if self.cut_off:
+                    return
+                self.got += n
+
+    def end(self):
+        self.ending = True
+        self.join(DEADLINE)
+
+
+def test_readers_of_copies_leave_time_for_others():
+    """Several read a large copy as fast as they can: the daemon makes pauses, others are served, and nobody is cut off."""
+    with Box(copies=True) as d:
+        name = d.copy_name()
         with open(d.box / name, "wb") as f:
-            f.truncate(size)
-            f.seek(size - 3)
-            f.write(b"end")
-        slow, status, fields = ask_unix(d.socket, f"/api/copy?name={name}")
+            f.truncate(1 << 40)     # a hole
+        target = f"/api/copy?name={name}"
+        readers = [Reader(d.socket, target) for _ in range(4)]
+        check([r.status for r in readers] == [200] * 4, [r.status for r in readers])
+        pauses = lambda: d.call("metrics_get_status")["copies_paused"]
+        for n in (0, 8):
+            wait_for(lambda: pauses() > n, f"more pauses than {n}")
+        status, body, _ = get_unix(d.socket, target)
+        check(status == 503 and b"Too many copies" in body, (status, body))
+        silent = []
+        for _ in range(40):         # who make no request; the oldest of them go
+            silent.append(socket.socket(socket.AF_UNIX))
+            silent[-1].connect(str(d.socket))
+        check(get_unix(d.socket, "/metrics")[0] == 200, "metrics meanwhile")
+        before = [r.got for r in readers]
+        wait_for(lambda: all(r.cut_off or r.got > b + (1 << 20) for r, b in zip(readers, before)), "each reader to go on")
+        check(not any(r.cut_off for r in readers), "none was cut off")
+        for s in silent:
+            s.close()
+        for r in readers:
+            r.end()
+        wait_for(lambda: get_unix(d.socket, target, "HEAD")[0] == 200, "room for another reader")
+        last = Reader(d.socket, target)
+        check(last.status == 200, last.status)
+        check(d.stop() == 0, d.log())       # while it is sent
+        last.end()
+
+
+def test_a_copy_that_goes_or_is_read_slowly():
+    with Box(copies=True) as d:
+        name, size = d.copy_name(), 8 << 20
+        data = pattern(0, size)
+        (d.box / name).write_bytes(data)
+        slow, status, fields = ask_unix(d.socket, f"/api/copy?name={name}", small=True)
         check(status == 200 and int(fields["Content-Length"]) == size, fields)
         check(json.loads(get_unix(d.socket, "/api/state")[1])["state"] == "RUNNING", "others are answered meanwhile")
         going, status, _ = ask_unix(d.socket, f"/api/copy?name={name}")
         check(status == 200, status)
         (d.box / name).unlink()
         with going, going.makefile("rb") as f:
-            data = f.read()
-        check(len(data) == size and data.endswith(b"end"), "a file that has lost its name is read to its end")
+            check(f.read() == data, "a file that has lost its name is read to its end")
         check(get_unix(d.socket, f"/api/copy?name={name}")[0] == 404, "it has gone")
         with slow:      # which has read nothing meanwhile: in time or too late, it gets no wrong byte
-            got = 0
+            got = b""
             while chunk := slow.recv(1 << 20):
-                got += len(chunk)
-        check(got <= size, got)
+                got += chunk
+        check(len(got) > 0 and data.startswith(got), len(got))
+
+
+def test_a_copy_that_becomes_shorter_or_is_not_read_on():
+    with Box(copies=True) as d:
+        name, size = d.copy_name(), 64 << 20
         dropped = d.call("metrics_get_status")["dropped"]
         with open(d.box / name, "wb") as f:
             f.truncate(size)
@@ -315,6 +424,7 @@ def test_a_copy_that_goes_shrinks_or_is_read_slowly():
         with shrinks, shrinks.makefile("rb") as f:
             check(len(f.read()) < size, "the end is missing, and the peer sees that")
         wait_for(lambda: d.call("metrics_get_status")["dropped"] > dropped, "the count")
+        wait_for(lambda: f"the answer with {name} ends after " in d.log(), "the line in the log")
         os.truncate(d.box / name, 1 << 40)      # a hole
         huge, status, fields = ask_unix(d.socket, f"/api/copy?name={name}")
         with huge:

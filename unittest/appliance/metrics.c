@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The text format, the requests, and the addresses of metrics. */
 #include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "appliance/console_query.h"
 #include "appliance/console_series.h"
 #include "appliance/metrics_address.h"
 #include "appliance/metrics_http.h"
+#include "appliance/metrics_peer.h"
 #include "appliance/metrics_text.h"
 #include "unittest/unit.h"
 #include "util/compiler.h"
@@ -204,14 +207,70 @@ static void test_every_answer_has_a_head_that_fits(void)
 	char head[METRICS_ANSWER_HEAD_MAX];
 
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
-		size_t n = metrics_answer_head(statuses[i], HTTP_METRICS, SIZE_MAX, head, sizeof(head));
+		size_t n = metrics_answer_head(statuses[i], HTTP_METRICS, SIZE_MAX, NULL, head, sizeof(head));
 		CU_ASSERT(n > 0 && strcmp(head + n - 4, "\r\n\r\n") == 0);
 		CU_ASSERT(strlen(metrics_answer_text(statuses[i])) > 0);
 	}
-	metrics_answer_head(200, HTTP_METRICS, 5, head, sizeof(head));
+	metrics_answer_head(200, HTTP_METRICS, 5, NULL, head, sizeof(head));
 	CU_ASSERT_PTR_NOT_NULL(strstr(head, "text/plain; version=0.0.4"));
 	CU_ASSERT_PTR_NOT_NULL(strstr(head, "Content-Length: 5\r\n"));
-	CU_ASSERT_EQUAL(metrics_answer_head(200, HTTP_METRICS, 5, head, strlen(head)), 0);
+	CU_ASSERT_EQUAL(metrics_answer_head(200, HTTP_METRICS, 5, NULL, head, strlen(head)), 0);
+}
+
+static void test_a_file_has_the_name_under_which_it_is_saved(void)
+{
+	char head[METRICS_ANSWER_HEAD_MAX], name[256];
+
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	CU_ASSERT(metrics_answer_head(200, HTTP_COPY, SIZE_MAX, name, head, sizeof(head)) > 0);
+	CU_ASSERT(metrics_answer_head(200, HTTP_COPY, 5, "a_b.c-d", head, sizeof(head)) > 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(head, "\r\nContent-Disposition: attachment; filename=\"a_b.c-d\"\r\n"));
+	CU_ASSERT(metrics_answer_head(404, HTTP_COPY, 5, NULL, head, sizeof(head)) > 0);
+	CU_ASSERT_PTR_NULL(strstr(head, "Content-Disposition"));
+}
+
+/* ---- Who asks ---- */
+
+static bool may_read(uid_t uid, gid_t gid, mode_t mode)
+{
+	const struct metrics_peer peer = {.uid = uid, .gid = gid, .n_groups = 2, .groups = {30, 31, 32}};
+	const struct stat st = {.st_uid = 1, .st_gid = 31, .st_mode = S_IFREG | mode};
+	const struct stat other = {.st_uid = 1, .st_gid = 32, .st_mode = S_IFREG | mode};
+
+	CU_ASSERT_EQUAL(metrics_peer_may_read(&peer, &other), uid <= 1 || (gid == 32 && mode == 0640));
+	return metrics_peer_may_read(&peer, &st);
+}
+
+static void test_a_copy_is_for_who_may_read_its_file(void)
+{
+	CU_ASSERT_TRUE(may_read(0, 5, 0600));
+	CU_ASSERT_TRUE(may_read(1, 5, 0600));
+	CU_ASSERT_FALSE(may_read(2, 5, 0600));
+	CU_ASSERT_FALSE(may_read(2, 31, 0600));
+	CU_ASSERT_TRUE(may_read(2, 5, 0640)); /* of its further groups */
+	CU_ASSERT_TRUE(may_read(2, 32, 0640));
+	const struct metrics_peer alone = {.uid = 2, .gid = 31};
+	const struct stat st = {.st_uid = 1, .st_gid = 31, .st_mode = S_IFREG | 0640};
+	CU_ASSERT_TRUE(metrics_peer_may_read(&alone, &st));
+	const struct metrics_peer none = {.uid = 2, .gid = 5};
+	CU_ASSERT_FALSE(metrics_peer_may_read(&none, &st));
+}
+
+static void test_who_asks_is_told_by_the_socket(void)
+{
+	struct metrics_peer peer;
+	int fd[2];
+
+	CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	CU_ASSERT_EQUAL(metrics_peer_get(fd[0], &peer), 0);
+	CU_ASSERT(peer.uid == geteuid() && peer.gid == getegid());
+	close(fd[0]);
+	close(fd[1]);
+	fd[0] = socket(AF_INET, SOCK_STREAM, 0);
+	CU_ASSERT_EQUAL(metrics_peer_get(fd[0], &peer), -ENOTCONN);
+	close(fd[0]);
+	CU_ASSERT_EQUAL(metrics_peer_get(-1, &peer), -EBADF);
 }
 
 static struct metrics_request parsed(const char *text)
@@ -240,7 +299,7 @@ static void test_each_route_is_found_and_only_these(void)
 		} else { /* so that an answer is the same whatever is added to the path */
 			CU_ASSERT(r.query_len == 0 && r.query == NULL);
 		}
-		CU_ASSERT(metrics_answer_head(200, r.route, 1, head, sizeof(head)) > 0);
+		CU_ASSERT(metrics_answer_head(200, r.route, 1, NULL, head, sizeof(head)) > 0);
 		CU_ASSERT_PTR_NOT_NULL(strstr(head, "Content-Security-Policy: default-src 'none'"));
 		CU_ASSERT_PTR_NULL(strstr(head, "unsafe"));
 		snprintf(text, sizeof(text), "GET %sx HTTP/1.1\r\n\r\n", paths[i]);
@@ -404,6 +463,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_is_wrong_is_answered_so),
 	UNIT(test_a_request_has_an_end),
 	UNIT(test_every_answer_has_a_head_that_fits),
+	UNIT(test_a_file_has_the_name_under_which_it_is_saved),
+	UNIT(test_a_copy_is_for_who_may_read_its_file),
+	UNIT(test_who_asks_is_told_by_the_socket),
 	UNIT(test_each_route_is_found_and_only_these),
 	UNIT(test_the_host_that_is_asked_for_is_judged),
 	UNIT(test_requests_of_pages_of_other_sites_are_told),

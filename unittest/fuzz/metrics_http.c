@@ -45,10 +45,18 @@ static void check_query(const char *query, size_t size)
 
 static void check_copy_name(const char *name)
 {
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
 	struct blackbox_copy_info info;
+	char head[METRICS_ANSWER_HEAD_MAX];
 
-	if (blackbox_copy_name_parse(name, "varve", &info) &&
-	    (strchr(name, '/') != NULL || strcmp(name, info.name) != 0)) {
+	if (!blackbox_copy_name_parse(name, "varve", &info)) {
+		return;
+	}
+	if (strspn(info.name, allowed) != strlen(info.name) || strcmp(name, info.name) != 0) {
+		abort();
+	}
+	size_t n = metrics_answer_head(200, HTTP_COPY, SIZE_MAX, info.name, head, sizeof(head));
+	if (n == 0 || strstr(head, "\r\n\r\n") != head + n - 4) {
 		abort();
 	}
 }
