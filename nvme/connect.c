@@ -183,7 +183,7 @@ void nvme_qpair_create(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_opts *o
 	}
 	qid = qid_allocate(ctrlr);
 	if (qid == 0) {
-		ready(arg, NULL, -ENOSPC);
+		ready(arg, NULL, ctrlr->qids_awaited != 0 ? -EAGAIN : -ENOSPC);
 		return;
 	}
 	struct nvme_qpair *qpair =

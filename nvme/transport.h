@@ -203,7 +203,7 @@ void nvme_transport_register(const struct nvme_transport_ops *ops);
 
 /* A controller: the first member of the transport's own. Control thread. A transport reads ops, trid, opts, cap,
  * cntlid, id, admin, qpairs and in_failure; it writes admin, in connect(), stripe_bytes, in identified(), and, in
- * qpair_free(), qids of queue pairs that it cannot free yet. */
+ * qpair_free() and later, qids and qids_awaited, of queue pairs that it cannot free yet. */
 struct nvme_ctrlr {
 	const struct nvme_transport_ops *ops;
 	struct nvme_trid trid; /* the address of the next attempt, and of the connection there is */
@@ -225,6 +225,7 @@ struct nvme_ctrlr {
 	struct nvme_qpair *admin;      /* NULL: no connection */
 	struct nvme_qpair_list qpairs; /* of I/O */
 	uint64_t *qids;                /* bitmap of I/O queue ids in use: of queue pairs, or by the device */
+	uint16_t qids_awaited;         /* so many of these are the device's, which is expected to give them back */
 	uint16_t last_qid;             /* the I/O queue id given out last; 0: none on this connection */
 	struct poller *admin_poller;
 	struct thread_timer step_timer;  /* the deadline of a state, or the next look at CSTS */

@@ -100,8 +100,9 @@ static void bdev_nvme_qpair_set_shut_out(struct bdev_nvme_qpair *qp, enum bdev_n
 		return;
 	}
 	if (shut_out == BDEV_NVME_NO_QUEUE) {
-		log_warning("%s: the controller grants %u I/O queues, and all are in use: I/O of thread '%s' fails",
-			    c->name, nvme_ctrlr_io_queues(c->ctrlr), thread_name(qp->thread));
+		log_warning(
+			"%s: the controller grants %u I/O queues, and none of them is free: I/O of thread '%s' fails",
+			c->name, nvme_ctrlr_io_queues(c->ctrlr), thread_name(qp->thread));
 	} else if (shut_out == BDEV_NVME_REFUSED) {
 		log_warning(
 			"%s: the controller at %s refused the queue pair of thread '%s' %u times in a row, and serves "
@@ -164,7 +165,10 @@ static void bdev_nvme_qpair_refused(struct bdev_nvme_qpair *qp, int error)
 		bdev_nvme_qpair_free(qp);
 		return;
 	}
-	if (error == -ENOSPC) {
+	if (error == -EAGAIN) { /* nobody is shut out for a moment */
+		log_limited(LOG_LEVEL_NOTICE,
+			    "%s: a queue pair waits until the controller has deleted one that was too late", c->name);
+	} else if (error == -ENOSPC) {
 		bdev_nvme_qpair_set_shut_out(qp, BDEV_NVME_NO_QUEUE);
 	} else if (bdev_nvme_is_serving(c)) { /* else its connection has ended, or is being ended */
 		bdev_nvme_qpair_count_refusal(qp);

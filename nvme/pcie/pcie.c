@@ -270,6 +270,8 @@ static void nvme_pcie_check(struct nvme_ctrlr *ctrlr)
 		nvme_ctrlr_lost(ctrlr, "the controller reports a fatal status (CSTS.CFS)");
 	} else if (!NVME_CSTS_RDY(csts)) {
 		nvme_ctrlr_lost(ctrlr, "the controller is not ready any more (CSTS.RDY)");
+	} else {
+		nvme_pcie_limbo_retry(nvme_pcie_ctrlr_of(ctrlr));
 	}
 }
 

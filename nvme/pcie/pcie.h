@@ -112,6 +112,8 @@ struct nvme_pcie_qpair {
 	uint64_t sq_iova, cq_iova;
 	bool has_cq, has_sq; /* the device knows, or may know, the queue */
 	bool dead;           /* in limbo */
+	bool awaited;        /* ... and counted in qids_awaited */
+	bool unsent;         /* ... and its Delete command could not be sent: it is tried again */
 	uint8_t commands;    /* Create or Delete commands outstanding: their callbacks use this structure */
 	void (*stop_done)(void *arg);
 	void *stop_arg;
@@ -176,6 +178,8 @@ void nvme_pcie_qpair_stop(struct nvme_qpair *qpair, void (*done)(void *arg), voi
 void nvme_pcie_qpair_free(struct nvme_qpair *qpair);
 /* The controller is quiet: ends the stops of queue pairs that wait for that. Control thread. */
 void nvme_pcie_qpairs_stopped(struct nvme_pcie_ctrlr *c);
+/* Sends the Delete commands of queues in limbo for which there was no room, or no memory. Control thread. */
+void nvme_pcie_limbo_retry(struct nvme_pcie_ctrlr *c);
 /* The controller is quiet, and no admin command is outstanding: frees the queues in limbo. Control thread. */
 void nvme_pcie_limbo_free(struct nvme_pcie_ctrlr *c);
 

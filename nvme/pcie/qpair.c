@@ -179,19 +179,53 @@ static bool limbo_ends(const struct nvme_pcie_ctrlr *c)
 	return c->quiet || c->base.in_failure || c->base.state != NVME_CTRLR_READY;
 }
 
+static void qid_set_awaited(struct nvme_pcie_qpair *q, bool awaited)
+{
+	q->base.ctrlr->qids_awaited += awaited - q->awaited;
+	q->awaited = awaited;
+}
+
 static void limbo_leave(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q)
 {
+	qid_set_awaited(q, false);
 	TAILQ_REMOVE(&c->limbo, q, limbo_link);
 	qid_set_in_use(q, false);
 	qpair_release(q);
 }
 
-static void limbo_stay(const struct nvme_pcie_qpair *q, const char *what, const char *why)
+static bool ctrlr_serves(const struct nvme_pcie_ctrlr *c)
 {
+	const struct nvme_qpair *base;
+
+	TAILQ_FOREACH (base, &c->base.qpairs, link) {
+		if (base->connected) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The queue could not be deleted: a reset follows, which ends a stop by nvme_pcie_qpairs_stopped(). */
+static void queue_deletion_failed(struct nvme_pcie_qpair *q, const char *what, const char *why)
+{
+	nvme_ctrlr_lost(q->base.ctrlr, "%s %u: %s", what, q->base.id, why);
+}
+
+/* The drive has refused to delete a queue. Only a reset gives the number back. It comes at once if the drive serves
+ * nobody, who would be disturbed: so it never happens that all numbers are kept and nobody resets the drive. */
+static void limbo_stay(struct nvme_pcie_qpair *q, const char *what, const char *why)
+{
+	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(q->base.ctrlr);
+
+	if (!ctrlr_serves(c)) {
+		queue_deletion_failed(q, what, why);
+		return;
+	}
+	qid_set_awaited(q, false);
 	log_limited(LOG_LEVEL_WARNING,
 		    "%s: %s %u, of a queue pair that was given up: %s. Its number stays in use until the "
 		    "controller is reset",
-		    q->base.ctrlr->trid.traddr, what, q->base.id, why);
+		    c->base.trid.traddr, what, q->base.id, why);
 }
 
 static void limbo_step(struct nvme_pcie_qpair *q);
@@ -237,8 +271,21 @@ static void limbo_step(struct nvme_pcie_qpair *q)
 		return;
 	}
 	int rc = qpair_send_admin(q, &cmd, NULL, q->has_sq ? limbo_sq_deleted : limbo_cq_deleted);
-	if (rc != 0) {
+	q->unsent = rc == -EAGAIN || rc == -ENOMEM; /* later there may be room in the queue, or memory */
+	if (rc != 0 && !q->unsent) {
 		limbo_stay(q, q->has_sq ? DELETE_SQ : DELETE_CQ, strerror(-rc));
+	}
+}
+
+void nvme_pcie_limbo_retry(struct nvme_pcie_ctrlr *c)
+{
+	struct nvme_pcie_qpair *q = TAILQ_FIRST(&c->limbo), *next;
+
+	for (; q != NULL; q = next) {
+		next = TAILQ_NEXT(q, limbo_link);
+		if (q->unsent) {
+			limbo_step(q);
+		}
 	}
 }
 
@@ -248,6 +295,7 @@ static void limbo_enter(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q)
 	nvme_qpair_alarm_fini(&q->base);
 	TAILQ_INSERT_TAIL(&c->limbo, q, limbo_link);
 	qid_set_in_use(q, true);
+	qid_set_awaited(q, true);
 	if (q->commands != 0 && !limbo_ends(c)) {
 		log_limited(LOG_LEVEL_NOTICE,
 			    "%s: queue pair %u was given up before the drive has answered: its number stays in use "
@@ -258,12 +306,6 @@ static void limbo_enter(struct nvme_pcie_ctrlr *c, struct nvme_pcie_qpair *q)
 }
 
 /* Creating: the completion queue, then the submission queue (Base 5.5, 5.6). */
-
-/* The queue could not be deleted: a reset follows, which ends a stop by nvme_pcie_qpairs_stopped(). */
-static void queue_deletion_failed(struct nvme_pcie_qpair *q, const char *what, const char *why)
-{
-	nvme_ctrlr_lost(q->base.ctrlr, "%s %u: %s", what, q->base.id, why);
-}
 
 static void refused_sq_ended(struct nvme_pcie_qpair *q, const char *why)
 {

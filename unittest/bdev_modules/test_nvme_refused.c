@@ -193,11 +193,45 @@ static void test_controller_that_serves_nobody_any_more_is_reset(void)
 	drive_end();
 }
 
+static bool has_waited_twice(void *unused)
+{
+	return atomic_load(&lines) >= 2;
+}
+
+/* The only queue pair is created too late, and so its number is not free at once. */
+static void test_io_waits_for_the_number_of_a_late_queue_pair(void)
+{
+	struct bdev_nvme_attach a = attach_opts();
+	struct iovec iov = {buffer, 512};
+	struct user u;
+
+	drive_begin();
+	a.num_io_queues = 1;
+	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+	nvme->ctrlr->opts.connect_timeout_ms = 100;
+	model.fault =
+		(struct model_fault){.kind = MODEL_FAULT_LATE, .qid = 0, .opcode = nvme_admin_create_cq, .count = 1};
+	lines_begin("waits until the controller has deleted");
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+	struct request *r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_WRITE, &iov, 1, 0, 1);
+	request_submit(r);
+	CU_ASSERT_FATAL(fixture_poll(has_waited_twice, NULL));
+	lines_end();
+	nvme->ctrlr->opts.connect_timeout_ms = WAIT_US / 1000;
+	model_release(&model);
+	CU_ASSERT_EQUAL(request_finish(r), 0);
+	CU_ASSERT_EQUAL(bdev_nvme_resets(nvme), 0);
+	user_close(&u);
+	drive_end();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_queue_pair_that_is_refused_fails_alone_and_is_tried_again),
 	UNIT(test_what_was_refused_before_a_reset_is_waited_for_after_it),
 	UNIT(test_queue_pair_that_ends_with_the_connection_is_not_refused),
 	UNIT(test_thread_may_end_while_its_queue_pair_is_connected),
+	UNIT(test_io_waits_for_the_number_of_a_late_queue_pair),
 	UNIT(test_controller_that_serves_nobody_is_reset),
 	UNIT(test_controller_that_serves_nobody_any_more_is_reset),
 	UNIT_END,

@@ -559,9 +559,9 @@ static void create_too_late(uint8_t opcode, enum model_fault_kind kind)
 	fault_admin(kind, opcode, 0);
 	fx_create_qpair(15);
 	CU_ASSERT_EQUAL(fx.create_error, -ECONNREFUSED);
-	/* the drive may still create it */
+	/* the drive may still create it, and its number is free soon */
 	fx_create_qpair(15);
-	CU_ASSERT_EQUAL(fx.create_error, -ENOSPC);
+	CU_ASSERT_EQUAL(fx.create_error, -EAGAIN);
 	fx.ctrlr->opts.connect_timeout_ms = WAIT_US / 1000;
 }
 
@@ -649,30 +649,126 @@ static void find_stays(enum log_level level, const char *file, int line, const c
 	}
 }
 
+static void not_created(void *arg, struct nvme_qpair *qpair, int error)
+{
+	CU_ASSERT_PTR_NULL(qpair);
+	fx.create_error = error;
+	fx.created = true;
+}
+
+/* Besides fx.qpair. */
+static void create_another(void (*ready)(void *arg, struct nvme_qpair *qpair, int error))
+{
+	fx.created = false;
+	nvme_qpair_create(fx.ctrlr, &(struct nvme_qpair_opts){.entries = 15, .numa_node = -1}, ready, NULL);
+	CU_ASSERT_FATAL(FX_WAIT(fx.created));
+}
+
+static void await_stays(const char *what)
+{
+	log_set_print_level(LOG_LEVEL_WARNING);
+	stays[0] = '\0';
+	log_set_tap(find_stays);
+	model_release(&fx.model);
+	CU_ASSERT(FX_WAIT(stays[0] != '\0'));
+	log_set_tap(NULL);
+	log_set_print_level(LOG_LEVEL_DISABLED);
+	CU_ASSERT_PTR_NOT_NULL(strstr(stays, what));
+}
+
+/* Another queue pair is served, and goes on. */
 static void test_number_of_a_late_queue_that_cannot_be_deleted_is_not_used_before_a_reset(void)
+{
+	static const uint8_t opcodes[] = {nvme_admin_delete_sq, nvme_admin_delete_cq};
+
+	for (unsigned i = 0; i < 2; i++) {
+		fx_begin();
+		fx.opts.io_queues = 2;
+		fx_connect();
+		fx_create_qpair(15);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(fx.qpair);
+		fault_admin(MODEL_FAULT_LATE, nvme_admin_create_sq, 0);
+		fx.ctrlr->opts.connect_timeout_ms = 100;
+		create_another(not_created);
+		CU_ASSERT_EQUAL(fx.create_error, -ECONNREFUSED);
+		fx.ctrlr->opts.connect_timeout_ms = WAIT_US / 1000;
+		fault_admin(MODEL_FAULT_STATUS, opcodes[i], NVME_ST(GENERIC, INTERNAL));
+		await_stays(i == 0 ? "Delete I/O Submission Queue 2" : "Delete I/O Completion Queue 2");
+		CU_ASSERT_EQUAL(fx.down, 0);
+		CU_ASSERT_EQUAL(fx_submit(1, nvme_cmd_read, 1, 0, 1), 0);
+		fx_run();
+		CU_ASSERT_EQUAL(fx.io[1].status, 0);
+		CU_ASSERT_NOT_EQUAL(fx.ctrlr->qids[0] & 4, 0);
+		create_another(not_created);
+		CU_ASSERT_EQUAL(fx.create_error, -ENOSPC);
+		nvme_ctrlr_reset(fx.ctrlr);
+		CU_ASSERT_FATAL(FX_WAIT(fx.ready == 2 && fx.qpair == NULL));
+		CU_ASSERT_EQUAL(fx.ctrlr->qids[0] & 4, 0);
+		check_qid_is_of_use();
+		fx_end();
+	}
+}
+
+/* Nobody is served, and no number is left: nobody but the driver would reset the controller. */
+static void test_late_queue_that_cannot_be_deleted_resets_a_controller_that_serves_nobody(void)
 {
 	static const uint8_t opcodes[] = {nvme_admin_delete_sq, nvme_admin_delete_cq};
 
 	for (unsigned i = 0; i < 2; i++) {
 		create_too_late(nvme_admin_create_sq, MODEL_FAULT_LATE);
 		fault_admin(MODEL_FAULT_STATUS, opcodes[i], NVME_ST(GENERIC, INTERNAL));
-		stays[0] = '\0';
-		log_set_print_level(LOG_LEVEL_WARNING);
-		log_set_tap(find_stays);
 		model_release(&fx.model);
-		CU_ASSERT(FX_WAIT(stays[0] != '\0'));
-		log_set_tap(NULL);
-		log_set_print_level(LOG_LEVEL_DISABLED);
-		CU_ASSERT_PTR_NOT_NULL(
-			strstr(stays, i == 0 ? "Delete I/O Submission Queue 1" : "Delete I/O Completion Queue 1"));
-		CU_ASSERT_EQUAL(fx.down, 0); /* others go on */
-		fx_create_qpair(15);
-		CU_ASSERT_EQUAL(fx.create_error, -ENOSPC);
-		nvme_ctrlr_reset(fx.ctrlr);
 		CU_ASSERT_FATAL(FX_WAIT(fx.ready == 2));
+		CU_ASSERT_EQUAL(fx.down, 1);
 		check_qid_is_of_use();
 		fx_end();
 	}
+}
+
+static uint64_t (*translate)(const void *buf, size_t *len);
+
+/* Create I/O Completion Queue can be sent, and then Create I/O Submission Queue cannot. */
+static uint64_t translate_until_there_is_a_cq(const void *buf, size_t *len)
+{
+	return fx.model.queues[1].cq == 0 ? translate(buf, len) : ENV_IOVA_BAD;
+}
+
+static void ignore_admin(void *arg, const struct nvme_cqe *cqe)
+{
+}
+
+/* The queue pair could not be created. Before it is given up, the admin queue fills. */
+static void not_created_fill_admin_queue(void *arg, struct nvme_qpair *qpair, int error)
+{
+	struct nvme_sqe cmd = {.opcode = nvme_admin_keep_alive};
+
+	fault_admin(MODEL_FAULT_LATE, nvme_admin_keep_alive, 0);
+	fx.model.fault.count = 1000;
+	while (nvme_ctrlr_admin(fx.ctrlr, &cmd, NULL, 0, false, ignore_admin, NULL) == 0) {
+	}
+	CU_ASSERT_EQUAL(nvme_qpair_outstanding(fx.ctrlr->admin), nvme_qpair_entries(fx.ctrlr->admin));
+	not_created(arg, qpair, error);
+}
+
+static void test_queue_whose_deletion_finds_the_admin_queue_full_is_deleted_later(void)
+{
+	fx_begin();
+	fx.opts.io_queues = 1;
+	fx_connect();
+	struct nvme_pcie_qpair *admin = nvme_pcie_qpair_of(fx.ctrlr->admin);
+	translate = admin->translate;
+	admin->translate = translate_until_there_is_a_cq;
+	create_another(not_created_fill_admin_queue);
+	admin->translate = translate;
+	CU_ASSERT_EQUAL(fx.create_error, -ECONNREFUSED);
+	CU_ASSERT_FATAL(FX_WAIT(!TAILQ_EMPTY(&nvme_pcie_ctrlr_of(fx.ctrlr)->limbo)));
+	CU_ASSERT_NOT_EQUAL(fx.model.queues[1].cq, 0);
+	fx.model.fault.count = 0;
+	model_release(&fx.model);
+	check_qid_is_of_use();
+	CU_ASSERT_EQUAL(fx.model.admin_commands[nvme_admin_delete_cq], 1);
+	CU_ASSERT_EQUAL(fx.down, 0);
+	fx_end();
 }
 
 static void test_number_of_a_queue_whose_creation_is_never_answered_is_of_use_after_the_reset(void)
@@ -750,6 +846,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_queue_that_is_refused_too_late_leaves_nothing),
 	UNIT(test_queue_whose_refusal_is_cleaned_up_too_late_leaves_nothing),
 	UNIT(test_number_of_a_late_queue_that_cannot_be_deleted_is_not_used_before_a_reset),
+	UNIT(test_late_queue_that_cannot_be_deleted_resets_a_controller_that_serves_nobody),
+	UNIT(test_queue_whose_deletion_finds_the_admin_queue_full_is_deleted_later),
 	UNIT(test_number_of_a_queue_whose_creation_is_never_answered_is_of_use_after_the_reset),
 	UNIT(test_connection_lost_while_a_queue_is_created_is_an_error_to_its_creator),
 	UNIT(test_more_queues_than_granted_are_refused),
