@@ -92,6 +92,19 @@ static int image_check_cache(struct rbd_bdev *r, char *error)
 	return rc;
 }
 
+/* Somebody may enable or disable the feature while the image is open, too. On a worker thread. */
+static int image_read_features(struct rbd_bdev *r)
+{
+	uint64_t features = 0;
+	int rc = librbd.rbd_get_features(r->image.image, &features);
+
+	if (rc == 0) {
+		bool locks = (features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0 && !r->image.opened_read_only;
+		__atomic_store_n(&r->needs_lock, locks, __ATOMIC_RELAXED);
+	}
+	return rc;
+}
+
 static int image_open(struct rbd_bdev *r, char *error)
 {
 	struct rbd_image *i = &r->image;
@@ -110,6 +123,7 @@ static int image_open(struct rbd_bdev *r, char *error)
 	rc = r->snapshot == NULL ? librbd.rbd_open(i->ioctx, r->image_name, &i->image, NULL) : -EROFS;
 	if (r->bdev.read_only && (rc == -EROFS || rc == -EPERM || rc == -EACCES)) {
 		rc = librbd.rbd_open_read_only(i->ioctx, r->image_name, &i->image, r->snapshot);
+		i->opened_read_only = true;
 	}
 	if (rc < 0) {
 		return open_say(r, rc, "opening", error);
@@ -118,6 +132,10 @@ static int image_open(struct rbd_bdev *r, char *error)
 	rc = r->standby ? image_check_cache(r, error) : 0;
 	if (rc != 0) {
 		return rc;
+	}
+	rc = image_read_features(r);
+	if (rc < 0) {
+		return open_say(r, rc, "the features", error);
 	}
 	rc = librbd.rbd_stat(i->image, &info, sizeof(info));
 	if (rc < 0) {
@@ -280,7 +298,10 @@ static void refresh_work(struct worker_job *job)
 	struct rbd_bdev *r = container_of(job, struct rbd_bdev, refresh_job);
 	rbd_image_info_t info;
 
-	r->refresh_rc = librbd.rbd_stat(r->image.image, &info, sizeof(info));
+	r->refresh_rc = image_read_features(r);
+	if (r->refresh_rc == 0) {
+		r->refresh_rc = librbd.rbd_stat(r->image.image, &info, sizeof(info));
+	}
 	r->refreshed_size = r->refresh_rc == 0 ? info.size : 0;
 }
 
@@ -318,8 +339,8 @@ static void refresh_done(struct worker_job *job)
 	} else if (rc == -ESHUTDOWN) {
 		bdev_rbd_bdev_lost(r, "Ceph has blocklisted this client");
 	} else if (rc != 0) {
-		log_warning("bdev %s: the size of its image, which was changed, cannot be read: %s", r->name,
-			    strerror(-rc));
+		log_warning("bdev %s: the size and the features of its image, which was changed, cannot be read: %s",
+			    r->name, strerror(-rc));
 	} else {
 		image_take_size(r, r->refreshed_size);
 	}

@@ -46,7 +46,7 @@ struct rbd_image {
 	rados_ioctx_t ioctx;
 	rbd_image_t image;
 	uint64_t watch; /* of changes */
-	bool opened, watched;
+	bool opened, opened_read_only, watched;
 	uint64_t size, object_size; /* bytes */
 };
 
@@ -63,6 +63,9 @@ struct creation;
 struct rbd_bdev {
 	struct bdev bdev;
 	struct rbd_image image;
+	/* A client that may write needs the exclusive lock: the image has that feature, and was not opened
+	 * read-only. Atomic */
+	bool needs_lock;
 	bool lost;            /* no I/O is begun any more: bdev_rbd_bdev_lost(). Atomic */
 	bool change_told;     /* `changed` is on its way. Atomic */
 	bool loss_told;       /* `loss` is on its way, or has come. Atomic */

@@ -23,10 +23,12 @@ static struct rbd_bdev *image_of(const struct bdev_io *io)
 /* librbd answers so, and sends nothing, where this client does not have the exclusive lock of the image any more or
  * cannot get it: EROFS before the client knows that it is blocklisted, or while another client keeps the lock; EBUSY
  * from the cluster's check of the lock; ETIMEDOUT and ENOTCONN if the cluster cannot be asked. I/O itself has no time
- * limit (rados_osd_op_timeout in cluster.c). */
-static bool lacks_lock(ssize_t result)
+ * limit (rados_osd_op_timeout in cluster.c). An image without the lock answers EROFS if it is read-only. */
+static bool lacks_lock(const struct rbd_bdev *r, ssize_t result)
 {
-	return result == -EROFS || result == -EBUSY || result == -ETIMEDOUT || result == -ENOTCONN;
+	bool may = result == -EROFS || result == -EBUSY || result == -ETIMEDOUT || result == -ENOTCONN;
+
+	return may && __atomic_load_n(&r->needs_lock, __ATOMIC_RELAXED);
 }
 
 /* A client that was blocklisted has lost nothing that it was told of: what the cluster has not carried out by then, it
@@ -48,12 +50,12 @@ static uint16_t image_status(struct rbd_bdev *r, const struct bdev_io *io, ssize
 		bdev_rbd_bdev_lost(r, result == -ENOENT ? "its image was removed" : "Ceph has blocklisted this client");
 		return STATUS_PATH;
 	}
-	if (lacks_lock(result)) {
+	if (lacks_lock(r, result)) {
 		log_limited(LOG_LEVEL_WARNING,
 			    "bdev %s: %s of %lu blocks at %lu: this client does not have the lock of "
-			    "its image: %s",
+			    "its image%s: %s",
 			    r->name, bdev_io_type_name(io->type), io->num_blocks, io->offset_blocks,
-			    strerror((int)-result));
+			    result == -EROFS ? ", or the image was demoted by mirroring" : "", strerror((int)-result));
 		return STATUS_PATH;
 	}
 	log_limited(LOG_LEVEL_ERROR, "bdev %s: %s of %lu blocks at %lu: %s", r->name, bdev_io_type_name(io->type),

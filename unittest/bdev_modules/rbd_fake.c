@@ -161,7 +161,7 @@ static void fake_rados_ioctx_destroy(rados_ioctx_t ioctx)
 
 /* --- Images --- */
 
-static int fake_rbd_open(rados_ioctx_t ioctx, const char *name, rbd_image_t *image, const char *snapshot)
+static int fake_open(rbd_image_t *image)
 {
 	hold_while(&fake.hold_open);
 	int rc = atomic_load(&fake.open_rc);
@@ -172,9 +172,16 @@ static int fake_rbd_open(rados_ioctx_t ioctx, const char *name, rbd_image_t *ima
 	return rc;
 }
 
+static int fake_rbd_open(rados_ioctx_t ioctx, const char *name, rbd_image_t *image, const char *snapshot)
+{
+	int rc = atomic_load(&fake.rw_open_rc);
+
+	return rc != 0 ? rc : fake_open(image);
+}
+
 static int fake_rbd_open_read_only(rados_ioctx_t ioctx, const char *name, rbd_image_t *image, const char *snapshot)
 {
-	return fake_rbd_open(ioctx, name, image, snapshot);
+	return fake_open(image);
 }
 
 static int fake_rbd_close(rbd_image_t image)
@@ -182,6 +189,12 @@ static int fake_rbd_close(rbd_image_t image)
 	hold_while(&fake.hold_close);
 	atomic_fetch_add(&fake.closes, 1);
 	free(image);
+	return 0;
+}
+
+static int fake_rbd_get_features(rbd_image_t image, uint64_t *features)
+{
+	*features = RBD_FEATURE_LAYERING | (atomic_load(&fake.no_lock) ? 0 : RBD_FEATURE_EXCLUSIVE_LOCK);
 	return 0;
 }
 

@@ -16,6 +16,7 @@ enum fake_lock { FAKE_LOCK_FREE, FAKE_LOCK_OWN, FAKE_LOCK_OTHER };
 #define FAKE_OTHER "127.0.0.1:0/2"
 
 struct fake {
+	atomic_int rw_open_rc; /* what opening, unless it is read-only, returns, if not 0 */
 	atomic_int connect_rc, open_rc, stat_rc, watch_rc, io_rc, aio_rc,
 		resize_rc; /* what these functions return, if not 0 */
 	atomic_bool hold_connect, hold_open, hold_close, hold_io, hold_resize;        /* these wait until it is false */
@@ -25,6 +26,7 @@ struct fake {
 	atomic_uint blocklisted;          /* other clients, so far */
 	atomic_bool addr_is_other;        /* this client has the address of who has the lock */
 	_Atomic(const char *) cache, pwl; /* the effective rbd_cache and rbd_persistent_cache_mode; NULL: off */
+	atomic_bool no_lock;              /* the image lacks the feature exclusive-lock */
 	atomic_bool hold_lock;            /* reading who has it, and taking it, wait */
 	atomic_uint waiting;              /* calls that wait because of hold_ */
 	uint8_t memory[2 * FAKE_IMAGE_BYTES];

@@ -236,6 +236,48 @@ static void test_a_client_without_the_lock_refers_hosts_to_other_controllers(voi
 	close_and_delete(&u, "R");
 }
 
+static bool has_blocks(void *blocks);
+
+/* Without the feature exclusive-lock, no other client has what this one lacks: the image is read-only. Hosts would look
+ * for another controller for ever. */
+static void test_a_read_only_image_without_locks_is_write_protected(void)
+{
+	static uint8_t data[BS] = {1};
+	struct user u;
+	uint64_t more = FAKE_IMAGE_BYTES / BS + 1;
+
+	fake.no_lock = true;
+	open_new(&u, 0);
+	fake.io_rc = -EROFS;
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1), bdev_status_from_errno(-EROFS));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1) & BDEV_STATUS_MASK, NVME_SC_NS_WRITE_PROTECTED);
+	/* the feature comes while the image is open */
+	fake.no_lock = false;
+	fake_change_size(more * BS);
+	CU_ASSERT_TRUE(fixture_poll(has_blocks, &more));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 0, 1), BDEV_STATUS(NVME_SCT_PATH, NVME_SC_CTRL_PATH_ERROR));
+	fake.io_rc = 0;
+	close_and_delete(&u, "R");
+}
+
+/* A client that may only read is not without a lock. */
+static void test_an_image_that_is_open_read_only_is_write_protected(void)
+{
+	struct bdev_rbd_opts opts = opts_of("R");
+	struct answer a;
+	struct user u;
+
+	opts.read_only = true;
+	fake.rw_open_rc = -EPERM;
+	CU_ASSERT_EQUAL_FATAL(create(&opts, &a), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", false, fixture_thread(0)), 0);
+	fake.io_rc = -EROFS;
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), bdev_status_from_errno(-EROFS));
+	fake.io_rc = 0;
+	fake.rw_open_rc = 0;
+	close_and_delete(&u, "R");
+}
+
 static void test_images_that_cannot_be_had_are_explained(void)
 {
 	struct bdev_rbd_opts opts = opts_of("R");
@@ -747,6 +789,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_errors_are_told),
 	UNIT(test_a_client_that_is_blocklisted_writes_nothing_any_more),
 	UNIT(test_a_client_without_the_lock_refers_hosts_to_other_controllers),
+	UNIT(test_a_read_only_image_without_locks_is_write_protected),
+	UNIT(test_an_image_that_is_open_read_only_is_write_protected),
 	UNIT(test_images_that_cannot_be_had_are_explained),
 	UNIT(test_a_creation_that_fails_is_answered_when_its_image_is_closed),
 	UNIT(test_images_share_a_connection),
