@@ -369,21 +369,40 @@ static void limits_set(struct bdev *b, const struct nvme_ns *ns, const struct nv
 	}
 }
 
-/* The NGUID, if the namespace has one, as SPDK's hosts have it: programs that know a bdev by its UUID find the same
- * one. */
-static void ns_bdev_set_uuid(struct bdev *b, const struct nvme_ns *ns)
+static bool ns_has_id(const uint8_t id[16])
 {
 	static const uint8_t zeroes[16];
-	const uint8_t *uuid = memcmp(ns->nguid, zeroes, 16) != 0 ? ns->nguid : ns->uuid;
+
+	return memcmp(id, zeroes, 16) != 0;
+}
+
+static bool ns_id_is_taken(const uint8_t id[16])
+{
 	char text[BDEV_UUID_STRLEN];
 
-	bdev_uuid_format(uuid, text);
-	if (memcmp(uuid, zeroes, 16) != 0 && bdev_find(text) != NULL) {
-		log_notice("%s: its namespace has the NGUID or UUID %s, which another bdev has already: it gets a "
-			   "random one",
-			   b->name, text);
-	} else {
-		memcpy(b->uuid, uuid, 16);
+	bdev_uuid_format(id, text);
+	return bdev_find(text) != NULL;
+}
+
+/* The NGUID, if the namespace has one, as SPDK's hosts have it: programs that know a bdev by its UUID find the same
+ * one. Some drives give all their namespaces the same NGUID: these are told apart by their UUIDs. */
+static void ns_bdev_set_uuid(struct bdev *b, const struct nvme_ns *ns)
+{
+	const uint8_t *ids[] = {ns->nguid, ns->uuid};
+	const char *taken = NULL;
+
+	for (unsigned i = 0; i < 2; i++) {
+		if (ns_has_id(ids[i]) && !ns_id_is_taken(ids[i])) {
+			memcpy(b->uuid, ids[i], 16);
+			break;
+		}
+		if (ns_has_id(ids[i]) && taken == NULL) {
+			taken = i == 0 ? "NGUID" : "UUID";
+		}
+	}
+	if (taken != NULL) {
+		log_notice("%s: the %s of its namespace is the UUID of another bdev: it gets %s", b->name, taken,
+			   ns_has_id(b->uuid) ? "the namespace's UUID" : "a random one");
 	}
 }
 

@@ -44,6 +44,21 @@ static void test_each_namespace_becomes_a_bdev(void)
 	drive_end();
 }
 
+static void test_namespaces_with_the_same_nguid_are_known_by_their_uuids(void)
+{
+	static const uint8_t nguid[16] = {9}, uuid[16] = {[0] = 0x40, [15] = 2};
+	struct bdev_nvme_attach opts = attach_opts();
+
+	drive_begin();
+	model.ns[0].nguid = model.ns[1].nguid = 9;
+	CU_ASSERT_EQUAL_FATAL(attach_with(&opts), 0);
+	const struct bdev *a = bdev_find("Nvme0n1"), *b = bdev_find("Nvme0n2");
+	CU_ASSERT_FATAL(a != NULL && b != NULL);
+	CU_ASSERT_EQUAL(memcmp(bdev_uuid(a), nguid, 16), 0);
+	CU_ASSERT_EQUAL(memcmp(bdev_uuid(b), uuid, 16), 0);
+	drive_end();
+}
+
 static void test_namespace_whose_blocks_do_not_fit_into_a_transfer_is_left_out(void)
 {
 	drive_begin();
@@ -838,6 +853,7 @@ static void test_timeouts_that_do_not_fit_are_refused(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_each_namespace_becomes_a_bdev),
+	UNIT(test_namespaces_with_the_same_nguid_are_known_by_their_uuids),
 	UNIT(test_namespace_whose_blocks_do_not_fit_into_a_transfer_is_left_out),
 	UNIT(test_io_is_split_at_a_boundary_that_is_no_power_of_two),
 	UNIT(test_drive_that_is_plugged_in_is_attached_if_so_wanted),

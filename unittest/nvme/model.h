@@ -67,6 +67,7 @@ struct model_ns {
 	uint8_t msrc;                /* ranges, 0's based */
 	bool shared;                 /* NMIC: with other controllers */
 	bool no_nguid;               /* its identity is its UUID */
+	uint8_t nguid;               /* the first byte of its NGUID; 0: its id */
 	uint32_t anagrpid;           /* 0: its id */
 	enum nvme_ana_state ana;     /* of the group of its id; 0: optimized. Read if the controller's cmic says so */
 	uint64_t bad_first, bad_end; /* the last Write Uncorrectable, unless it was written over; fails to be read */

@@ -81,7 +81,7 @@ static uint16_t identify_ns(struct model *m, uint32_t nsid, uint8_t data[4096])
 		id->lbaf[0].ms = htole16(ns->md_size);
 		id->flbas = ns->interleaved ? NVME_NS_FLBAS_META_EXT : 0;
 		id->dps = (uint8_t)(ns->pi_type | (ns->pi_first ? NVME_NS_DPS_PI_FIRST : 0));
-		id->nguid[0] = ns->no_nguid ? 0 : (uint8_t)nsid;
+		id->nguid[0] = ns->no_nguid ? 0 : ns->nguid != 0 ? ns->nguid : (uint8_t)nsid;
 		id->nmic = ns->shared ? NVME_NS_NMIC_SHARED : 0;
 		id->anagrpid = htole32(has_ana(m) ? group_of(m, nsid) : 0);
 		id->noiob = htole16(ns->noiob);
