@@ -472,7 +472,8 @@ struct bdev_stat {
 /* Collects the sum over all channels that there are and were. Waits for their threads. */
 void bdev_get_stat(struct bdev *b, struct bdev_stat *stat);
 /* The same for n bdevs, none of them twice: stats[i] is that of list[i]. A thread with channels gets one message for
- * all of them, or one for each 2 ms that it takes. Nobody is called back meanwhile, so no bdev goes. Control thread. */
+ * all of them, or one for each 200 us that it takes, and looks only at bdevs of which it has a channel. Nobody is
+ * called back meanwhile, so no bdev goes. Control thread. */
 void bdev_get_stats(struct bdev *const *list, struct bdev_stat *stats, size_t n);
 /* What bdev_get_stat() collects, but without waiting for anybody: what threads do meanwhile may be missing, the
  * histograms may lack the I/Os since the last sample, and least and greatest times are not filled in. */
@@ -484,7 +485,7 @@ enum bdev_stat_reset {
 	BDEV_STAT_RESET_ERROR,
 };
 /* Sets statistics back to zero: all, the largest and smallest times, or the errors; with all and the errors also what
- * the module counts itself. */
+ * the module counts itself. With NONE it does nothing. */
 void bdev_reset_stat(struct bdev *b, enum bdev_stat_reset what);
 /* Calls fn(arg, thread id, stat) for each channel, on the channel's thread; returns after the last. */
 void bdev_for_each_channel_stat(struct bdev *b, void (*fn)(void *arg, uint64_t thread_id, const struct bdev_stat *stat),

@@ -227,6 +227,7 @@ struct bdev_core {
 	struct bdev_stat closed_stat;     /* of channels that are gone */
 	uint64_t stat_rounds;             /* calls of bdev_get_stats() */
 	struct bdev_stat *round_stat;     /* gets what channels leave that go before it asks them; or NULL */
+	struct bdev_core *round_next;     /* while a thread is asked: the next bdev of which it has a channel */
 	struct bdev_histogram *histogram; /* settings, and the sum of channels that are gone; NULL: off */
 	struct bdev_lock *closing[BDEV_LOCKS_ACTIVE]; /* locks that new channels must know */
 
@@ -386,8 +387,9 @@ void bdev_stat_settle(struct bdev_stat *s);
 void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s);
 void bdev_report_error(const struct bdev_channel *ch, const struct bdev_io *io);
 void bdev_stat_error(struct bdev_stat *s, uint16_t status);
-/* bdev_get_stats() in pieces of so many microseconds; 0: of one bdev each. */
-void bdev_get_stats_by(struct bdev *const *list, struct bdev_stat *stats, size_t n, uint64_t piece_us);
+/* bdev_get_stats() in pieces of so many microseconds; 0: of one bdev each. Returns how many visits of a bdev on a
+ * thread that took. */
+size_t bdev_get_stats_by(struct bdev *const *list, struct bdev_stat *stats, size_t n, uint64_t piece_us);
 void bdev_watch_stop(struct bdev_core *core);
 struct bdev_histogram *bdev_histogram_copy(const struct bdev_histogram *h); /* settings and shape; zeroed */
 void bdev_histogram_sum(struct bdev_histogram *sum, const struct bdev_histogram *h);

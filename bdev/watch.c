@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Statistics, queue-depth sampling, lists of I/O in flight, and reports of I/O that takes too long or fails. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,10 +70,9 @@ void bdev_stat_settle(struct bdev_stat *s)
 
 /* A call of bdev_get_stats(). */
 struct stat_walk {
-	struct bdev *const *list;
-	struct bdev_stat *stats;
-	size_t n, next; /* next: in list, of the thread that is asked now */
+	struct bdev_core *next; /* the first of those that are still to be visited on the thread that is asked now */
 	uint64_t piece_ticks;
+	size_t visits; /* of a bdev on a thread */
 };
 
 /* The channel that a thread has, or NULL. Under the mutex. */
@@ -94,6 +94,7 @@ static void stat_begin(struct bdev_core *core, struct bdev_stat *stat)
 	bdev_stat_init(stat);
 	pthread_mutex_lock(&core->mutex);
 	bdev_stat_add(stat, &core->closed_stat);
+	assert(core->round_stat == NULL); /* no bdev is in the list twice */
 	core->stat_rounds++;
 	core->round_stat = stat;
 	pthread_mutex_unlock(&core->mutex);
@@ -128,47 +129,55 @@ static void stat_collect_piece(void *arg)
 	uint64_t begin = env_ticks();
 
 	do {
-		stat_add_here(w->list[w->next]->core, &w->stats[w->next]);
-		w->next++;
-	} while (w->next < w->n && env_ticks() - begin < w->piece_ticks);
+		stat_add_here(w->next, w->next->round_stat);
+		w->next = w->next->round_next;
+		w->visits++;
+	} while (w->next != NULL && env_ticks() - begin < w->piece_ticks);
 }
 
-/* Sets next to the first bdev, from there on, of which t has a channel. False: there is none. */
-static bool stat_seek(struct stat_walk *w, const struct thread *t)
+/* Chains the bdevs of which t has a channel, so that t looks at no other. Returns the first, or NULL. */
+static struct bdev_core *stat_chain(struct bdev *const *list, size_t n, const struct thread *t)
 {
-	for (; w->next < w->n; w->next++) {
-		struct bdev_core *core = w->list[w->next]->core;
+	struct bdev_core *first = NULL, **end = &first;
+
+	for (size_t i = 0; i < n; i++) {
+		struct bdev_core *core = list[i]->core;
 		pthread_mutex_lock(&core->mutex);
 		bool found = stat_channel_of(core, t) != NULL;
 		pthread_mutex_unlock(&core->mutex);
 		if (found) {
-			return true;
+			*end = core;
+			end = &core->round_next;
 		}
 	}
-	return false;
+	*end = NULL;
+	return first;
 }
 
 /* Each channel counts once: a channel that goes meanwhile counts as it was when its thread was asked, or else as it
  * went. */
-void bdev_get_stats_by(struct bdev *const *list, struct bdev_stat *stats, size_t n, uint64_t piece_us)
+size_t bdev_get_stats_by(struct bdev *const *list, struct bdev_stat *stats, size_t n, uint64_t piece_us)
 {
-	struct stat_walk w = {.list = list, .stats = stats, .n = n, .piece_ticks = env_us_to_ticks(piece_us)};
+	struct stat_walk w = {.piece_ticks = env_us_to_ticks(piece_us)};
 
 	for (size_t i = 0; i < n; i++) {
 		stat_begin(list[i]->core, &stats[i]);
 	}
 	for (struct thread *t = NULL; (t = thread_next(t)) != NULL;) {
-		w.next = 0;
-		while (stat_seek(&w, t)) {
+		w.next = stat_chain(list, n, t);
+		while (w.next != NULL) {
 			thread_call(t, stat_collect_piece, &w);
 		}
 	}
 	for (size_t i = 0; i < n; i++) {
 		stat_end(list[i]->core);
 	}
+	return w.visits;
 }
 
-#define STAT_PIECE_US 2000 /* for which a reactor may be held */
+/* For which a reactor may be held. The I/O of its hosts waits as long, so it is little beside what a command over the
+ * network takes under load; and it is much beside the message that each piece costs. */
+#define STAT_PIECE_US 200
 
 void bdev_get_stats(struct bdev *const *list, struct bdev_stat *stats, size_t n)
 {
@@ -259,6 +268,9 @@ static void visit_reset(struct bdev_channel *ch, void *arg)
 
 void bdev_reset_stat(struct bdev *b, enum bdev_stat_reset what)
 {
+	if (what == BDEV_STAT_RESET_NONE) {
+		return; /* and the choice of samples stays */
+	}
 	bdev_visit_channels(b, visit_reset, &what);
 	pthread_mutex_lock(&b->core->mutex);
 	stat_reset(&b->core->closed_stat, what);

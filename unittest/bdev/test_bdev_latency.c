@@ -386,11 +386,29 @@ static void test_times_are_right_after_a_reset_of_the_statistics(void)
 	dev_remove();
 }
 
+/* What is sampled next, and how soon. The control thread looks while the channel has no I/O. */
+static void test_a_reset_of_nothing_leaves_the_choice_of_samples(void)
+{
+	struct user u;
+
+	dev_make(&scenarios[0]);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "clocked", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, buffer, 0, 1), 0);
+	u.ch->until_sample[BDEV_IO_READ] = 5;
+	bdev_reset_stat(&dev.bdev, BDEV_STAT_RESET_NONE);
+	CU_ASSERT_EQUAL(u.ch->until_sample[BDEV_IO_READ], 5);
+	bdev_reset_stat(&dev.bdev, BDEV_STAT_RESET_MAXMIN);
+	CU_ASSERT_EQUAL(u.ch->until_sample[BDEV_IO_READ], 1);
+	user_close(&u);
+	dev_remove();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_mean_time_is_what_the_submitter_measures),
 	UNIT(test_histogram_has_the_same_mean),
 	UNIT(test_mean_time_is_the_same_with_a_tracer),
 	UNIT(test_times_are_right_after_a_reset_of_the_statistics),
+	UNIT(test_a_reset_of_nothing_leaves_the_choice_of_samples),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_latency", tests, fixture_start, fixture_stop)

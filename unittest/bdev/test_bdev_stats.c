@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The statistics of many bdevs, by one message to each thread. */
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bdev/internal.h"
 #include "unittest/bdev/fixture.h"
 
-#define MANY 70
+#define MANY         70
+#define ONE_PIECE_US 3600000000u
 
 static uint8_t buf[4096] __attribute__((aligned(4096)));
 static struct bdev *bdevs[MANY];
@@ -194,6 +196,38 @@ static void test_the_reactor_does_other_work_between_pieces(void)
 	delete_many(MANY, true);
 }
 
+/* However long the list is, and however long a piece may last, a thread looks at what it has a channel of. */
+static void test_a_thread_looks_only_at_bdevs_of_which_it_has_a_channel(void)
+{
+	const unsigned n = 1000, used[] = {0, 500, 502, 999};
+	struct bdev **list = calloc(n, sizeof(struct bdev *));
+	struct bdev_stat *sums = calloc(n, sizeof(struct bdev_stat));
+
+	CU_ASSERT_FATAL(list != NULL && sums != NULL);
+	for (unsigned i = 0; i < n; i++) {
+		make_null(name_of(i), 4096, 1000);
+		list[i] = bdev_find(name_of(i));
+	}
+	CU_ASSERT_EQUAL(bdev_get_stats_by(list, sums, n, ONE_PIECE_US), 0);
+	for (unsigned k = 0; k < 4; k++) {
+		CU_ASSERT_EQUAL_FATAL(user_open(&users[k], name_of(used[k]), true, fixture_thread(k / 3)), 0);
+		CU_ASSERT_EQUAL(user_io(&users[k], BDEV_IO_READ, buf, 0, 1), 0);
+		CU_ASSERT_EQUAL(bdev_get_stats_by(list, sums, n, ONE_PIECE_US), k + 1);
+		CU_ASSERT_EQUAL(bdev_get_stats_by(list, sums, n, 0), k + 1);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		check_reads(&sums[i], i == used[0] || i == used[1] || i == used[2] || i == used[3]);
+	}
+	for (unsigned k = 0; k < 4; k++) {
+		user_close(&users[k]);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, name_of(i)), 0);
+	}
+	free(sums);
+	free(list);
+}
+
 /* --- A reactor that does not answer --- */
 
 static struct {
@@ -238,6 +272,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_under_way_is_in_flight_and_not_done),
 	UNIT(test_a_bdev_that_is_being_removed_still_has_figures),
 	UNIT(test_the_reactor_does_other_work_between_pieces),
+	UNIT(test_a_thread_looks_only_at_bdevs_of_which_it_has_a_channel),
 	UNIT(test_a_reactor_that_does_not_answer_is_waited_for_and_watched),
 	UNIT_END,
 };
