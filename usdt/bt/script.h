@@ -20,8 +20,8 @@ struct bt_script {
 /* Writes the script `text` with its placeholders replaced. A probe `usdt:PROGRAM:spdk:NAME` becomes one of provider
  * varve in `exe`. A probe that scripts for SPDK know and varve lacks is left out, with its block if that is the block
  * of no other probe. A first line that begins with #! is left empty. The statements go into the script's own BEGIN and
- * END blocks if it has them, otherwise into blocks behind it, so that its line numbers stay. False: all probes have been
- * left out. */
+ * END blocks if it has them, otherwise into blocks behind it, so that its line numbers stay. False: all probes have
+ * been left out. */
 bool bt_script_write(FILE *out, const char *text, const struct bt_script *script);
 
 /* Calls see() for each map (@name) that the script uses outside of comments and strings; a map may come several times.
