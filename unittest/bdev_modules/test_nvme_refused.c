@@ -209,6 +209,7 @@ static void test_io_waits_for_the_number_of_a_late_queue_pair(void)
 	a.num_io_queues = 1;
 	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
 	nvme->ctrlr->opts.connect_timeout_ms = 100;
+	nvme->ctrlr->opts.admin_timeout_ms = WAIT_US / 1000;
 	model.fault =
 		(struct model_fault){.kind = MODEL_FAULT_LATE, .qid = 0, .opcode = nvme_admin_create_cq, .count = 1};
 	lines_begin("waits until the controller has deleted");
