@@ -2,6 +2,7 @@
 /* Methods of volume stores and volumes. Each waits until no new bdev is being looked at for a store, so that a client
  * that has just made a bdev finds the store on it. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "bdev_modules/lvol/bdev_lvol.h"
@@ -201,8 +202,8 @@ static void space_was_set(void *arg, int status)
 	const struct lvol_set_space *p = arg;
 	char error[BDEV_ERROR_MAX];
 
-	bdev_error(error, status, "the metadata of store '%.60s' could not be changed: %s",
-		   p->lvs_name != NULL ? p->lvs_name : p->uuid, strerror(-status));
+	snprintf(error, sizeof(error), "the metadata of store '%.60s' could not be changed: %s",
+		 p->lvs_name != NULL ? p->lvs_name : p->uuid, strerror(-status));
 	rpc_bdev_answer_true(p->call.req, status, error);
 }
 
