@@ -7,18 +7,21 @@
 at the worst moment."""
 import contextlib
 import json
+import signal
+import subprocess
 import sys
 import time
 import types
 
-from appliance_lib import TOP, check, main
+from appliance_lib import DEADLINE, TOP, check, main
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TOP / "tools" / "cluster"))
-from varve_cluster import agent, daemon, etcd, state  # noqa: E402
+from varve_cluster import agent, daemon, etcd, state, watch as watching  # noqa: E402
 
 PREFIX = "/varve/t/"
 TTL_S = 3600        # no lease ends by itself
+watching.boottime_us = lambda: 10**12       # what was read is never old by itself
 
 
 class FakeEtcd:
@@ -221,16 +224,19 @@ def test_keys_that_are_watched_are_read_when_they_change():
     a.agent.keys.read_us -= TTL_S * 250000
     a.turn(2)
     check(store.reads == reads + 2, "a member that is cut off says nothing")
+    a.agent.keys.read_us -= 2000001
+    a.turn(2)
+    check(store.reads == reads + 3, "also if the lease is long")
     watch.active = False
     a.turn(2)
-    check(store.reads == reads + 4, "they are not watched")
+    check(store.reads == reads + 5, "they are not watched")
     # what it changes itself
     watch.active = True
     store.keys[f"{PREFIX}moves/1"] = ("b", 1, 0, 1)
     watch.note_change()
     a.turn()
     a.turn()
-    check(store.reads == reads + 6 and owner(store, 1)["owner"] == "b", owner(store, 1))
+    check(store.reads == reads + 7 and owner(store, 1)["owner"] == "b", owner(store, 1))
     b.turn(2)           # group 2 goes to a then, which has none
     b.check_serves({1})
 
@@ -601,6 +607,42 @@ def test_a_lease_that_cannot_be_kept_ends_the_program():
         check("KeyError" in str(e), e)
     else:
         check(False, "it goes on")
+
+
+SIGNALLED = """
+import os, signal, sys, threading, types
+from varve_cluster import main
+
+class Wake:
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def set(self):
+        with self.lock:
+            print("woken", flush=True)
+
+class Agent:
+    def __init__(self, _):
+        self.watch = types.SimpleNamespace(wake=Wake())
+
+    def run(self, stop):
+        with self.watch.wake.lock:      # as Event.wait() and clear() do
+            os.kill(os.getpid(), int(sys.argv[1]))
+            for _ in range(100000):
+                pass
+        stop.wait()
+        print("ended", flush=True)
+
+main.Agent = Agent
+main.serve({}, None)
+"""
+
+
+def test_a_signal_waits_for_no_lock_that_its_thread_holds():
+    for number in (signal.SIGTERM, signal.SIGINT):
+        p = subprocess.run([sys.executable, "-B", "-c", SIGNALLED, str(int(number))], cwd=TOP / "tools" / "cluster", capture_output=True, text=True, timeout=DEADLINE,
+                           check=False)
+        check(p.returncode == 0 and "ended" in p.stdout, p.stdout + p.stderr)
 
 
 if __name__ == "__main__":

@@ -261,12 +261,28 @@ def test_the_program_says_what_etcd_did():
         server.shutdown()
 
 
+def test_a_configuration_that_cannot_be_used_is_named():
+    with tempfile.TemporaryDirectory() as folder:
+        config, text = pathlib.Path(folder) / "c", pathlib.Path(folder) / "no.pem"
+        text.write_text("no certificate")
+        for etcd_of, words in (({"endpoints": ["http://127.0.0.1:x"]}, ["etcd.endpoints"]), ({"endpoints": ["http://127.0.0.1:70000"]}, ["etcd.endpoints"]),
+                               ({"endpoints": ["http://[::1"]}, ["etcd.endpoints"]), ({"endpoints": ["http://:2379"]}, ["etcd.endpoints"]),
+                               ({"ca": "/none/ca.pem"}, ["etcd.ca", "/none/ca.pem", "No such file"]), ({"cert": "/none/c.pem"}, ["etcd.cert", "/none/c.pem"]),
+                               ({"cert": str(text), "key": "/none/key"}, ["etcd.key", "/none/key"]), ({"key": "a\0"}, ["etcd.key"]),
+                               ({"ca": str(text)}, ["etcd.ca", str(text)]), ({"cert": str(text)}, ["etcd.cert", str(text)])):
+            for word in ("status", "serve"):
+                config.write_text(json.dumps({"cluster": "test", "gateway": "a", "nqn": "n", "etcd": {"endpoints": ["https://127.0.0.1:1"], **etcd_of}}))
+                p = subprocess.run([sys.executable, TOP / "tools/cluster/varve-cluster", "-c", config, word], capture_output=True, text=True, timeout=DEADLINE, check=False)
+                check(p.returncode == 1 and all(x in p.stderr for x in words) and p.stderr.count("\n") == 1 and not p.stdout, p.stderr)
+
+
 class Watched(http.server.BaseHTTPRequestHandler):
     """A watch whose lines are given, and which then stays open or ends."""
     protocol_version = "HTTP/1.1"
-    status, lines, stays, over = 200, [], False, threading.Event()
+    status, lines, stays, over, fields = 200, [], False, threading.Event(), {}
 
     def do_POST(self):
+        Watched.fields = dict(self.headers)
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(self.status)
         self.send_header("Transfer-Encoding", "chunked")
@@ -285,15 +301,15 @@ class Watched(http.server.BaseHTTPRequestHandler):
 
 def watch_all(server, idle_s):
     """How often the watch tells something, and why it ends; None: nothing came for so long."""
-    one = etcd.Etcd({"endpoints": [f"http://127.0.0.1:{server.server_port}", "http://127.0.0.1:1"]}, 2 * DEADLINE)
+    one = etcd.Etcd({"endpoints": [f"http://127.0.0.1:{server.server_port}", "http://127.0.0.1:1", "http://127.0.0.1:x"]}, 3 * DEADLINE)
     times = 0
     try:
         for _ in one.watch(PREFIX, idle_s):
             times += 1
     except etcd.EtcdError as e:
-        check(one.endpoints[0].port == 1, "the next one is asked of another member")
+        check(one.endpoints[0].netloc == "127.0.0.1:1" if times else all(x in str(e) for x in ("127.0.0.1:1: ", "127.0.0.1:x: ")), "others are asked, or will be")
         return times, str(e)
-    check(one.endpoints[0].port == server.server_port, "nothing was wrong with it")
+    check(one.endpoints[0].netloc == "127.0.0.1:1", "it may be cut off from the others, which says nothing: the next one is asked of another member")
     return times, None
 
 
@@ -309,6 +325,10 @@ def test_a_watch_ends_in_each_way():
             check(found[0] == times and found[1] is not None and word in found[1], f"{found}, expected {times}, {word}")
         Watched.status, Watched.lines, Watched.stays = 200, [good], True
         check(watch_all(server, 0.2) == (1, None), "nothing comes")
+        check(Watched.fields["Grpc-Metadata-hasleader"] == "true", "a member without a leader ends it")
+        # members that do not answer are passed over, without a word
+        one = etcd.Etcd({"endpoints": ["http://127.0.0.1:x", "http://127.0.0.1:1", f"http://127.0.0.1:{server.server_port}"]}, 3 * DEADLINE)
+        check(next(one.watch(PREFIX, DEADLINE)) is None, "it has begun")
         Watched.over.set()
         server.shutdown()
 

@@ -96,17 +96,32 @@ def change_request(key, revision, value, lease=0, absent=None):
     return {"compare": compare, "success": [change]}
 
 
+def tls_context(settings):
+    for name in ("ca", "cert", "key"):
+        if name in settings:
+            try:
+                with open(settings[name], "rb"):
+                    pass
+            except (OSError, ValueError) as e:
+                raise EtcdError(f"etcd.{name}: {settings[name]!r}: {getattr(e, 'strerror', None) or e}") from None
+    what = f"etcd.ca: {settings.get('ca')!r}"
+    try:
+        tls = ssl.create_default_context(cafile=settings.get("ca"))
+        if "cert" in settings:
+            what = f"etcd.cert, etcd.key: {settings['cert']!r}, {settings.get('key')!r}"
+            tls.load_cert_chain(settings["cert"], settings.get("key"))
+        return tls
+    except (OSError, ValueError) as e:
+        raise EtcdError(f"{what}: {e}") from None
+
+
 class Etcd:
     """One member after the other is asked, until one answers. To be used by one thread."""
 
     def __init__(self, settings, timeout_s):
         self.endpoints = [urllib.parse.urlsplit(e) for e in settings["endpoints"]]
         self.timeout_s = timeout_s
-        self.tls = None
-        if any(e.scheme == "https" for e in self.endpoints):
-            self.tls = ssl.create_default_context(cafile=settings.get("ca"))
-            if "cert" in settings:
-                self.tls.load_cert_chain(settings["cert"], settings.get("key"))
+        self.tls = tls_context(settings) if any(e.scheme == "https" for e in self.endpoints) else None
 
     def connection(self, endpoint):
         kind = http.client.HTTPSConnection if endpoint.scheme == "https" else http.client.HTTPConnection
@@ -137,28 +152,35 @@ class Etcd:
         raise EtcdError("; ".join(why))
 
     def watch(self, prefix, idle_s):
-        """Yields when the watch of the keys has begun, and after each change. Returns when nothing has come for so long. EtcdError: it cannot be had, or was
-        ended; the next one is asked of another member."""
-        endpoint, begun = self.endpoints[0], False
-        connection = self.connection(endpoint)
-        try:
-            for _ in self.watch_lines(connection, prefix, idle_s):
-                begun = True
-                yield
-        except (EtcdError, OSError, http.client.HTTPException, ValueError) as e:
-            if begun and isinstance(e, TimeoutError):
-                return
-            self.endpoints.append(self.endpoints.pop(0))
-            raise EtcdError(f"{endpoint.netloc}: {str(e) or type(e).__name__}") from None
-        finally:
-            connection.close()
+        """Yields when the watch of the keys has begun, and after each change. Returns when nothing has come for so long. EtcdError: no member gives it, or it
+        was ended. The next one is asked of another member in each case: one that is cut off from the others may say nothing, too."""
+        why, begun = [], False
+        for _ in list(self.endpoints):
+            endpoint, connection = self.endpoints[0], None
+            try:
+                connection = self.connection(endpoint)
+                for _ in self.watch_lines(connection, prefix, idle_s):
+                    begun = True
+                    yield
+            except (EtcdError, OSError, http.client.HTTPException, ValueError) as e:
+                self.endpoints.append(self.endpoints.pop(0))
+                if begun and isinstance(e, TimeoutError):
+                    return
+                why.append(f"{endpoint.netloc}: {str(e) or type(e).__name__}")
+                if begun:
+                    break
+            finally:
+                if connection is not None:
+                    connection.close()
+        raise EtcdError("; ".join(why))
 
     @staticmethod
     def watch_lines(connection, prefix, idle_s):
-        """Until the watch ends, which is an exception."""
+        """Until the watch ends, which is an exception. etcd ends it when that member has lost the leader (the field hasleader)."""
         connection.connect()
         sock = connection.sock      # which the response may take over
-        connection.request("POST", "/v3/watch", json.dumps(watch_request(prefix)), {"Content-Type": "application/json"})
+        connection.request("POST", "/v3/watch", json.dumps(watch_request(prefix)),
+                           {"Content-Type": "application/json", "Grpc-Metadata-hasleader": "true"})
         with connection.getresponse() as response:
             if response.status != 200:
                 decode_answer(response.status, response.read(ANSWER_MAX))

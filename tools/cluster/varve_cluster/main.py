@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import threading
+import urllib.parse
 
 from .agent import Agent, Fatal
 from .etcd import Etcd, EtcdError
@@ -13,6 +14,7 @@ from .state import NAME, Group, decode_state, is_free
 
 ANYWHERE = "any"
 DEFAULT_CONFIG = "/etc/varve/cluster.json"
+END_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 class ConfigError(Exception):
@@ -29,10 +31,20 @@ def need(where, condition, text):
         raise ConfigError(f"{where}: {text}")
 
 
+def is_endpoint(value):
+    if not isinstance(value, str) or not re.fullmatch(r"https?://[^/\s]+", value):
+        return False
+    try:
+        url = urllib.parse.urlsplit(value)
+        return bool(url.hostname) and url.port != 0     # reading it checks it
+    except ValueError:
+        return False
+
+
 def check_etcd(etcd):
     need("etcd", isinstance(etcd, dict), f"{etcd!r} must be an object")
     ends = etcd.get("endpoints")
-    need("etcd.endpoints", isinstance(ends, list) and ends and all(isinstance(e, str) and re.fullmatch(r"https?://[^/\s]+", e) for e in ends),
+    need("etcd.endpoints", isinstance(ends, list) and ends and all(is_endpoint(e) for e in ends),
          f"{ends!r} must be a list such as [\"http://192.0.2.1:2379\"]")
     for name, value in etcd.items():
         need(f"etcd.{name}", name in ("endpoints", "ca", "cert", "key"), "there is no such field: endpoints, ca, cert, key")
@@ -66,13 +78,15 @@ def read_config(path):
 
 
 def serve(config, _):
+    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)       # also of threads that start from now on
     stop, agent = threading.Event(), Agent(config)
 
-    def end(*_):
+    def end():
+        """In a thread of its own: a handler would interrupt the one that waits for these events, and might need a lock that this one holds."""
+        signal.sigwait(END_SIGNALS)
         stop.set()
         agent.watch.wake.set()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    threading.Thread(target=end, daemon=True).start()
     agent.run(stop)
 
 

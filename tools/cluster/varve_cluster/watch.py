@@ -10,6 +10,8 @@ from .daemon import boottime_us
 from .etcd import Etcd, EtcdError
 from .state import decode_state
 
+OLD_S = 2       # a watch that says nothing may be dead
+
 
 class Watch(threading.Thread):
     """Wakes a gateway when keys have changed."""
@@ -59,7 +61,7 @@ class Keys:
 
     def __init__(self, etcd, watch, prefix, ttl_s):
         self.etcd, self.watch, self.prefix = etcd, watch, prefix
-        self.old_us = int(ttl_s * 250000)       # what was read is used so long, at most
+        self.old_us = int(min(ttl_s / 4, OLD_S) * 1000000)      # what was read is used so long, at most
         self.known, self.read_us = None, 0
         self.changes = 0                        # those that were known of before it was read
 
