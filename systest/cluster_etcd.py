@@ -155,7 +155,7 @@ def with_three(act):
     with scene(ThreeGateway, store=ThreeMembers) as s:
         s.wait_settled()
         before = {n: g["token"] for n, g in status(s)["groups"].items()}
-        with hosts_at_work(s) as work:
+        with hosts_at_work(s, patient=False) as work:
             act(s, work, before)
 
 

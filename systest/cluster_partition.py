@@ -48,7 +48,7 @@ def test_a_gateway_is_cut_off_from_hosts():
     with scene() as s:
         s.wait_settled()
         a, b = s.gateways
-        with hosts_at_work(s):
+        with hosts_at_work(s, patient=False):
             n, = a.owned()
             other, = b.owned()
             check(tell(s.etcd, "move", str(other), "b").returncode == 0, "move")       # it stays there when the other one comes
