@@ -180,9 +180,11 @@ class Paths:
     def ctrlrs(self):
         return self.f.call("bdev_nvme_get_controllers", name="N")[0]["ctrlrs"]
 
+    def paths(self):
+        return [p for g in self.f.call("bdev_nvme_get_io_paths", name="Nn1")["poll_groups"] for p in g["io_paths"]]
+
     def current(self):
-        return [p["transport"]["trsvcid"] for g in self.f.call("bdev_nvme_get_io_paths", name="Nn1")["poll_groups"] for p in g["io_paths"]
-                if p["current"]]
+        return [p["transport"]["trsvcid"] for p in self.paths() if p["current"]]
 
     def set_ana(self, state):
         self.t.call("nvmf_subsystem_listener_set_ana_state", nqn=PATHS, listen_address=self.address[0], ana_state=state)
@@ -193,7 +195,8 @@ class Paths:
         wait_for(lambda: self.current() == [first], "I/O by the first path")
         cntlid = {c["trid"]["trsvcid"]: c["cntlid"] for c in self.ctrlrs()}[first]
         self.set_ana("inaccessible")
-        wait_for(lambda: self.current() == [second], "I/O by the second path")
+        # an I/O that is refused takes the second path before the state of the first one is read
+        wait_for(lambda: self.current() == [second] and "inaccessible" in [p["ana_state"] for p in self.paths()], "I/O by the second path")
         self.set_ana("optimized")
         self.f.call("bdev_nvme_reset_controller", name="N")
         wait_for(lambda: [c["state"] for c in self.ctrlrs()] == ["enabled"] * 2, "both paths to be back")
