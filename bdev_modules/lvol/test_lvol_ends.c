@@ -9,11 +9,6 @@
 #include "bdev_modules/lvol/test_lvol_kit.h"
 #include "bdev_modules/passthru/passthru.h"
 
-static void take_back_here(void *arg)
-{
-	bdev_io_take_back(((struct request *)arg)->io);
-}
-
 /* --- I/O that waits for a child --- */
 
 #define CHILDREN 256u /* that a thread has at a base */
@@ -40,7 +35,7 @@ static void test_what_waited_for_a_child_is_not_counted_any_more(void)
 
 	watch_base(&base);
 	write_more_than_children(&u, t, r);
-	thread_call(u.thread, take_back_here, waiter[0]);
+	request_take_back(waiter[0]);
 	CU_ASSERT_EQUAL(request_finish(waiter[0]), NVME_SC_ABORT_REQ);
 	struct request *abort = abort_of(&u, waiter[1]);
 	CU_ASSERT_EQUAL(request_run(abort), 0);

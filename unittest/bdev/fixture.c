@@ -208,6 +208,16 @@ void request_submit(struct request *r)
 	}
 }
 
+static void take_back_here(void *arg)
+{
+	bdev_io_take_back(((struct request *)arg)->io);
+}
+
+void request_take_back(struct request *r)
+{
+	thread_call(r->user->thread, take_back_here, r);
+}
+
 bool request_wait(struct request *r)
 {
 	return fixture_wait(&r->done);

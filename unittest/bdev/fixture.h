@@ -50,6 +50,7 @@ struct request {
 struct request *request_new(struct user *u);
 void request_free(struct request *r); /* done or never submitted */
 void request_submit(struct request *r);
+void request_take_back(struct request *r); /* bdev_io_take_back() on its thread */
 bool request_wait(struct request *r);
 /* Waits and frees; the status, or 0xffff if it did not end. */
 uint16_t request_finish(struct request *r);

@@ -22,20 +22,10 @@ static struct request *submit_to(struct user *u, enum bdev_io_type type, struct 
 	return r;
 }
 
-static void take_back_here(void *arg)
-{
-	bdev_io_take_back(((struct request *)arg)->io);
-}
-
-static void take_back(struct request *r)
-{
-	thread_call(r->user->thread, take_back_here, r);
-}
-
 /* Takes it back, and finds that it has ended by that alone. */
 static void expect_taken(struct request *r)
 {
-	take_back(r);
+	request_take_back(r);
 	CU_ASSERT_TRUE(atomic_load(&r->done));
 	CU_ASSERT_EQUAL(request_finish(r), NVME_SC_ABORT_REQ);
 }
@@ -96,7 +86,7 @@ static void test_io_that_waits_for_a_rate_limit(void)
 	} else {
 		CU_ASSERT_EQUAL(request_finish(second), 0);
 	}
-	take_back(first);
+	request_take_back(first);
 	uint16_t status = request_finish(first);
 	CU_ASSERT_TRUE(status == 0 || status == NVME_SC_ABORT_REQ);
 	unsigned submitted = atomic_load(&t->submitted);
@@ -115,7 +105,7 @@ static void test_io_for_which_the_module_has_no_room(void)
 	struct request *first = submit_to(&u, BDEV_IO_WRITE, &one, 0), *second = submit_to(&u, BDEV_IO_WRITE, &one, 1);
 	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
 	expect_taken(second);
-	take_back(first); /* it is with the device */
+	request_take_back(first); /* it is with the device */
 	CU_ASSERT_FALSE(atomic_load(&first->done));
 	testdev_release(t, &u, 0);
 	CU_ASSERT_EQUAL(request_finish(first), 0);
@@ -173,8 +163,8 @@ static void test_io_that_waits_for_a_range_lock(void)
 	}
 	struct request *second = submit_caw(&u[1], &zero); /* behind the first, in the control thread's queue */
 	expect_taken(w);
-	take_back(second);
-	take_back(caw); /* its read is with the device, its write is not */
+	request_take_back(second);
+	request_take_back(caw); /* its read is with the device, its write is not */
 	t->hold = false;
 	testdev_release(t, &u[0], 0);
 	CU_ASSERT_EQUAL(request_finish(caw), NVME_SC_ABORT_REQ);
@@ -195,7 +185,7 @@ static void test_split_io_of_which_a_part_has_begun(void)
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "t0", true, fixture_thread(0)), 0);
 	struct request *r = submit_to(&u, BDEV_IO_WRITE, &all, 0);
 	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 3));
-	take_back(r);
+	request_take_back(r);
 	CU_ASSERT_FALSE(atomic_load(&r->done));
 	unsigned submitted = atomic_load(&t->submitted);
 	testdev_release(t, &u, 0);
@@ -220,7 +210,7 @@ static void test_io_below_a_stack_of_bdevs(void)
 	struct request *first = submit_to(&u, BDEV_IO_WRITE, &one, 0), *second = submit_to(&u, BDEV_IO_WRITE, &one, 1);
 	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1));
 	expect_taken(second);
-	take_back(first);
+	request_take_back(first);
 	CU_ASSERT_FALSE(atomic_load(&first->done));
 	testdev_release(t, &below, 0);
 	CU_ASSERT_EQUAL(request_finish(first), 0);
@@ -266,7 +256,7 @@ static void test_io_that_waits_for_a_child_io(void)
 
 	expect_taken(r[MANY - 1]);
 	for (unsigned i = 0; i < MANY - 1; i++) {
-		take_back(r[i]);
+		request_take_back(r[i]);
 	}
 	t->hold = false;
 	testdev_release(t, &below, 0);
@@ -354,7 +344,7 @@ static void test_io_that_has_ended_is_left_alone(void)
 	struct request *r = submit_to(&u, BDEV_IO_WRITE, &one, 0);
 
 	CU_ASSERT_TRUE(request_wait(r));
-	take_back(r);
+	request_take_back(r);
 	CU_ASSERT_EQUAL(request_finish(r), 0);
 	unmake(t, &u, 1);
 }
@@ -557,7 +547,7 @@ static void test_compare_and_write_that_writes_is_carried_out_whole(void)
 	testdev_release(t, &u, 0);
 	CU_ASSERT_TRUE(fixture_wait_count(&t->held, 1)); /* one write */
 	take_back_user(&u, true);
-	take_back(r);
+	request_take_back(r);
 	struct request *abort = request_new(&u);
 	abort->io->type = BDEV_IO_ABORT;
 	abort->io->abort.target = r->io;
@@ -641,7 +631,7 @@ static void test_compare_and_write_of_a_block_that_waits_to_be_written_is_taken_
 			CU_ASSERT_FALSE(atomic_load(&r->done));
 			take_back_user(&u, true);
 		} else {
-			take_back(r);
+			request_take_back(r);
 		}
 		/* what the module says is not that the write had not begun */
 		expect_end(r, NVME_SC_ABORT_REQ | NVME_SC_DNR, false);
@@ -764,7 +754,7 @@ static void test_compare_and_write_that_waits_for_writes_of_others_is_taken_back
 	struct user u[2];
 	struct testdev *t = make_stuck_lock(u, &write, &caw, &zero);
 
-	take_back(caw);
+	request_take_back(caw);
 	expect_end(caw, NVME_SC_ABORT_REQ, true);
 	caw = submit_caw(&u[1], &zero);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(lock_waits_for_writes, t));
@@ -786,12 +776,12 @@ static void test_compare_and_write_behind_another_is_taken_back(void)
 		more[i] = submit_caw(&u[1], &zero);
 	}
 	CU_ASSERT_TRUE_FATAL(fixture_poll(two_locks_are_queued, t));
-	take_back(more[0]);
+	request_take_back(more[0]);
 	expect_end(more[0], NVME_SC_ABORT_REQ, true);
 	second = submit_caw(&u[0], &zero);
 	while (state_of(second) != BDEV_IO_WAIT_LOCK) {
 	}
-	take_back(second);
+	request_take_back(second);
 	expect_end(second, NVME_SC_ABORT_REQ, true);
 	CU_ASSERT_FALSE(atomic_load(&first->done));
 	take_back_user(&u[1], true);

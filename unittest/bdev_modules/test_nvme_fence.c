@@ -144,6 +144,21 @@ static void cut(struct fabric_target *t)
 	fabric_unlock();
 }
 
+/* With two paths: a write that the first controller, which is lost, may still carry out. It is held until the fence of
+ * fence_ms ends. lands: as its last act, the first controller carries it out. */
+static struct request *held_write(struct user *u, uint32_t fence_ms, bool lands)
+{
+	struct bdev_nvme_attach a = target_opts(0);
+
+	a.fence_timeout_ms = fence_ms;
+	begin_paths(2, a, u);
+	seen.lands = lands;
+	struct request *old = kept_write(u, t0, 5);
+	cut(t0);
+	wait_begun(1);
+	return old;
+}
+
 static bool is_done_now(struct request *r)
 {
 	return atomic_load(&r->done);
@@ -362,17 +377,11 @@ static void inflight_text(struct user *u, char *text);
 
 static void test_a_fence_outlives_its_controller(void)
 {
-	struct bdev_nvme_attach a = target_opts(0);
 	struct bdev_nvme_fence_info info;
 	struct user u;
 	char text[BDEV_INFLIGHT_TEXT] = "";
 
-	a.fence_timeout_ms = 3000;
-	begin_paths(2, a, &u);
-	seen.lands = true;
-	struct request *old = kept_write(&u, t0, 5);
-	cut(t0);
-	wait_begun(1);
+	struct request *old = held_write(&u, 3000, true);
 	inflight_text(&u, text);
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "fence of controller 1 of Nvme0 (waiting"));
 	CU_ASSERT_PTR_NOT_NULL_FATAL(bdev_nvme_fence_next(NULL, &info));
@@ -445,14 +454,9 @@ static void test_a_bdev_that_is_removed_waits_for_what_is_held(void)
 
 static void test_an_abort_does_not_end_what_is_held(void)
 {
-	struct bdev_nvme_attach a = target_opts(0);
 	struct user u;
 
-	a.fence_timeout_ms = 3000;
-	begin_paths(2, a, &u);
-	struct request *old = kept_write(&u, t0, 5);
-	cut(t0);
-	wait_begun(1);
+	struct request *old = held_write(&u, 3000, false);
 	struct request *abort = request_new(&u);
 	abort->io->type = BDEV_IO_ABORT;
 	abort->io->abort.target = old->io;
@@ -468,24 +472,14 @@ static void test_an_abort_does_not_end_what_is_held(void)
 	end_paths(&u);
 }
 
-static void take_back_here(void *arg)
-{
-	bdev_io_take_back(((struct request *)arg)->io);
-}
-
 /* The queue pair of the submitter is being ended. The lost controller may still carry the write out, so it has not
  * ended before its fence has. */
 static void test_a_held_write_that_is_taken_back_ends_with_its_fence_and_goes_nowhere(void)
 {
-	struct bdev_nvme_attach a = target_opts(0);
 	struct user u;
 
-	a.fence_timeout_ms = 8000;
-	begin_paths(2, a, &u);
-	struct request *old = kept_write(&u, t0, 5);
-	cut(t0);
-	wait_begun(1);
-	thread_call(u.thread, take_back_here, old);
+	struct request *old = held_write(&u, 8000, false);
+	request_take_back(old);
 	CU_ASSERT(request_wait(old));
 	CU_ASSERT_EQUAL(seen.ended, 1);
 	CU_ASSERT_EQUAL(old->status, NVME_ST(GENERIC, ABORT_REQ));
@@ -497,14 +491,9 @@ static void test_a_held_write_that_is_taken_back_ends_with_its_fence_and_goes_no
 
 static void test_a_bdev_reset_ends_after_the_fence(void)
 {
-	struct bdev_nvme_attach a = target_opts(0);
 	struct user u;
 
-	a.fence_timeout_ms = 3000;
-	begin_paths(2, a, &u);
-	struct request *old = kept_write(&u, t0, 5);
-	cut(t0);
-	wait_begun(1);
+	struct request *old = held_write(&u, 3000, false);
 	struct request *reset = request_new(&u);
 	reset->io->type = BDEV_IO_RESET;
 	request_submit(reset);
@@ -557,14 +546,9 @@ static void test_two_fences_of_one_controller_hold_their_own(void)
 
 static void test_a_bdev_reset_does_not_wait_for_connections_that_came_later(void)
 {
-	struct bdev_nvme_attach a = target_opts(0);
 	struct user u;
 
-	a.fence_timeout_ms = 3000;
-	begin_paths(2, a, &u);
-	struct request *old = kept_write(&u, t0, 5);
-	cut(t0);
-	wait_begun(1);
+	struct request *old = held_write(&u, 3000, false);
 	struct request *reset = request_new(&u);
 	reset->io->type = BDEV_IO_RESET;
 	request_submit(reset);
@@ -651,16 +635,10 @@ static void test_commands_that_are_not_repeated_fail_after_the_fence(void)
 /* The reset is answered when the controller is connected again: its successor is another controller. */
 static void test_a_reset_while_a_fence_waits_does_not_end_it(void)
 {
-	struct bdev_nvme_attach a = target_opts(0);
 	struct user u;
 	struct wait w;
 
-	a.fence_timeout_ms = 3000;
-	begin_paths(2, a, &u);
-	seen.lands = true;
-	struct request *old = kept_write(&u, t0, 5);
-	cut(t0);
-	wait_begun(1);
+	struct request *old = held_write(&u, 3000, true);
 	reset_first(&w);
 	restore(t0);
 	CU_ASSERT(thread_control_wait(is_done, &w, WAIT_US));
@@ -709,15 +687,9 @@ static bool is_module_idle(void *unused)
 /* The last test: nothing can be attached afterwards. */
 static void test_the_end_of_the_process_waits_for_what_is_held(void)
 {
-	struct bdev_nvme_attach a = target_opts(0);
 	struct user u;
 
-	a.fence_timeout_ms = 3000;
-	begin_paths(2, a, &u);
-	seen.lands = true;
-	struct request *old = kept_write(&u, t0, 5);
-	cut(t0);
-	wait_begun(1);
+	struct request *old = held_write(&u, 3000, true);
 	bdev_nvme_stop();
 	CU_ASSERT(!is_done_now(old));
 	CU_ASSERT(request_wait(old));

@@ -131,11 +131,6 @@ static bool waits_for_its_second(void *arg)
 	return p->waits;
 }
 
-static void take_back_here(void *arg)
-{
-	bdev_io_take_back(((struct request *)arg)->io);
-}
-
 /* More than the queue of the second controller takes. */
 static void test_a_flush_that_one_controller_has_carried_out_has_begun(void)
 {
@@ -155,7 +150,7 @@ static void test_a_flush_that_one_controller_has_carried_out_has_begun(void)
 	}
 	struct probe last = {.r = r[MANY - 1]};
 	CU_ASSERT_FATAL(fixture_poll(waits_for_its_second, &last));
-	thread_call(u.thread, take_back_here, last.r);
+	request_take_back(last.r);
 	CU_ASSERT(request_wait(last.r));
 	CU_ASSERT_FALSE(bdev_io_was_untouched(last.r->io));
 	CU_ASSERT_EQUAL(request_finish(last.r), NVME_ST(GENERIC, ABORT_REQ));

@@ -353,11 +353,6 @@ static void test_without_a_path_io_waits_for_one(void)
 	end_two();
 }
 
-static void take_back_here(void *arg)
-{
-	bdev_io_take_back(((struct request *)arg)->io);
-}
-
 /* Its submitter was told that nothing of it is carried out: a path that comes back does not carry it out. */
 static void test_io_that_waits_for_a_path_and_is_taken_back_goes_nowhere(void)
 {
@@ -372,7 +367,7 @@ static void test_io_that_waits_for_a_path_and_is_taken_back_goes_nowhere(void)
 	struct request *r = request_new(&u);
 	bdev_io_set_rw(r->io, BDEV_IO_WRITE, &iov, 1, 0, 1);
 	request_submit(r);
-	thread_call(u.thread, take_back_here, r);
+	request_take_back(r);
 	CU_ASSERT(request_wait(r));
 	CU_ASSERT_EQUAL(r->status, NVME_ST(GENERIC, ABORT_REQ));
 	CU_ASSERT(bdev_io_was_untouched(r->io));
