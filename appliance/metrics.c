@@ -60,7 +60,7 @@ struct kept {
 };
 
 /* Processor time of the control thread; of files, elapsed time, because a read that waits for the disk takes no
- * processor time. A scraper has one of its own, which pages of the console cannot use up. */
+ * processor time. Scrapes, the console and files have one each, so that none uses up another's. */
 struct making {
 	uint64_t second_ticks; /* when the current second began */
 	uint64_t ns;           /* what was spent in it */
@@ -264,7 +264,7 @@ static int metrics_refuse_copy(struct connection *c, int status, const char *why
 static int metrics_find_copy(struct connection *c, const struct metrics_request *request)
 {
 	if (!server.copies) {
-		return metrics_refuse_copy(c, 403, "metrics_start copies=true hands out copies.\n");
+		return metrics_refuse_copy(c, 403, "Copies are handed out only after metrics_start with copies=true.\n");
 	}
 	if (server.n_files == FILES_MAX) {
 		return metrics_refuse_copy(c, 503, "Too many copies are being read: ask again when one has ended.\n");

@@ -246,8 +246,8 @@ function copies(answer) {
   return el("section", { id: "copies" }, el("h2", {}, "Copies"), rows.length === 0 ? el("p", { class: "card" }, none)
     : table("Copies", ["Name", "Size", "Time", "Cause"].map((t, i) => el("th", { scope: "col", class: i === 1 ? "number" : "" }, t)), rows),
   answer.complete || answer.error ? null : el("p", { class: "quiet" }, "The folder has so many entries that not all were looked at: copies may be missing here."),
-  answer.offered ? null : el("p", { class: "quiet" }, "They are in ", el("code", {}, answer.directory), ". This page hands them out if its server is started with ",
-    el("code", {}, "varve-rpc metrics_start address=unix:PATH copies=true")));
+  answer.offered ? null : el("p", { class: "quiet" }, "They are in ", el("code", {}, answer.directory), ". This page hands them out after ",
+    el("code", {}, "varve-rpc metrics_stop; varve-rpc metrics_start address=unix:PATH copies=true")));
 }
 async function blackbox(state) {
   const kept = await ask("copies");
