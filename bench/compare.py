@@ -182,11 +182,15 @@ class Target:
         with subprocess.Popen([BUILD / "bin" / "varve-perf", "--json", "--quiet", "--busy", "-m", f"[{CPUS[-1]}]", "-w", "randread", "-o", str(size),
                                "-q", str(depth), "-t", "2", "-r", f"{where} subnqn:{NQN}"], stdout=subprocess.PIPE,
                               env={**os.environ, **(preload() if self.address["trtype"] == "RDMA" else {})}) as perf:
-            wait_for(lambda: self.reads() > before or perf.poll() is not None, "the first read")
-            ops, cpu = self.reads(), self.cpu_ns()
-            time.sleep(1)
-            ops, cpu = self.reads() - ops, self.cpu_ns() - cpu
-            out = perf.communicate(timeout=LIMIT)[0]
+            try:
+                wait_for(lambda: self.reads() > before or perf.poll() is not None, "the first read")
+                ops, cpu = self.reads(), self.cpu_ns()
+                time.sleep(1)
+                ops, cpu = self.reads() - ops, self.cpu_ns() - cpu
+                out = perf.communicate(timeout=LIMIT)[0]
+            except BaseException:
+                perf.kill()     # leaving waits for it
+                raise
         check(perf.returncode == 0 and ops > 0, f"varve-perf ended with {perf.returncode}; {ops} reads in a second")
         return json.loads(out)["read"]["iops"], cpu / ops
 
@@ -216,7 +220,7 @@ def targets(table):
     for trtype in ("TCP", "RDMA"):
         try:
             turns = [{program: measured(program, trtype) for program in (BUILD / "bin" / "varve", peer)} for _ in range(TURNS)]
-        except (Failure, RpcError) as e:
+        except (Failure, RpcError, OSError, subprocess.SubprocessError) as e:
             table.leave_out(f"{peer.name} over {trtype}", " ".join(str(e).split())[:300])
             continue
         for size, depth in SHAPES:
@@ -243,11 +247,13 @@ def main():
     names = [a for a in sys.argv[1:] if a != "--smoke"] or list(parts)
     if not set(names) <= set(parts):
         sys.exit(f"bench compare: there are {', '.join(parts)} and --smoke, not {' '.join(names)}")
-    for part in map(parts.get, names):
-        print(f"{part.__name__} ...", file=sys.stderr, flush=True)
-        part(table)
-    table.print()
-    print_machine(load)
+    try:
+        for part in map(parts.get, names):
+            print(f"{part.__name__} ...", file=sys.stderr, flush=True)
+            part(table)
+    finally:        # what was measured is printed, whatever fails later
+        table.print()
+        print_machine(load)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 names() {
 	for f in bench/*.c bench/*.py; do
 		[ ! -f "$f" ] || basename "${f%.*}"
-	done | grep -vxE 'compare|nvmf_tcp_bare|plot|target|trace_(lttng|peers|rte|sample(_main)?)' | sort
+	done | grep -vxE 'bdev_load|compare|nvmf_tcp_bare|plot|target|trace_(lttng|peers|rte|sample(_main)?)' | sort
 }
 case ${1:-} in
 -h | --help) sed -n '3,8s/^# \?//p' "$0"; exit ;;

@@ -68,6 +68,14 @@ VALGRIND = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--fai
             f"--suppressions={TOP}/unittest/valgrind.supp"]
 
 
+# Readable from SIGINT or SIGTERM on: no job begins any more, those that run are ended, and the counts are printed.
+STOP = os.eventfd(0)
+
+
+def is_stopped():
+    return bool(select.select([STOP], [], [], 0)[0])
+
+
 @dataclass
 class Job:
     name: str
@@ -96,7 +104,7 @@ class Job:
         return None
 
     def run(self):
-        why = self.unmet()
+        why = "interrupted" if is_stopped() else self.unmet()
         if why:
             self.skipped.append(f"{self.name}: {why}")
             return self
@@ -124,7 +132,7 @@ class Job:
         """Until it has ended; false: it has not within its limit. It stays to be waited for, so that its number is nobody else's."""
         fd = os.pidfd_open(p.pid)
         try:
-            return bool(select.select([fd], [], [], self.limit)[0])
+            return fd in select.select([fd, STOP], [], [], self.limit)[0]
         finally:
             os.close(fd)
 
@@ -132,7 +140,7 @@ class Job:
         return LOGS / (self.name.replace("/", "_") + (".second" if self.first else "") + ".log")
 
     def may_run_again(self):
-        return self.command and not (self.silent or self.once or self.first or FINDING.search(self.log().read_bytes()))
+        return self.command and not (is_stopped() or self.silent or self.once or self.first or FINDING.search(self.log().read_bytes()))
 
     def again(self):
         """Runs it once more if what failed may have been the machine's doing."""
@@ -140,8 +148,7 @@ class Job:
             return
         self.first, self.failed, self.skipped, self.passed = self.failed, [], [], 0
         print(f"once more, by itself: {self.name}", flush=True)
-        self.run()
-        self.report()
+        self.run_and_report()
 
     def judge(self, log, status):
         if self.silent:
@@ -153,7 +160,7 @@ class Job:
                 else:
                     (self.failed if m[1] == "FAIL" else self.skipped).append(m[2])
         if status is None:
-            self.failed.append(f"{self.name}: not done after {self.limit} s; see {log}")
+            self.failed.append(f"{self.name}: {'interrupted' if is_stopped() else f'not done after {self.limit} s'}; see {log}")
         elif status != 0 and not self.failed:
             self.failed.append(f"{self.name}: ended with status {status}; see {log}")
         elif not (self.passed or self.failed or self.skipped):
@@ -171,7 +178,11 @@ class Job:
         return f"{self.seconds:7.1f} s {self.cpu_seconds:7.1f} s CPU"
 
     def run_and_report(self):
-        self.run()
+        try:
+            self.run()
+        except Exception as e:      # a full disk, say: the other jobs go on
+            self.failed.append(f"{self.name}: could not be run: {type(e).__name__}: {e}")
+            self.once = True        # there may be no log to look at
         self.report()
 
 
@@ -199,6 +210,8 @@ class Stage:
         """command: what to run meson and ninja with."""
         if self.folder is None:
             return True
+        if is_stopped():
+            return False
         print(f"{self.title}: building {self.folder.name}", flush=True)
         log, start = LOGS / f"{self.folder.name}.log", time.monotonic()
         with open(log, "wb") as out:
@@ -421,7 +434,7 @@ class Spare:
         """The jobs of a stage; of one that cannot be prepared a job that has failed: other stages go on."""
         try:
             return stage.wanted(patterns) if stage.build(("nice", "-n", str(SPARE_NICE))) else [stage.broken()]
-        except OSError as e:
+        except Exception as e:
             print(f"{stage.title}: {e}", flush=True)
             return [stage.broken()]
 
@@ -503,6 +516,8 @@ def main():
             print("\n".join(j.name for j in stage.jobs()) if stage.build() else f"{stage.title}: does not build")
         return
     without_autogroups()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os.eventfd_write(STOP, 1))
     start, chosen = time.monotonic(), list(stages("--quick" in options, patterns))
     jobs = run_beside([s for s in chosen if not s.spare], patterns)
     beside = time.monotonic()
@@ -524,7 +539,7 @@ def main():
                      f"{time.monotonic() - start:.0f} s; logs in {LOGS}",
                      f"{sum(j.passed for j in jobs)} passed, {len(failed)} failed" +
                      (f", {len(skipped)} skipped" if skipped else "")]))
-    sys.exit(1 if failed else 0)
+    sys.exit(1 if failed or is_stopped() else 0)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@
 import contextlib
 import importlib.util
 import io
+import os
 import pathlib
 import sys
 import tempfile
+import threading
 
 from appliance_lib import TOP, check, main
 
@@ -42,7 +44,7 @@ def fails():
 def test_a_job_is_judged_by_its_lines_and_its_status():
     with logs():
         done = [j.run() for j in (job("good", "PASS a\\nSKIP b: why"), job("bad", "PASS a\\nFAIL b: why", 1), job("ended", "PASS a", 3),
-                                  job("silence", ""), job("late", "PASS a", limit=0))]
+                                  job("silence", ""), Job("late", ["sleep", "600"], limit=0))]
     found = [(j.name, j.passed, len(j.skipped), j.failed) for j in done]
     check(found[0] == ("good", 1, 1, []) and found[1] == ("bad", 1, 0, ["b: why"]), found)
     check("ended with status 3" in found[2][3][0] and "said nothing" in found[3][3][0] and "not done after 0 s" in found[4][3][0], found)
@@ -74,6 +76,32 @@ def test_a_stage_that_cannot_be_prepared_leaves_the_others():
     check([j.passed for j in apart] == [1, 1, 1], apart)
     check(sorted((j.name, j.passed, len(j.failed)) for j in spare) == [("build/broken", 0, 1), ("build/raises", 0, 1), ("one", 1, 0), ("two", 0, 1)], spare)
     check("raises: no room for the corpus" in out.getvalue(), out.getvalue())
+
+
+def test_a_job_that_cannot_be_run_leaves_the_others():
+    apart = [job("gone", "PASS a", company="apart"), job("good", "PASS a", company="apart")]
+    apart[0].command = ["/none"]
+    apart[0].log = lambda: pathlib.Path("/none/log")
+    with logs():
+        run_tests.run_apart(apart, [], [])
+        apart[0].again()
+    check("could not be run: FileNotFoundError" in apart[0].failed[0] and apart[1].passed == 1, apart)
+
+
+def test_an_interrupt_ends_what_runs_and_begins_nothing():
+    before, run_tests.STOP = run_tests.STOP, os.eventfd(0)
+    try:
+        with logs():
+            j = Job("long", ["sleep", "600"], limit=600)
+            t = threading.Thread(target=j.run_and_report)
+            t.start()
+            os.eventfd_write(run_tests.STOP, 1)
+            t.join(60)
+            later = job("later", "PASS a").run()
+        check(not t.is_alive() and "interrupted" in (j.failed + j.skipped)[0] and later.skipped == ["later: interrupted"], (j, later))
+    finally:
+        os.close(run_tests.STOP)
+        run_tests.STOP = before
 
 
 if __name__ == "__main__":
