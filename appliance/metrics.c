@@ -264,7 +264,8 @@ static int metrics_refuse_copy(struct connection *c, int status, const char *why
 static int metrics_find_copy(struct connection *c, const struct metrics_request *request)
 {
 	if (!server.copies) {
-		return metrics_refuse_copy(c, 403, "Copies are handed out only after metrics_start with copies=true.\n");
+		return metrics_refuse_copy(c, 403,
+					   "Copies are handed out only after metrics_start with copies=true.\n");
 	}
 	if (server.n_files == FILES_MAX) {
 		return metrics_refuse_copy(c, 503, "Too many copies are being read: ask again when one has ended.\n");

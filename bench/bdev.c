@@ -22,14 +22,9 @@
 #define COPIES      100000
 #define TURNS       31
 
-static double ticks_to_ns(uint64_t ticks, unsigned n)
-{
-	return (double)ticks * 1e9 / (double)env_ticks_hz() / n;
-}
-
 static double turn_off(void *load)
 {
-	return ticks_to_ns(bench_load_run(load, IOS), IOS);
+	return bench_load_ns(bench_load_run(load, IOS), IOS);
 }
 
 static uint64_t run_traced(struct bench_load *load, unsigned ios)
@@ -42,7 +37,7 @@ static uint64_t run_traced(struct bench_load *load, unsigned ios)
 
 static double turn_traced(void *load)
 {
-	return ticks_to_ns(run_traced(load, IOS), IOS);
+	return bench_load_ns(run_traced(load, IOS), IOS);
 }
 
 static void copy_run(void *arg)
@@ -68,7 +63,7 @@ static double turn_memcpy(void *arg)
 	struct bench_load *l = arg;
 
 	thread_call(l->thread, copy_run, l);
-	return ticks_to_ns(l->ticks, COPIES);
+	return bench_load_ns(l->ticks, COPIES);
 }
 
 static void make_bdevs(void)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "bdev/bdev.h"
+#include "env_dpdk/env.h"
 #include "thread/thread.h"
 
 #define BENCH_LOAD_BLOCK 4096u
@@ -53,6 +54,12 @@ void bench_load_close(struct bench_load *l);
 uint64_t bench_load_run(struct bench_load *l, unsigned ios);
 /* Heap allocations of the loads' threads during all runs so far, per I/O. */
 double bench_load_allocations(void);
+
+/* Nanoseconds for each of n, of the ticks that all took. */
+static inline double bench_load_ns(uint64_t ticks, unsigned n)
+{
+	return (double)ticks * 1e9 / (double)env_ticks_hz() / n;
+}
 
 /* Where the next I/O begins, in blocks. */
 static inline uint32_t bench_load_next(struct bench_load *l)

@@ -136,14 +136,9 @@ static struct bench_load load_of(const char *bdev, enum bdev_io_type type)
 				   .buffers = buffers};
 }
 
-static double ticks_to_ns(uint64_t ticks, unsigned n)
-{
-	return (double)ticks * 1e9 / (double)env_ticks_hz() / n;
-}
-
 static double turn_random(void *load)
 {
-	return ticks_to_ns(bench_load_run(load, IOS), IOS);
+	return bench_load_ns(bench_load_run(load, IOS), IOS);
 }
 
 /* One write to each cluster. */
@@ -154,7 +149,7 @@ static double write_each_cluster(const char *bdev, unsigned qd)
 	l.stride_blocks = STRIDE;
 	l.queue_depth = qd;
 	bench_load_open(&l);
-	double us = ticks_to_ns(bench_load_run(&l, FIRST_WRITES), FIRST_WRITES) / 1000;
+	double us = bench_load_ns(bench_load_run(&l, FIRST_WRITES), FIRST_WRITES) / 1000;
 	bench_load_close(&l);
 	return us;
 }
@@ -286,7 +281,7 @@ static void print_counted(struct bench_load *l, unsigned i)
 	snprintf(name, sizeof(name), "lvol.%s_base_ios", loads[i].name);
 	bench_print(name, (double)(base_after.ops - base_before.ops) / IOS, "per I/O");
 	if (i == WRITE) {
-		bench_print("lvol.counted_ns", ticks_to_ns(after.ticks - before.ticks, IOS) / QD, "ns");
+		bench_print("lvol.counted_ns", bench_load_ns(after.ticks - before.ticks, IOS) / QD, "ns");
 		bench_print("lvol.counted_run_ns", run_ns, "ns");
 	}
 }

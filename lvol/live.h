@@ -67,7 +67,8 @@ enum lvol_live_event_kind {
 struct lvol_live_event {
 	enum lvol_live_event_kind kind;
 	int status;          /* COMMITTED, CHANGE_ENDED: 0 or a negative errno */
-	uint64_t generation; /* JOURNAL, COMMITTED: of the batch */
+	uint64_t generation; /* JOURNAL, COMMITTED: of the batch; the next one has the same if this one failed before
+				its journal */
 	uint32_t pages;      /* JOURNAL: that go through the journal */
 	const char *change;  /* its kind, such as "snapshot"; "": first writes and releases */
 	const char *volume;  /* of CHANGE_*: its name; "": it is a change of the store */

@@ -54,6 +54,8 @@ struct bdev_lvol_store {
 	struct lvol_space space;      /* its thresholds, while it is OPEN */
 	struct lvol_space space_seen; /* those that space_reached is one of: others may have been set since */
 	uint8_t space_reached;        /* the one that was told of: see lvol_space_reached() */
+	bool space_settles;           /* it was full, and has free clusters: space_timer runs */
+	struct thread_timer space_timer;
 	TAILQ_HEAD(, bdev_lvol) volumes;
 	bool leaving;    /* the base is being removed: close as soon as that is possible */
 	bool destroys;   /* CLOSING is for its deletion */
@@ -248,6 +250,8 @@ void lvol_events_allocated(const struct bdev_io *io, const struct bdev_lvol *l, 
 void lvol_space_open(struct bdev_lvol_store *s);
 /* See struct lvol_live_user; ctx: the store. */
 void lvol_space_changed(void *ctx);
+/* The store is not OPEN any more: nothing is told of its space. */
+void lvol_space_stop(struct bdev_lvol_store *s);
 
 /* --- shallow.c --- */
 

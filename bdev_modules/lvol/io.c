@@ -396,7 +396,7 @@ void lvol_io_filled(struct bdev_io *io, uint16_t status)
 	struct lvol_io *ctx = bdev_io_ctx(io);
 	struct lvol_slow *slow = ctx->slow;
 
-	lvol_events_copy_ended(io, io_channel_of(io)->lvol, &slow->fill, status);
+	lvol_events_copy_ended(io, slow->lvol, &slow->fill, status);
 	ctx->stage = STAGE_COMMIT;
 	grace_leave(io_channel_of(io)->sc, ctx);
 	slow->status = status;

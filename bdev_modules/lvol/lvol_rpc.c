@@ -61,8 +61,8 @@ static struct bdev_lvol_store *call_find_store(const struct lvol_call *call, con
 /* --- Stores --- */
 
 #define THRESHOLDS_HELP                                                                                                \
-	"per cent of the clusters in use that are told of when they are reached: up to 8 numbers from 1 to 99, "       \
-	"ascending (default 80, 90, 95)"
+	"operators are told when so many per cent of the clusters are in use: up to 8 numbers from 1 to 99, "          \
+	"ascending; []: only when none is free (default 80, 90, 95)"
 
 /* The thresholds that a call has; NULL: none. False: the call has been answered. */
 static bool call_space(const struct lvol_call *call, const json_t *list, struct lvol_space *space)

@@ -8,6 +8,10 @@
 #include "bdev_modules/lvol/internal.h"
 #include "util/log.h"
 
+/* A full store has to have free clusters for so long before it is told of: hosts that give up and take a cluster again
+ * and again do not push other notifications out of their ring. */
+#define SETTLED_US UINT64_C(1000000)
+
 static bdev_lvol_space_fn observer;
 
 void bdev_lvol_observe_space(bdev_lvol_space_fn fn)
@@ -55,7 +59,7 @@ static void space_tell(const struct bdev_lvol_store *s, enum bdev_lvol_space_kin
 
 static void space_tell_reached(const struct bdev_lvol_store *s, const char *usage)
 {
-	char reason[160];
+	char reason[192];
 
 	if (s->space_reached == LVOL_SPACE_FULL) {
 		snprintf(reason, sizeof(reason), "%s: first writes fail until some are given back", usage);
@@ -70,7 +74,7 @@ static void space_tell_reached(const struct bdev_lvol_store *s, const char *usag
 
 static void space_tell_left(const struct bdev_lvol_store *s, uint8_t percent, const char *usage)
 {
-	char reason[160];
+	char reason[192];
 
 	snprintf(reason, sizeof(reason), "%s: it has left %u %%", usage, percent);
 	log_limited(LOG_LEVEL_NOTICE, "lvol store %s has space again: %s", s->name, reason);
@@ -80,9 +84,10 @@ static void space_tell_left(const struct bdev_lvol_store *s, uint8_t percent, co
 /* The thresholds that were reached are others now: whoever was told of them is told that none of them holds. */
 static void space_tell_changed(const struct bdev_lvol_store *s, uint8_t percent, const char *usage)
 {
-	char reason[160];
+	char reason[192];
 
-	snprintf(reason, sizeof(reason), "%s: its thresholds from %u %% on are others now", usage, percent);
+	snprintf(reason, sizeof(reason),
+		 "%s: its thresholds were changed, and what was told of %u %% and above holds no more", usage, percent);
 	log_limited(LOG_LEVEL_NOTICE, "lvol store %s has other thresholds: %s", s->name, reason);
 	space_tell(s, BDEV_LVOL_SPACE_REGAINED, percent, reason);
 }
@@ -106,7 +111,10 @@ static void space_update(struct bdev_lvol_store *s, uint8_t now, bool same, cons
 	}
 }
 
-static void space_look(struct bdev_lvol_store *s)
+static void space_has_settled(void *arg);
+
+/* settled: a store that was full has had free clusters for SETTLED_US. */
+static void space_look(struct bdev_lvol_store *s, bool settled)
 {
 	const struct lvol_live_info info = lvol_live_info(s->live);
 	uint64_t spare = (uint64_t)info.free_clusters + info.coming_clusters, all = info.total_data_clusters;
@@ -118,8 +126,37 @@ static void space_look(struct bdev_lvol_store *s)
 	}
 	bool same = space_is_same(&s->space_seen, &s->space, s->space_reached);
 	uint8_t now = lvol_space_reached(&s->space, same ? s->space_reached : 0, used, all);
+	if (same && s->space_reached == LVOL_SPACE_FULL && now != LVOL_SPACE_FULL && !settled) {
+		if (!s->space_settles) {
+			s->space_timer = (struct thread_timer){.fn = space_has_settled, .arg = s};
+			s->space_settles = true;
+			thread_timer_start(&s->space_timer, SETTLED_US);
+		}
+		return;
+	}
+	lvol_space_stop(s);
+	if (same && now == s->space_reached) { /* as after most first writes */
+		s->space_seen = s->space;
+		return;
+	}
 	snprintf(usage, sizeof(usage), "%lu of %lu clusters of %u KiB are in use", used, all, info.cluster_bytes >> 10);
 	space_update(s, now, same, usage);
+}
+
+static void space_has_settled(void *arg)
+{
+	struct bdev_lvol_store *s = arg;
+
+	s->space_settles = false;
+	space_look(s, true);
+}
+
+void lvol_space_stop(struct bdev_lvol_store *s)
+{
+	if (s->space_settles) {
+		thread_timer_stop(&s->space_timer);
+		s->space_settles = false;
+	}
 }
 
 void lvol_space_changed(void *ctx)
@@ -127,7 +164,7 @@ void lvol_space_changed(void *ctx)
 	struct bdev_lvol_store *s = ctx;
 
 	if (s->state == STORE_OPEN) {
-		space_look(s);
+		space_look(s, false);
 	}
 }
 
@@ -139,7 +176,7 @@ void lvol_space_open(struct bdev_lvol_store *s)
 	if (e.text[0] != '\0') {
 		log_warning("lvol store %s: %s; it has the usual ones", s->name, e.text);
 	}
-	space_look(s);
+	space_look(s, false);
 }
 
 uint8_t bdev_lvol_store_space(const struct bdev_lvol_store *s, struct lvol_space *space)
@@ -164,7 +201,7 @@ static void space_set(void *arg, int status)
 	if (status == 0) {
 		s->space = lvol_live_space(s->live, NULL);
 		if (s->state == STORE_OPEN) {
-			space_look(s);
+			space_look(s, false);
 		}
 	}
 	call->done(call->arg, status);

@@ -157,6 +157,7 @@ static void store_close(struct bdev_lvol_store *s)
 	struct bdev_lvol *l;
 
 	store_set_state(s, STORE_CLOSING);
+	lvol_space_stop(s);
 	TAILQ_FOREACH (l, &s->volumes, link) {
 		if (l->bdev.core != NULL) { /* it is registered */
 			bdev_unregister(&l->bdev, NULL, NULL);

@@ -102,6 +102,18 @@ static void give_back(struct user *u, uint64_t first, uint64_t clusters)
 	CU_ASSERT_TRUE(fixture_poll(has_free_clusters, &want));
 }
 
+static bool is_told(void *order)
+{
+	return strcmp(told_order, order) == 0;
+}
+
+/* A full store has free clusters for a second before it is told of. */
+static void wait_told(const char *order)
+{
+	CU_ASSERT_TRUE(fixture_poll(is_told, (void *)(uintptr_t)order));
+	CU_ASSERT_STRING_EQUAL(told_order, order);
+}
+
 /* --- Tests --- */
 
 static void test_each_threshold_is_told_once(void)
@@ -164,7 +176,7 @@ static void test_a_store_is_full_while_no_cluster_is_free(void)
 	CU_ASSERT_EQUAL(told.kinds[BDEV_LVOL_SPACE_OUT], 1);
 	tell_forget();
 	give_back(&u, 0, 2); /* less than 1 % */
-	CU_ASSERT_STRING_EQUAL(told_order, "R100 ");
+	wait_told("R100 ");
 	CU_ASSERT_EQUAL(reached(), 95);
 	fill_up(&u, 0, 1);
 	CU_ASSERT_STRING_EQUAL(told_order, "R100 ");
@@ -172,6 +184,25 @@ static void test_a_store_is_full_while_no_cluster_is_free(void)
 	CU_ASSERT_STRING_EQUAL(told_order, "R100 O100 ");
 	CU_ASSERT_EQUAL(reached(), LVOL_SPACE_FULL);
 	end(&u);
+}
+
+/* A host that gives up a cluster and takes it again at once, for ever, is not told of. */
+static void test_a_full_store_that_churns_is_told_of_once(void)
+{
+	struct user u;
+
+	begin(&u);
+	fill_up(&u, 0, data_clusters());
+	tell_forget();
+	for (unsigned i = 0; i < 20; i++) {
+		give_back(&u, 0, 1);
+		CU_ASSERT_EQUAL(reached(), LVOL_SPACE_FULL);
+		fill_up(&u, 0, 1);
+	}
+	CU_ASSERT_STRING_EQUAL(told_order, "");
+	give_back(&u, 0, 1);
+	end(&u); /* the store goes while it waits to tell of it */
+	CU_ASSERT_STRING_EQUAL(told_order, "");
 }
 
 /* A thick volume takes all at once: the highest threshold is told. A volume that is deleted gives all back. */
@@ -210,7 +241,7 @@ static void test_other_thresholds(void)
 	CU_ASSERT_STRING_EQUAL(told_order, "L40 "); /* what was reached is the same */
 	CU_ASSERT_EQUAL(space_set(60), 0);
 	CU_ASSERT_STRING_EQUAL(told_order, "L40 R40 ");
-	CU_ASSERT_PTR_NOT_NULL(strstr(told.reason, "thresholds from 40 % on are others now"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(told.reason, "what was told of 40 % and above holds no more"));
 	CU_ASSERT_EQUAL(bdev_lvol_store_space(the_store(), &space), 0);
 	CU_ASSERT_EQUAL(space.num, 1);
 	CU_ASSERT_EQUAL(space.percent[0], 60);
@@ -241,7 +272,7 @@ static void test_other_thresholds_of_a_full_store(void)
 	CU_ASSERT_EQUAL(space_set(80), 0);
 	CU_ASSERT_STRING_EQUAL(told_order, "O100 R70 O100 ");
 	give_back(&u, 0, 2);
-	CU_ASSERT_STRING_EQUAL(told_order, "O100 R70 O100 R100 ");
+	wait_told("O100 R70 O100 R100 ");
 	CU_ASSERT_EQUAL(space_set(50), 0);
 	CU_ASSERT_STRING_EQUAL(told_order, "O100 R70 O100 R100 R80 L50 ");
 	end(&u);
@@ -287,6 +318,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_each_threshold_is_told_once),
 	UNIT(test_a_threshold_is_left_by_a_margin),
 	UNIT(test_a_store_is_full_while_no_cluster_is_free),
+	UNIT(test_a_full_store_that_churns_is_told_of_once),
 	UNIT(test_several_thresholds_at_once),
 	UNIT(test_other_thresholds),
 	UNIT(test_other_thresholds_of_a_full_store),

@@ -168,7 +168,7 @@ def check_controllers(report, client):
 
 def store_text(s):
     total, free, size = (rpc.member(s, k, int) for k in ("total_data_clusters", "free_clusters", "cluster_size"))
-    return f"volume store {s.get('name')} on bdev {s.get('base_bdev')}: {total - free} of {total} clusters in use, {free * size >> 20} MiB free"
+    return f"volume store {s.get('name')} on bdev {s.get('base_bdev')}: {free} of {total} clusters free ({free * size >> 20} MiB), without those on their way back"
 
 
 def check_stores(report, client):
