@@ -8,49 +8,35 @@ under way and goes on when the other one serves its images: it has been blocklis
 import sys
 
 from appliance_lib import check, main, wait_for
-from ceph_lib import Ceph
-from cluster_lib import GROUPS, Gateway, hosts_at_work, scene, status
-
-
-class CephGateway(Gateway):
-    ceph = None
-
-    def add_storage(self, n, uuid):
-        if n == GROUPS[0]:
-            self.call("bdev_rbd_register_cluster", name="c", config_file=str(self.ceph.conf))
-        self.call("bdev_rbd_create", name=f"F{n}", pool_name="rbd", rbd_name=f"image{n}", block_size=512, cluster_name="c", standby=True, uuid=uuid)
+from cluster_lib import GROUPS, ceph_scene, hosts_at_work, status
 
 
 def test_a_gateway_that_is_killed_or_stopped_is_fenced():
-    with Ceph() as ceph:
-        CephGateway.ceph = ceph
-        for n in GROUPS:
-            ceph.image(f"rbd/image{n}", 4)
-        with scene(CephGateway) as s:
+    with ceph_scene() as s:
+        s.wait_settled()
+        with hosts_at_work(s) as work:
+            a, b = s.gateways
+            a.kill()
+            s.wait_owned_by(b)
+            work()
+            s.again(0)
             s.wait_settled()
-            with hosts_at_work(s) as work:
-                a, b = s.gateways
-                a.kill()
-                s.wait_owned_by(b)
-                work()
-                s.again(0)
-                s.wait_settled()
-                work()
-                s.gateways[1].pause()
-                s.wait_owned_by(s.gateways[0])
-                work()
-                s.gateways[1].go_on()
-                work()
-                wait_for(lambda: "blocklisted" in b.log(), b.log)
-                wait_for(lambda: set(g["owner"] for g in status(s)["groups"].values()) == {"a"} and s.gateways[0].owned() == set(GROUPS)
-                         and b.owned() == set(), s.account)
-                work()
-                # it is a new client when it is started again
-                b.kill()
-                s.again(1)
-                s.wait_settled()
-                work()
-                print(json_of(status(s)), flush=True)
+            work()
+            s.gateways[1].pause()
+            s.wait_owned_by(s.gateways[0])
+            work()
+            s.gateways[1].go_on()
+            work()
+            wait_for(lambda: "blocklisted" in b.log(), b.log)
+            wait_for(lambda: set(g["owner"] for g in status(s)["groups"].values()) == {"a"} and s.gateways[0].owned() == set(GROUPS)
+                     and b.owned() == set(), s.account)
+            work()
+            # it is a new client when it is started again
+            b.kill()
+            s.again(1)
+            s.wait_settled()
+            work()
+            print(json_of(status(s)), flush=True)
 
 
 def json_of(cluster):

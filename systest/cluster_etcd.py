@@ -15,9 +15,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from appliance_lib import DEADLINE, check, main, wait_for
-from cluster_lib import Gateway, enter_network, hosts_at_work, need_network, scene, status, tell
+from cluster_lib import LEASE_S, Gateway, enter_network, hosts_at_work, need_network, scene, status, tell
 
 NETWORK = "10.77.0"
 CLIENTS, PEERS = 2379, 2380
@@ -126,6 +127,13 @@ class ThreeMembers:
         leader = self.leader()
         return next(m for m in self.members if m is not leader)
 
+    def wait_whole(self):
+        """All three follow one leader."""
+        def is_whole():
+            leaders = {m.status().get("leader", "0") for m in self.members}
+            return len(leaders) == 1 and leaders != {"0"}
+        wait_for(is_whole, self.account)
+
     def __exit__(self, *exc):
         for m in self.members:
             m.close()
@@ -151,30 +159,42 @@ def check_goes_on(s, work):
     s.wait_settled()
 
 
+def tokens(s):
+    """Of each group: another one, if it was owned anew."""
+    return {n: g["token"] for n, g in status(s)["groups"].items()}
+
+
 def with_three(act):
     with scene(ThreeGateway, store=ThreeMembers) as s:
         s.wait_settled()
-        before = {n: g["token"] for n, g in status(s)["groups"].items()}
+        before = tokens(s)
         with hosts_at_work(s, patient=False) as work:
             act(s, work, before)
 
 
-def print_tokens(s, what, before):
-    after = {n: g["token"] for n, g in status(s)["groups"].items()}
+def check_tokens(s, work, what, before, is_certain):
+    """Without a follower nothing is elected: for longer than a lease no group is given away. An election may take longer than a lease has left."""
+    end = time.monotonic() + (1.5 * LEASE_S if is_certain else 0)
+    work()
+    while time.monotonic() < end:
+        work()
+    after = tokens(s)
+    check(after == before or not is_certain, f"{what}: the tokens were {before} and are {after}\n{s.account()}")
     print(f"# {what}: the groups were {'not given away meanwhile' if after == before else 'owned anew'}", flush=True)
 
 
 def test_a_member_is_killed_and_comes_back():
     def act(s, work, before):
-        for m in (s.etcd.follower(), s.etcd.leader()):
+        for choose in (s.etcd.follower, s.etcd.leader):
+            m = choose()
             m.kill()
             s.etcd.leader()
-            work()
-            print_tokens(s, "a member was killed", before)
+            check_tokens(s, work, f"a {choose.__name__} was killed", before, choose == s.etcd.follower)
             check_goes_on(s, work)
             m.start()
-            wait_for(m.status, s.etcd.account)
-            before = {n: g["token"] for n, g in status(s)["groups"].items()}
+            s.etcd.wait_whole()
+            s.wait_settled()
+            before = tokens(s)
     with_three(act)
 
 
@@ -183,8 +203,7 @@ def test_the_leader_is_stopped_and_goes_on():
         m = s.etcd.leader()
         m.signal(signal.SIGSTOP)
         wait_for(lambda: any(x.leads() for x in s.etcd.members if x is not m), s.etcd.account)
-        work()
-        print_tokens(s, "the leader was stopped", before)
+        check_tokens(s, work, "the leader was stopped", before, False)
         check_goes_on(s, work)
         m.signal(signal.SIGCONT)
         check_goes_on(s, work)
@@ -193,16 +212,16 @@ def test_the_leader_is_stopped_and_goes_on():
 
 def test_a_member_is_cut_off():
     def act(s, work, before):
-        for m in (s.etcd.leader(), s.etcd.follower()):
+        for choose in (s.etcd.leader, s.etcd.follower):
+            m = choose()
             m.set_link("down")
             wait_for(lambda m=m: any(x.leads() for x in s.etcd.members if x is not m), s.etcd.account)
-            work()
-            print_tokens(s, "a member was cut off", before)
+            check_tokens(s, work, f"a {choose.__name__} was cut off", before, choose == s.etcd.follower)
             check_goes_on(s, work)
             m.set_link("up")
-            wait_for(m.status, s.etcd.account)
+            s.etcd.wait_whole()
             check_goes_on(s, work)
-            before = {n: g["token"] for n, g in status(s)["groups"].items()}
+            before = tokens(s)
     with_three(act)
 
 

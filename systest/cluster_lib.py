@@ -13,6 +13,7 @@ import tempfile
 import threading
 
 from appliance_lib import DEADLINE, TOP, Failure, Skip, check, wait_for
+from ceph_lib import Ceph
 from nvmf_lib import NQN, NUM_CPUS, PORT, Host, Target, wait_io
 
 CLUSTER = TOP / "tools" / "cluster" / "varve-cluster"
@@ -241,6 +242,16 @@ class Scene:
             g.__exit__()
 
 
+class CephGateway(Gateway):
+    """On images of Ceph."""
+    ceph = None
+
+    def add_storage(self, n, uuid):
+        if n == GROUPS[0]:
+            self.call("bdev_rbd_register_cluster", name="c", config_file=str(self.ceph.conf))
+        self.call("bdev_rbd_create", name=f"F{n}", pool_name="rbd", rbd_name=f"image{n}", block_size=512, cluster_name="c", standby=True, uuid=uuid)
+
+
 def enter_network():
     """The script again, in a network of its own, if there can be one."""
     if IN_NETWORK not in os.environ and subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode == 0:
@@ -267,6 +278,17 @@ def scene(kind=Gateway, number=2, store=EtcdServer):
             if s is not None:
                 s.close()
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def ceph_scene(kind=CephGateway):
+    """Gateways to images of a Ceph of their own."""
+    with Ceph() as ceph:
+        kind.ceph = ceph
+        for n in GROUPS:
+            ceph.image(f"rbd/image{n}", 4)
+        with scene(kind) as s:
+            yield s
 
 
 @contextlib.contextmanager

@@ -11,8 +11,7 @@ import subprocess
 import sys
 
 from appliance_lib import DEADLINE, VARVE, Skip, check, main, wait_for
-from ceph_lib import Ceph
-from cluster_lib import GROUPS, LEASE_S, Gateway, enter_network, hosts_at_work, need_network, scene, status, tell
+from cluster_lib import GROUPS, LEASE_S, CephGateway, ceph_scene, enter_network, hosts_at_work, need_network, scene, status, tell
 
 GROUP_ID = 20001        # of the process group ids by which the first gateway's packets are known
 OSD_PORTS = "6800-7568"
@@ -69,9 +68,8 @@ def test_a_gateway_is_cut_off_from_hosts():
                 wait_work(s, k)
 
 
-class KnownGateway(Gateway):
-    """On images of Ceph. The first one's packets are known by its group id."""
-    ceph = None
+class KnownGateway(CephGateway):
+    """The first one's packets are known by its group id."""
 
     def __init__(self, number, folder, server):
         if number == 0:
@@ -79,11 +77,6 @@ class KnownGateway(Gateway):
             self.program.write_text(f'#!/bin/sh\nexec setpriv --regid {GROUP_ID} --clear-groups {VARVE} "$@"\n')
             self.program.chmod(0o755)
         super().__init__(number, folder, server)
-
-    def add_storage(self, n, uuid):
-        if n == GROUPS[0]:
-            self.call("bdev_rbd_register_cluster", name="c", config_file=str(self.ceph.conf))
-        self.call("bdev_rbd_create", name=f"F{n}", pool_name="rbd", rbd_name=f"image{n}", block_size=512, cluster_name="c", standby=True, uuid=uuid)
 
 
 def cut_from_etcd(s):
@@ -130,15 +123,12 @@ def test_a_gateway_is_cut_off_from_etcd_and_from_ceph():
     if not shutil.which("ceph-mon"):
         raise Skip("needs ceph")
     drop()
-    with Ceph() as ceph:
-        KnownGateway.ceph = ceph
-        for n in GROUPS:
-            ceph.image(f"rbd/image{n}", 4)
-        with scene(KnownGateway) as s:
-            s.wait_settled()
-            with hosts_at_work(s, patient=False):      # what waits at a gateway without Ceph ends when hosts abort it
-                cut_from_etcd(s)
-                cut_from_ceph(s)
+    with ceph_scene(KnownGateway) as s:
+        s.wait_settled()
+        with hosts_at_work(s, patient=False):      # what waits at a gateway without Ceph ends when hosts abort it
+            cut_from_etcd(s)
+            cut_from_ceph(s)
+
 
 
 if __name__ == "__main__":

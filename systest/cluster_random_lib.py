@@ -16,15 +16,14 @@ import time
 
 from appliance_lib import BUILD, DEADLINE, TOP, Client, Failure, RpcError, check, wait_for
 from cluster_lib import CLUSTER, GROUPS, Gateway, scene, tell
-from nvmf_lib import NQN, NUM_CPUS, PERF, PORT, Host, Target, preload, wait_io
-from nvmf_stale_lib import Actor, attempt
+from nvmf_lib import NQN, NUM_CPUS, PORT, Host, Target, wait_io
+from nvmf_stale_lib import REGION_KB, Actor, attempt, check_ledger
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TOP / "tools" / "cluster"))
 from varve_cluster import etcd, state  # noqa: E402
 
 LEASE_S = 4
-REGION_KB = 128         # of each host: small, so that each block is often written and read
 KATO_MS = 2000          # of the front; with QUIESCE_MS its fence takes 3 x KATO_MS + KATO_MS / 4 + QUIESCE_MS
 QUIESCE_MS = 1500
 NOTE = "/memfd:varve-bdev-files"        # in /proc/PID/fd: what a varve has locked; each change makes a new one
@@ -353,13 +352,9 @@ class RandomScene:
         return self.counts()["errors"] == 0 or (lines != [] and all(x.endswith("abort requested") for x in lines))
 
     def check_blocks(self, n, *where):
-        p = subprocess.run([PERF, "--no-huge", "-m", f"[{NUM_CPUS - 1}]", "-s", "128", "-j", "--quiet", "--check-ledger", self.ledger(n), *where],
-                           capture_output=True, text=True, timeout=DEADLINE, env=preload(), check=False)
-        check(p.returncode in (0, 1) and p.stdout, f"group {n}: varve-perf ended with {p.returncode}: {p.stderr}")
-        result = json.loads(p.stdout)
-        check(result["errors"] == 0 and result["read"]["ios"] == REGION_KB // 4, f"group {n}: {result} {p.stderr}")
+        result, said = check_ledger(f"group {n}", self.ledger(n), *where)
         if result["miscompares"]:
-            self.say(f"group {n}, {where[0]}, when all had ended:\n{p.stderr}")
+            self.say(f"group {n}, {where[0]}, when all had ended:\n{said}")
         self.checks.append(result)
 
     def counts(self):

@@ -178,6 +178,16 @@ def front_nqn(number):
     return f"{NQN}:front{number}"
 
 
+def check_ledger(what, ledger, *where):
+    """Reads each block of a host's region once more. What varve-perf counted, and what it said."""
+    p = subprocess.run([PERF, "--no-huge", "-m", f"[{NUM_CPUS - 1}]", "-s", "128", "-j", "--quiet", "--check-ledger", ledger, *where],
+                       capture_output=True, text=True, timeout=DEADLINE, env=preload(), check=False)
+    check(p.returncode in (0, 1) and p.stdout, f"{what}: varve-perf ended with {p.returncode}: {p.stderr}")
+    result = json.loads(p.stdout)
+    check(result["errors"] == 0 and result["read"]["ios"] == REGION_KB // 4, f"{what}: {result} {p.stderr}")
+    return result, p.stderr
+
+
 class Scene:
     """num_fronts fronts with one host each, on regions of their own. options: of the fronts' bdev_nvme_set_options."""
 
@@ -275,13 +285,9 @@ class Scene:
             self.check_by("the file", i, "-b", f"file:{self.disk}")
 
     def check_by(self, what, number, *args):
-        p = subprocess.run([PERF, "--no-huge", "-m", f"[{NUM_CPUS - 1}]", "-s", "128", "-j", "--quiet", "--check-ledger", self.ledger(number),
-                            *args], capture_output=True, text=True, timeout=DEADLINE, env={**preload()}, check=False)
-        check(p.returncode in (0, 1) and p.stdout, f"{what}, host {number}: varve-perf ended with {p.returncode}: {p.stderr}")
-        result = json.loads(p.stdout)
-        check(result["errors"] == 0 and result["read"]["ios"] == REGION_KB // 4, f"{what}: {result} {p.stderr}")
+        result, said = check_ledger(f"{what}, host {number}", self.ledger(number), *args)
         if result["miscompares"]:
-            self.say(f"{what}, host {number}, when all had ended:\n{p.stderr}")
+            self.say(f"{what}, host {number}, when all had ended:\n{said}")
         self.checks.append(result)
 
     def is_seen(self):
