@@ -326,6 +326,18 @@ struct visit {
 	void *arg;
 };
 
+struct bdev_channel *bdev_channel_on(const struct bdev_core *core, const struct thread *t)
+{
+	struct bdev_channel *ch;
+
+	TAILQ_FOREACH (ch, &core->channels, link) {
+		if (ch->thread->thread == t) {
+			break;
+		}
+	}
+	return ch;
+}
+
 /* Runs on a thread that had a channel when the visit was sent. The channel may be gone by now; if it is there, it stays
  * until this returns, since it belongs to this thread. */
 static void visit_channel_here(void *arg)
@@ -334,11 +346,7 @@ static void visit_channel_here(void *arg)
 	struct bdev_channel *ch;
 
 	pthread_mutex_lock(&v->core->mutex);
-	TAILQ_FOREACH (ch, &v->core->channels, link) {
-		if (ch->thread->thread == thread_current()) {
-			break;
-		}
-	}
+	ch = bdev_channel_on(v->core, thread_current());
 	pthread_mutex_unlock(&v->core->mutex);
 	if (ch != NULL) {
 		bdev_enter(ch->thread);

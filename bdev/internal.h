@@ -260,6 +260,8 @@ void bdev_channels_init(void);
 void bdev_channels_fini(void);
 int bdev_core_init(struct bdev *b); /* allocates b->core */
 void bdev_core_free(struct bdev *b);
+/* The channel that a thread has, or NULL. Under the mutex. */
+struct bdev_channel *bdev_channel_on(const struct bdev_core *core, const struct thread *t);
 /* Control thread: runs fn(ch, arg) on the thread of each channel, one after the other, and waits. */
 void bdev_visit_channels(struct bdev *b, void (*fn)(struct bdev_channel *ch, void *arg), void *arg);
 /* Control thread: sets and clears SLOW_* bits of all channels, those to come included. */
@@ -298,6 +300,8 @@ static inline bool bdev_io_is_untouched(const struct bdev_io *io)
 {
 	return io->stage <= STAGE_MODULE && (io->flags & (IO_CHILD | IO_ZCOPY)) == 0;
 }
+/* It ends with an error. If no module has carried out a part of it, bdev_io_was_untouched() is true from now on. */
+void bdev_io_mark_untouched(struct bdev_io *io);
 /* Completes an I/O that waited in the layer; its submitter learns whether it was untouched. */
 void bdev_io_end_waiting(struct bdev_io *io, uint16_t status);
 void bdev_nomem_retry(struct bdev_channel *ch, uint32_t failures_allowed);

@@ -519,11 +519,16 @@ void bdev_io_complete(struct bdev_io *io, uint16_t status)
 	bdev_leave(t);
 }
 
-void bdev_io_complete_untouched(struct bdev_io *io, uint16_t status)
+void bdev_io_mark_untouched(struct bdev_io *io)
 {
 	if (io->stage == STAGE_HANDED) {
 		io->stage = STAGE_UNTOUCHED;
 	}
+}
+
+void bdev_io_complete_untouched(struct bdev_io *io, uint16_t status)
+{
+	bdev_io_mark_untouched(io);
 	bdev_io_complete(io, status);
 }
 

@@ -450,8 +450,9 @@ static void split_end(struct bdev_io *io)
 	} else if (status == 0 && io->phase == PHASE_COMPARE) {
 		split_start_phase(io, PHASE_WRITE);
 	} else {
-		/* as bdev_io_complete_untouched(): no child has begun */
-		io->stage = status != 0 && io->stage == STAGE_HANDED ? STAGE_UNTOUCHED : io->stage;
+		if (status != 0) {
+			bdev_io_mark_untouched(io); /* no child has begun */
+		}
 		bdev_lock_release(io, status);
 	}
 }

@@ -75,19 +75,6 @@ struct stat_walk {
 	size_t visits; /* of a bdev on a thread */
 };
 
-/* The channel that a thread has, or NULL. Under the mutex. */
-static struct bdev_channel *stat_channel_of(const struct bdev_core *core, const struct thread *t)
-{
-	struct bdev_channel *ch;
-
-	TAILQ_FOREACH (ch, &core->channels, link) {
-		if (ch->thread->thread == t) {
-			return ch;
-		}
-	}
-	return NULL;
-}
-
 /* From here on, what channels leave that go before their turn is added to stat. */
 static void stat_begin(struct bdev_core *core, struct bdev_stat *stat)
 {
@@ -112,7 +99,7 @@ static void stat_end(struct bdev_core *core)
 static void stat_add_here(struct bdev_core *core, struct bdev_stat *sum)
 {
 	pthread_mutex_lock(&core->mutex);
-	struct bdev_channel *ch = stat_channel_of(core, thread_current());
+	struct bdev_channel *ch = bdev_channel_on(core, thread_current());
 	if (ch != NULL) {
 		bdev_stat_settle(&ch->stat);
 		bdev_stat_add(sum, &ch->stat);
@@ -143,7 +130,7 @@ static struct bdev_core *stat_chain(struct bdev *const *list, size_t n, const st
 	for (size_t i = 0; i < n; i++) {
 		struct bdev_core *core = list[i]->core;
 		pthread_mutex_lock(&core->mutex);
-		bool found = stat_channel_of(core, t) != NULL;
+		bool found = bdev_channel_on(core, t) != NULL;
 		pthread_mutex_unlock(&core->mutex);
 		if (found) {
 			*end = core;

@@ -28,7 +28,8 @@ LESS = {"target": "fake", "target_traced": "fake", "tcp": "tcp_fake", "tcp_trace
 
 
 def command(program, out):
-    return ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--combine-dumps=no", f"--callgrind-out-file={out}",
+    # Fair: a reactor that polls would otherwise keep valgrind's lock from the control thread.
+    return ["valgrind", "--tool=callgrind", "--fair-sched=yes", "--collect-atstart=no", "--combine-dumps=no", f"--callgrind-out-file={out}",
             str(BUILD / "bench" / f"bench-{program}"), "--instructions"]
 
 

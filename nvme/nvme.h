@@ -436,9 +436,9 @@ struct nvme_qpair_opts {
 };
 /* Creates an I/O queue pair of a controller that is READY. ready(arg, qpair, 0) or ready(arg, NULL, negative errno)
  * follows, from within or later, on the control thread: -ENXIO: the controller is not READY; -ENOSPC: it has granted no
- * more queues; -EAGAIN: nor that, but it has not yet given back one of a queue pair that was given up, which takes no
- * longer than its admin commands may take, or ends in a reset; -ENOMEM; -ECONNREFUSED, -EIO and others: it was refused;
- * -ECONNRESET: the controller goes down, and its event follows. Then one thread uses the queue pair. */
+ * more queues; -EAGAIN: all are in use, but the controller is still deleting one, of a queue pair that was given up:
+ * try again, since it is free soon, or the controller is reset; -ENOMEM; -ECONNREFUSED, -EIO and others: it was
+ * refused; -ECONNRESET: the controller goes down, and its event follows. Then one thread uses the queue pair. */
 void nvme_qpair_create(struct nvme_ctrlr *ctrlr, const struct nvme_qpair_opts *opts,
 		       void (*ready)(void *arg, struct nvme_qpair *qpair, int error), void *arg);
 /* A queue pair ends in three steps, so that no buffer is reused while the device may still access it:

@@ -167,7 +167,9 @@ static void bdev_nvme_qpair_refused(struct bdev_nvme_qpair *qp, int error)
 	}
 	if (error == -EAGAIN) { /* nobody is shut out for a moment */
 		log_limited(LOG_LEVEL_NOTICE,
-			    "%s: a queue pair waits until the controller has deleted one that was too late", c->name);
+			    "%s: the queue pair of thread '%s' waits until the controller has deleted one that was "
+			    "created too late: no other queue is free",
+			    c->name, thread_name(qp->thread));
 	} else if (error == -ENOSPC) {
 		bdev_nvme_qpair_set_shut_out(qp, BDEV_NVME_NO_QUEUE);
 	} else if (bdev_nvme_is_serving(c)) { /* else its connection has ended, or is being ended */

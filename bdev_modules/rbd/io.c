@@ -63,13 +63,14 @@ static uint16_t image_status(struct rbd_bdev *r, const struct bdev_io *io, ssize
 	return bdev_status_from_errno((int)result);
 }
 
-/* librbd looks for the lock before it begins anything of a COMPARE_AND_WRITE, which is one piece: another gateway may
- * carry it out. */
+/* librbd answers EROFS before it begins anything of a COMPARE_AND_WRITE: another gateway may carry it out. The other
+ * answers of lacks_lock() are not trusted for that: unlike a write, a pair that was carried out must not be repeated.
+ */
 static void image_io_complete(struct rbd_bdev *r, struct bdev_io *io, ssize_t result)
 {
 	uint16_t status = image_status(r, io, result);
 
-	if (unlikely(result == -EROFS) && io->type == BDEV_IO_COMPARE_AND_WRITE) {
+	if (unlikely(result == -EROFS) && io->type == BDEV_IO_COMPARE_AND_WRITE && lacks_lock(r, result)) {
 		bdev_io_complete_untouched(io, status);
 	} else {
 		bdev_io_complete(io, status);

@@ -113,7 +113,8 @@ static void uring_submit(void *channel, struct bdev_io *io)
 	const struct uring_bdev *u = uring_of(io);
 
 	if (unlikely(bdev_owner_refuses(&u->owner))) {
-		bdev_io_complete_untouched(io, BDEV_OWNER_STATUS); /* unless an earlier try may have written a part */
+		bdev_io_complete_untouched(
+			io, BDEV_OWNER_STATUS); /* if no earlier try may have written a part, which the layer knows */
 		return;
 	}
 	struct io_uring_sqe *sqe = uring_try_sqe(channel);

@@ -211,8 +211,8 @@ static void queue_deletion_failed(struct nvme_pcie_qpair *q, const char *what, c
 	nvme_ctrlr_lost(q->base.ctrlr, "%s %u: %s", what, q->base.id, why);
 }
 
-/* The drive has refused to delete a queue. Only a reset gives the number back. It comes at once if the drive serves
- * nobody, who would be disturbed: so it never happens that all numbers are kept and nobody resets the drive. */
+/* The drive has refused to delete a queue, so only a reset gives the number back. If the drive serves no queue pair, a
+ * reset disturbs nobody, and is begun at once: otherwise all numbers could be kept and nobody would reset the drive. */
 static void limbo_stay(struct nvme_pcie_qpair *q, const char *what, const char *why)
 {
 	struct nvme_pcie_ctrlr *c = nvme_pcie_ctrlr_of(q->base.ctrlr);
