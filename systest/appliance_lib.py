@@ -144,6 +144,10 @@ class Daemon:
     def call(self, method, **params):
         return self.call_over(self.client(), method, **params)
 
+    def notifications(self, kind):
+        """Those of a type, the oldest first."""
+        return [n for n in self.call("notify_get_notifications", all=True) if n["type"] == kind]
+
     def call_over(self, client, method, **params):
         """One call. If there is no answer because the daemon has ended, says how."""
         try:

@@ -14,14 +14,10 @@ from nvmf_lib import ADDRESS, NQN, PORT, Host, Target, wait_io
 HOST, FROZEN, STRANGER = (NQN + x for x in (":welcome", ":frozen", ":stranger"))
 
 
-def events(d, kind):
-    return [n for n in d.call("notify_get_notifications", all=True) if n["type"] == kind]
-
-
 def expect(d, kind, ctx, reason=None, number=1):
     """The number-th of the kind has this context and reason; returns it."""
-    wait_for(lambda: len(events(d, kind)) >= number, f"{kind}")
-    found = events(d, kind)[number - 1]
+    wait_for(lambda: len(d.notifications(kind)) >= number, f"{kind}")
+    found = d.notifications(kind)[number - 1]
     check(found["ctx"] == ctx, f"{kind}: {found}")
     told = found.get("reason")
     check((reason in told) if reason else told is None, f"{kind}: reason {told}")
@@ -40,7 +36,7 @@ def test_hosts_that_come_and_go():
         with Host(t, "-w", "randread", "-t", "10", nsid=1, hostnqn=STRANGER) as h:
             expect(t, "nvmf_host_refused", f"{NQN} {STRANGER}", "not among the subsystem's hosts")
             h.kill()
-        check(events(t, "nvmf_host_connect") == [], "the stranger was let in")
+        check(t.notifications("nvmf_host_connect") == [], "the stranger was let in")
         with Host(t, "-w", "randread", "-t", "3600", nsid=1, hostnqn=HOST) as h:
             expect(t, "nvmf_host_connect", f"{NQN} {HOST} 1")
             wait_io(t, [h])
@@ -83,13 +79,13 @@ def test_a_namespace_that_changes_its_size():
     with Target() as t:
         t.call("bdev_null_create", name="N0", block_size=512, num_blocks=65536)
         t.add_ns("N0", nsid=2)
-        check(events(t, "nvmf_ns_resize") == [], "it has not changed yet")
+        check(t.notifications("nvmf_ns_resize") == [], "it has not changed yet")
         for number, mb in enumerate((64, 16), 1):
             t.call("bdev_null_resize", name="N0", new_size=mb)
             expect(t, "nvmf_ns_resize", f"{NQN} 2", number=number)
         t.remove_ns(2)
         t.call("bdev_null_resize", name="N0", new_size=32)
-        check(len(events(t, "nvmf_ns_resize")) == 2, "a namespace that is gone has changed its size")
+        check(len(t.notifications("nvmf_ns_resize")) == 2, "a namespace that is gone has changed its size")
 
 
 def test_a_bdev_that_is_deleted_while_it_is_served():
@@ -114,7 +110,7 @@ def test_a_bdev_that_is_deleted_while_it_is_served():
             h.kill()
         t.add_ns(t.add_malloc("M2"), nsid=1)
         t.remove_ns(1)
-        check(len(events(t, "nvmf_ns_lost")) == 2, "a namespace that is removed is not lost")
+        check(len(t.notifications("nvmf_ns_lost")) == 2, "a namespace that is removed is not lost")
 
 
 def test_io_that_takes_too_long():
@@ -124,14 +120,14 @@ def test_io_that_takes_too_long():
         t.add_ns("D0", nsid=1)
         t.call("bdev_set_timeout", name="D0", timeout_us=50000)
         with Host(t, "-w", "randread", "-t", "3600", "-q", "1", "-o", "4k", nsid=1) as h:
-            wait_for(lambda: len(events(t, "bdev_slow_io")) > 1, "two slow reads")
+            wait_for(lambda: len(t.notifications("bdev_slow_io")) > 1, "two slow reads")
             t.call("bdev_set_timeout", name="D0", timeout_us=0)
-            slow = events(t, "bdev_slow_io")
+            slow = t.notifications("bdev_slow_io")
             for n in slow:
                 told = re.fullmatch(r"D0 read \d+\+8 \S.* (\d+) us", n["ctx"])
                 check(told and int(told[1]) >= 50000 and "reason" not in n, n)
             wait_io(t, [h], 3)
-            check(events(t, "bdev_slow_io") == slow, "without a limit, nothing is too slow")
+            check(t.notifications("bdev_slow_io") == slow, "without a limit, nothing is too slow")
             h.stop()
 
 
@@ -148,7 +144,7 @@ def test_a_lost_controller_and_its_path():
             expect(f, "bdev_nvme_lost", "Nvme0", "reset")
             expect(f, "bdev_nvme_path_regained", path)
             expect(f, "bdev_nvme_connected", "Nvme0", number=2)
-            check(lost["id"] < events(f, "bdev_nvme_path_regained")[0]["id"], "the order")
+            check(lost["id"] < f.notifications("bdev_nvme_path_regained")[0]["id"], "the order")
             b.process.kill()
         expect(f, "bdev_nvme_path_lost", path, " ", number=2)
 

@@ -19,10 +19,6 @@ CNTLID, SUBNQN, HOST = OF_DATA | 16, OF_DATA | 256, OF_DATA | 512
 SQSIZE = 44
 
 
-def notifications(t, kind):
-    return [n for n in t.call("notify_get_notifications", all=True) if n["type"] == kind]
-
-
 def test_a_host_without_a_name_goes_by_its_address():
     with TcpTarget() as t:
         t.add_ns(t.add_malloc("M0"), nsid=1)
@@ -37,7 +33,7 @@ def test_a_host_without_a_name_goes_by_its_address():
                 [ctrlr] = t.call("nvmf_subsystem_get_controllers", nqn=NQN)
                 check(ctrlr["hostnqn"] == UNNAMED and ctrlr["num_io_qpairs"] == 1, ctrlr)
                 check({q["hostnqn"] for q in t.call("nvmf_subsystem_get_qpairs", nqn=NQN)} == {UNNAMED}, "its queue pairs")
-        check(notifications(t, "nvmf_host_connect")[-1]["ctx"].startswith(f"{NQN} {UNNAMED} "), notifications(t, "nvmf_host_connect"))
+        check(t.notifications("nvmf_host_connect")[-1]["ctx"].startswith(f"{NQN} {UNNAMED} "), t.notifications("nvmf_host_connect"))
         check(f"{UNNAMED} from {ADDRESS} connects to {NQN}" in t.log(), t.log())
         t.wait_empty()
         t.stop_clean()
@@ -48,7 +44,7 @@ def refused(t, code, where, nqn, host, words, qid=0, cntlid=0xFFFF, size=32, hos
     with Queue(connect=False, qid=qid) as q:
         c = q.connect(cntlid, nqn, size, hostnqn)
         check((c.code, c.result) == (code, where), f"{words}: status {c.status:#x}, result {c.result:#x}")
-    told = wait_for(lambda: [n for n in notifications(t, "nvmf_host_refused") if words in n["reason"]], f"'{words}' to be told of")[-1]
+    told = wait_for(lambda: [n for n in t.notifications("nvmf_host_refused") if words in n["reason"]], f"'{words}' to be told of")[-1]
     check(told["ctx"] == f"{nqn} {host}", told)
     check(any(words in line and host in line and nqn in line for line in t.log().splitlines()), f"'{words}' of {host}: {t.log()}")
 

@@ -53,9 +53,6 @@ class Node(Target):
     def exists(self, name):
         return any(c["cirn"] == name["cirn"] for c in self.controllers(SHARED))
 
-    def news(self, kind):
-        return [n for n in self.call("notify_get_notifications", all=True) if n["type"] == kind]
-
     def peer(self):
         peers = [s["peers"] for s in self.call("nvmf_get_subsystems", nqn=SHARED)]
         return peers[0][0]
@@ -125,11 +122,11 @@ class Pair:
 
     def fails(self, name, why):
         """The reset of a controller fails, and the reason is told."""
-        before = len(self.right.news("nvmf_cross_reset_failed"))
+        before = len(self.right.notifications("nvmf_cross_reset_failed"))
         status, dw0 = self.asker.reset(name)
         check((status, dw0) == (0, 0), f"status {status:#x}, dw0 {dw0}")
-        wait_for(lambda: len(self.right.news("nvmf_cross_reset_failed")) > before, "the reset to fail")
-        told = self.right.news("nvmf_cross_reset_failed")[-1]
+        wait_for(lambda: len(self.right.notifications("nvmf_cross_reset_failed")) > before, "the reset to fail")
+        told = self.right.notifications("nvmf_cross_reset_failed")[-1]
         check(told["ctx"] == f"{SHARED} {HOSTNQN}" and why in told["reason"], told)
 
 
@@ -144,12 +141,12 @@ def test_a_controller_of_the_same_process():
             status, dw0 = asker.reset(name)
             check((status, dw0) == (0, 0), f"the write is not waited for: {status:#x} {dw0}")
             check(asker.reset(name)[0] in (IN_PROGRESS, 0), "twice")
-            wait_for(lambda: node.news("nvmf_cross_reset_done"), "the reset")
+            wait_for(lambda: node.notifications("nvmf_cross_reset_done"), "the reset")
             check(not node.exists(name), "it is still there")
-            check(node.news("nvmf_cross_reset")[0]["ctx"] == f"{SHARED} {HOSTNQN} {name['cntlid']}", "what was told")
+            check(node.notifications("nvmf_cross_reset")[0]["ctx"] == f"{SHARED} {HOSTNQN} {name['cntlid']}", "what was told")
             check(asker.reset(name) == (0, IMMEDIATE), "it is gone")
             client.close()
-        gone = [n for n in node.news("nvmf_host_disconnect") if n["ctx"] == f"{SHARED} {HOSTNQN} {name['cntlid']}"]
+        gone = [n for n in node.notifications("nvmf_host_disconnect") if n["ctx"] == f"{SHARED} {HOSTNQN} {name['cntlid']}"]
         check("Cross-Controller Reset" in gone[0]["reason"], gone)
 
 
@@ -170,7 +167,7 @@ def test_a_controller_of_a_peer():
         check(p.asker.reset(name) == (0, 0), "not immediate")
         entries = [e for c in p.right.controllers(SHARED) for e in c.get("cross_resets", [])]
         check(any(e["cntlid"] == name["cntlid"] and e["ciu"] == name["ciu"] for e in entries), entries)
-        wait_for(lambda: len(p.right.news("nvmf_cross_reset_done")) == 3, "the reset")
+        wait_for(lambda: len(p.right.notifications("nvmf_cross_reset_done")) == 3, "the reset")
         check(not p.left.exists(name), "it is still there")
         client.close()
 
@@ -216,8 +213,8 @@ def test_what_happens_while_a_peer_is_asked():
         check(p.asker.reset(name) == (0, 0), "not immediate")
         check(p.asker.reset(name) == (IN_PROGRESS, 0), "one at a time")
         p.right.call("nvmf_subsystem_remove_peer", nqn=SHARED, path=str(p.left.path))
-        wait_for(lambda: p.right.news("nvmf_cross_reset_failed"), "the reset to fail")
-        check("removed" in p.right.news("nvmf_cross_reset_failed")[0]["reason"], "why")
+        wait_for(lambda: p.right.notifications("nvmf_cross_reset_failed"), "the reset to fail")
+        check("removed" in p.right.notifications("nvmf_cross_reset_failed")[0]["reason"], "why")
         p.right.add_peer(p.left)
         check(p.asker.reset(name) == (0, 0), "not immediate")
         p.right.call("nvmf_delete_subsystem", nqn=SHARED)

@@ -307,4 +307,4 @@ class TcpTarget(Target):
 
     def refusals(self):
         """The notifications of hosts that it has refused."""
-        return [str(n) for n in self.call("notify_get_notifications", all=True) if n["type"] == "nvmf_host_refused"]
+        return [str(n) for n in self.notifications("nvmf_host_refused")]

@@ -50,10 +50,6 @@ SECRETS = [
 ]
 
 
-def told(d, kind="rpc_refused"):
-    return [n for n in d.call("notify_get_notifications", all=True) if n["type"] == kind]
-
-
 def refusal(d, method, params):
     try:
         return check(False, f"{method} {params} answered {d.call(method, **params)}")
@@ -65,7 +61,7 @@ def is_told(d, method, params, words):
     """Makes the call. At most ten refusals in a second are told of, so it may take several."""
     e = refusal(d, method, params)
     check(all(w in e.message for w in words), f"{method} {params}: the caller hears '{e.message}', not {words}")
-    return any(n["ctx"] == method and all(w in n["reason"] for w in words if len(e.message) < 200) for n in told(d))
+    return any(n["ctx"] == method and all(w in n["reason"] for w in words if len(e.message) < 200) for n in d.notifications("rpc_refused"))
 
 
 def test_the_caller_the_log_and_a_notification_say_what_was_wrong():
@@ -82,17 +78,17 @@ def test_the_caller_the_log_and_a_notification_say_what_was_wrong():
 
 def test_answers_that_say_no_are_no_refusals():
     with Daemon("-s", "256", env=preload()) as d:
-        before = len(told(d))
+        before = len(d.notifications("rpc_refused"))
         e = refusal(d, "bdev_get_bdevs", {"name": "none"})
-        check(e.code == -19 and len(told(d)) == before and "was refused" not in d.log(), f"{e.code}: {d.log()}")
+        check(e.code == -19 and len(d.notifications("rpc_refused")) == before and "was refused" not in d.log(), f"{e.code}: {d.log()}")
 
 
 def test_secrets_are_told_to_the_caller_only():
     with Daemon("-s", "256", "-L", "rpc", env=preload()) as d:
         for method, params, name in SECRETS:
-            wait_for(lambda: (refusal(d, method, params), any(n["ctx"] == method and f'"{name}"' in n["reason"] and "caller only" in n["reason"] for n in told(d)))[1],
+            wait_for(lambda: (refusal(d, method, params), any(n["ctx"] == method and f'"{name}"' in n["reason"] and "caller only" in n["reason"] for n in d.notifications("rpc_refused")))[1],
                      f"{method} {params} to be told of")
-        check(SECRET[10:20] not in d.log() and SECRET[10:20] not in json.dumps(told(d)), d.log())
+        check(SECRET[10:20] not in d.log() and SECRET[10:20] not in json.dumps(d.notifications("rpc_refused")), d.log())
 
 
 def test_refused_entries_of_a_configuration_are_told():
@@ -109,7 +105,7 @@ def test_refused_entries_of_a_configuration_are_told():
         path = holder.folder / "wrong.json"
         path.write_text(json.dumps({"subsystems": [{"subsystem": "bdev", "config": entries}]}))
         with Daemon("-s", "256", "-c", path, "--json-ignore-init-errors", env=preload()) as d:
-            found = told(d, "config_refused")
+            found = d.notifications("config_refused")
             check(len(found) == len(wanted), found)
             for n, (method, words) in zip(found, wanted):
                 check(n["ctx"] == method and all(w in n["reason"] or w in d.log() for w in words), f"{n} lacks {words}")
