@@ -78,7 +78,8 @@ class Wire:
         self.server = socket.create_server(("127.0.0.1", 0))
         self.port = self.server.getsockname()[1]
         self.open = set()
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.accepts = threading.Thread(target=self.accept, daemon=True)
+        self.accepts.start()
 
     def accept(self):
         while True:
@@ -118,6 +119,9 @@ class Wire:
             sink.shutdown(socket.SHUT_WR)
 
     def close(self):
+        """A thread that still waits in accept() may go on with the next socket of this number."""
+        self.server.shutdown(socket.SHUT_RDWR)
+        self.accepts.join()
         self.server.close()
         for s in list(self.open):
             with contextlib.suppress(OSError):

@@ -367,7 +367,8 @@ class Wiretap:
         self.port, self.first = port, []
         self.server = socket.create_server((ADDRESS, 0))
         self.listen = self.server.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.accepts = threading.Thread(target=self.accept, daemon=True)
+        self.accepts.start()
 
     def accept(self):
         while True:
@@ -399,6 +400,9 @@ class Wiretap:
         return self
 
     def __exit__(self, *_):
+        """A thread that still waits in accept() may go on with the next socket of this number, and take the connections of another test."""
+        self.server.shutdown(socket.SHUT_RDWR)
+        self.accepts.join()
         self.server.close()
 
 
