@@ -526,22 +526,69 @@ static void test_the_layer_stops_with_an_image_that_is_being_opened(void)
 	check_nothing_is_left();
 }
 
-/* The limits are shorter here: hurry.c. */
-static void test_an_image_that_is_not_opened_in_time_is_closed_later(void)
+/* --- Time limits pass when the test says so --- */
+
+#define OPEN_LIMIT_US UINT64_C(45000000)
+#define STOP_LIMIT_US UINT64_C(20000000)
+
+void __real_thread_timer_start(struct thread_timer *t, uint64_t us);
+void __wrap_thread_timer_start(struct thread_timer *t, uint64_t us);
+
+static struct {
+	struct thread_timer *timer; /* the last that was started of those of the module */
+	uint64_t us;
+} limit;
+
+void __wrap_thread_timer_start(struct thread_timer *t, uint64_t us)
+{
+	if (us == OPEN_LIMIT_US || us == STOP_LIMIT_US) {
+		limit.timer = t;
+		limit.us = us;
+	}
+	__real_thread_timer_start(t, us);
+}
+
+static bool is_held_up(void *us)
+{
+	return fake.waiting != 0 && limit.us == *(const uint64_t *)us;
+}
+
+/* Waits until a worker is held up while a limit of this length runs, and lets that pass. */
+static void pass_limit(uint64_t us)
+{
+	CU_ASSERT_TRUE_FATAL(fixture_poll(is_held_up, &us));
+	limit.us = 0;
+	thread_timer_stop(limit.timer);
+	__real_thread_timer_start(limit.timer, 1);
+}
+
+/* Creates "R" on a cluster that keeps a worker until the limit has passed. */
+static int create_too_slowly(struct answer *a)
 {
 	struct bdev_rbd_opts opts = opts_of("R");
+
+	*a = (struct answer){.rc = 1};
+	bdev_rbd_create(&opts, on_answer, a);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(flag_is_set, &fake.waiting));
+	CU_ASSERT_FALSE(a->done);
+	pass_limit(OPEN_LIMIT_US);
+	return answer_rc(a);
+}
+
+static void test_an_image_that_is_not_opened_in_time_is_closed_later(void)
+{
 	struct answer a;
 
 	fake.hold_open = true;
-	CU_ASSERT_EQUAL(create(&opts, &a), -ETIMEDOUT);
+	CU_ASSERT_EQUAL(create_too_slowly(&a), -ETIMEDOUT);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "image 'image' of pool 'rbd' has not ended for 45 s"));
 	CU_ASSERT_PTR_NULL(bdev_find("R"));
 	fake.hold_open = false;
-	CU_ASSERT_EQUAL(create(&opts, &a), 0); /* the cluster is back */
+	CU_ASSERT_EQUAL(create_named("R"), 0); /* the cluster is back */
 	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
 	fake.hold_connect = true;
 	CU_ASSERT_TRUE(fixture_poll(nothing_is_open, NULL));
-	CU_ASSERT_EQUAL(create(&opts, &a), -ETIMEDOUT);
+	CU_ASSERT_EQUAL(create_too_slowly(&a), -ETIMEDOUT);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "connecting for image"));
 	fake.hold_connect = false;
 	check_nothing_is_left();
@@ -549,12 +596,11 @@ static void test_an_image_that_is_not_opened_in_time_is_closed_later(void)
 
 static void test_a_creation_that_fails_is_answered_although_its_image_cannot_be_closed(void)
 {
-	struct bdev_rbd_opts opts = opts_of("R");
 	struct answer a;
 
 	fake.stat_rc = -EIO;
 	fake.hold_close = true;
-	CU_ASSERT_EQUAL(create(&opts, &a), -EIO);
+	CU_ASSERT_EQUAL(create_too_slowly(&a), -EIO);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "the size of image 'image'"));
 	CU_ASSERT_EQUAL(fake.closes, 0);
 	fake.hold_close = false;
@@ -567,6 +613,7 @@ static void restart_without_closing(void)
 	atomic_bool done = false;
 
 	bdev_fini(set_done, &done);
+	pass_limit(STOP_LIMIT_US);
 	CU_ASSERT_TRUE_FATAL(fixture_wait(&done));
 	CU_ASSERT_EQUAL(fake.closes, 0);
 	CU_ASSERT_EQUAL_FATAL(bdev_init(), 0);
