@@ -173,7 +173,7 @@ static void hammer(struct testdev *t, unsigned ios, bool misaligned, uint64_t se
 	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, t->bdev.name, true, fixture_thread(1)), 0);
 	shadow = calloc(1, bytes);
-	for (unsigned i = 0; i < ios; i++) {
+	for (unsigned i = 0; i < ios; i += unit_stride()) {
 		if (!one_io(&u, &rnd, misaligned)) {
 			printf("I/O %u of seed %lu\n", i, seed);
 			CU_FAIL("the disk and its shadow differ");
@@ -253,14 +253,14 @@ static void decided(struct bdev_io *io, void *arg)
 static void decide_here(void *arg)
 {
 	struct request *r = arg;
-	unsigned good = 0;
+	unsigned good = 0, decisions = DECISIONS / unit_stride();
 
 	r->io->cb = decided;
 	r->io->cb_arg = &good;
-	for (unsigned i = 0; i < DECISIONS; i++) {
+	for (unsigned i = 0; i < decisions; i++) {
 		bdev_submit(r->io);
 	}
-	CU_ASSERT_EQUAL(good, DECISIONS);
+	CU_ASSERT_EQUAL(good, decisions);
 }
 
 /* Blocks 62 to 65 cross both boundaries. A decision that takes its numbers from both of them, because it loads the

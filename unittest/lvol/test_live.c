@@ -595,18 +595,11 @@ static void sweep_state(const struct model *before, size_t entries, uint32_t see
 	}
 }
 
-/* valgrind sees of a few cases what it is for, reads of what was not written. All of them are judged in the other
- * builds. */
-static unsigned long fewer_under_valgrind(unsigned long usual)
-{
-	return getenv("VARVE_VALGRIND") != NULL ? usual / 4 : usual;
-}
-
 static void sweep(const char *name, int (*op)(void))
 {
 	struct model before;
 	unsigned states = 0;
-	unsigned long seeds = fewer_under_valgrind(16);
+	unsigned long seeds = 16 / unit_stride();
 
 	sweep_world();
 	disk_run(&w.disk);
@@ -719,7 +712,7 @@ static unsigned long number_from(const char *variable, unsigned long usual)
 static void test_random_operations(void)
 {
 	uint32_t first = (uint32_t)number_from("VARVE_SEED", 0);
-	unsigned long runs = number_from("VARVE_LVOL_RUNS", fewer_under_valgrind(12));
+	unsigned long runs = number_from("VARVE_LVOL_RUNS", (12 + unit_stride() - 1) / unit_stride());
 
 	for (uint32_t i = 0; i < runs && CU_get_number_of_failures() == 0; i++) {
 		random_run(first + i, 250, (first + i) % 3 == 0);
