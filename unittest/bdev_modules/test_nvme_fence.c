@@ -544,22 +544,33 @@ static void test_two_fences_of_one_controller_hold_their_own(void)
 	end_paths(&u);
 }
 
+static bool is_ended(void *n)
+{
+	return seen.ended >= *(unsigned *)n;
+}
+
 static void test_a_bdev_reset_does_not_wait_for_connections_that_came_later(void)
 {
 	struct user u;
+	unsigned one = 1;
 
-	struct request *old = held_write(&u, 3000, false);
+	struct request *old = held_write(&u, LONG_MS, false);
+	struct bdev_nvme *c = bdev_nvme_next(NULL);
+	struct bdev_nvme_fence *first = bdev_nvme_fence_find(c->subsystem, bdev_nvme_fence_newest());
 	struct request *reset = request_new(&u);
 	reset->io->type = BDEV_IO_RESET;
 	request_submit(reset);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(is_ended, &one)); /* the fence of target 1, which the reset has disabled */
 	restore(t0);
 	wait_usable(2);
 	cut(t0);
 	wait_begun(2);
-	unsigned before = seen.ended; /* that of target 1, which the reset has disabled */
+	CU_ASSERT_FALSE(is_done_now(reset));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(first);
+	bdev_nvme_fence_end(first, BDEV_NVME_FENCE_END_TIME); /* that of the second connection goes on */
 	CU_ASSERT(request_wait(reset));
 	CU_ASSERT_EQUAL(reset->status, 0);
-	CU_ASSERT_EQUAL(seen.ended, before + 1);
+	CU_ASSERT_EQUAL(seen.ended, 2);
 	request_free(reset);
 	CU_ASSERT(request_wait(old));
 	request_free(old);
