@@ -36,7 +36,7 @@ from nvmf_lib import ADDRESS, PORT, preload  # noqa: E402
 BUILD = pathlib.Path(os.environ.get("VARVE_BUILD", TOP / "build"))
 PEER = os.environ.get("VARVE_PEER")
 SMOKE = "--smoke" in sys.argv[1:]
-TURNS = 1 if SMOKE else 5
+TURNS, WINDOW = (1, 0.1) if SMOKE else (5, 1)      # WINDOW: seconds of a measurement of CPU time
 CPUS = sorted(os.sched_getaffinity(0))
 NQN = "nqn.2026-11.io.varve:compare"
 LIMIT = 120
@@ -114,6 +114,8 @@ def files(table):
     if shutil.which("fio") is None:
         table.leave_out("fio", "needs Debian's fio")
         return
+    if SMOKE:
+        uring.SECONDS, uring.MEGABYTES = "1", 32
     with uring.made_file() as path:
         for depth in uring.DEPTHS:
             turns = [(uring.varve(path, depth), uring.fio(path, depth)) for _ in range(TURNS)]
@@ -180,18 +182,20 @@ class Target:
         where = " ".join(f"{key}:{value}" for key, value in self.address.items())
         before = self.reads()
         with subprocess.Popen([BUILD / "bin" / "varve-perf", "--json", "--quiet", "--busy", "-m", f"[{CPUS[-1]}]", "-w", "randread", "-o", str(size),
-                               "-q", str(depth), "-t", "2", "-r", f"{where} subnqn:{NQN}"], stdout=subprocess.PIPE,
+                               "-q", str(depth), "-t", str(LIMIT if SMOKE else 2 * WINDOW), "-r", f"{where} subnqn:{NQN}"], stdout=subprocess.PIPE,
                               env={**os.environ, **(preload() if self.address["trtype"] == "RDMA" else {})}) as perf:
             try:
                 wait_for(lambda: self.reads() > before or perf.poll() is not None, "the first read")
                 ops, cpu = self.reads(), self.cpu_ns()
-                time.sleep(1)
+                time.sleep(WINDOW)
                 ops, cpu = self.reads() - ops, self.cpu_ns() - cpu
+                if SMOKE:
+                    perf.terminate()    # it says what it has measured
                 out = perf.communicate(timeout=LIMIT)[0]
             except BaseException:
                 perf.kill()     # leaving waits for it
                 raise
-        check(perf.returncode == 0 and ops > 0, f"varve-perf ended with {perf.returncode}; {ops} reads in a second")
+        check(perf.returncode == 0 and ops > 0, f"varve-perf ended with {perf.returncode}; {ops} reads in {WINDOW} s")
         return json.loads(out)["read"]["iops"], cpu / ops
 
     def __enter__(self):

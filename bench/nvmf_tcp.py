@@ -118,7 +118,7 @@ def perf(target, operation, size, *options, secure=False):
     port, nqn = (SECURE_PORT, SECURE_NQN) if secure else (PORT, NQN)
     keys = ("--psk", target.key, "--hostnqn", HOSTNQN) if secure else ()
     run = subprocess.run([BUILD / "bin" / "varve-perf", "--json", "--quiet", "--busy", "-m", f"[{CPUS[-1]}]", "-w", f"rand{operation}", "-o", str(size),
-                          "-q", "32", "-t", str(PERF_SECONDS), *keys, *options, "-r",
+                          "-q", "32", "-t", str(PERF_SECONDS), *(("--ios", "1000") if SMOKE else ()), *keys, *options, "-r",
                           f"trtype:TCP adrfam:IPv4 traddr:127.0.0.1 trsvcid:{port} subnqn:{nqn}"], stdout=subprocess.PIPE, timeout=DEADLINE)
     if run.returncode != 0:
         fail(f"varve-perf ended with {run.returncode}")
