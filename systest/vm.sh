@@ -20,7 +20,8 @@
 # Exit status: the command's own; 124: the limit was hit; 125: the guest died without one (console's tail to stderr: at 124 with what ran);
 # 69: something is missing on this machine (stderr names the packages).
 # Environment: VARVE_LAB, the state folder (default: .lab in the tree); KVER, the kernel's version; VM_ACCEL (default
-# kvm where it runs an ordinary guest, else tcg,thread=multi), VM_CPU (default max). VARVE_BUILD and the working directory are the same in the guest.
+# kvm where it runs an ordinary guest, else tcg,thread=multi), VM_CPU (default max, under TCG
+# without what is dear there). VARVE_BUILD and the working directory are the same in the guest.
 # The command has the functions of lab/guest.sh. Guests run beside each other, also from one state folder.
 # Pitfall: a program built with -march=native may die in the guest by SIGILL (TCG has no AVX-512).
 set -euo pipefail
@@ -68,6 +69,7 @@ case $LINK in
 esac
 lab_setup
 lab_accel
+lab_cpu
 lab_extra_name
 [ -z "$SYSTEMD" ] || lab_coredump
 
@@ -86,7 +88,7 @@ printf '%s=%q\n' MODULES "$LAB_KERNEL/lib/modules" CWD "$PWD" TREE "$TREE" VARVE
 # --- QEMU's arguments
 # The result goes through a virtio-serial port: 20 MB/s and byte-exact, where a UART would add CRs and kernel messages.
 # A file chardev on a pipe: stdio would see the end of stdin, count as closed, and block the guest's write for ever.
-A=(-machine "q35${IOMMU:+,kernel-irqchip=split}" -accel "$ACCEL" -cpu "${VM_CPU:-max}" -smp "$CPUS" -m "$MEM"
+A=(-machine "q35${IOMMU:+,kernel-irqchip=split}" -accel "$ACCEL" -cpu "$CPU" -smp "$CPUS" -m "$MEM"
    -display none -nodefaults -no-user-config -no-reboot -kernel "$LAB_VMLINUX" -initrd "$LAB_INITRD"
    -virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"
    -virtfs "local,path=$SHARE,mount_tag=out,security_model=none"
@@ -99,7 +101,10 @@ C+=" log_buf_len=1M" # a check looks at all that was said in its time
 C+=" no_timer_check"
 # ... or it takes the counter that its clock goes by for several times slower than it is, and all deadlines pass too early.
 case $ACCEL in
-  tcg*) khz=$(python3 "$HERE/lab/tsc.py" 2> /dev/null) && C+=" tsc_early_khz=$khz" ;;
+  tcg*)
+    khz=$(python3 "$HERE/lab/tsc.py" 2> /dev/null) && C+=" tsc_early_khz=$khz"
+    # TCG knows translated code by its address. If each process has other addresses, its libraries are translated again for each.
+    C+=" norandmaps" ;;
 esac
 if [ -n "$IOMMU" ]; then
   A+=(-device "intel-iommu,intremap=on,caching-mode=on")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# Sourced by vm.sh: what runs the guest. lab_accel sets ACCEL to $VM_ACCEL, to kvm, or to TCG, which always works.
+# Sourced by vm.sh: what runs the guest. lab_accel sets ACCEL to $VM_ACCEL, to kvm, or to TCG, which always works; lab_cpu sets CPU.
 # There are machines whose /dev/kvm opens and then interprets an ordinary kernel or dies: so it is tried, once per boot of this
 # machine, with the guest's kernel without a root, whose panic is the end of a boot that worked.
 
@@ -32,4 +32,13 @@ lab_accel() {
     echo "$verdict" > "$file"
   ) 9> "$LAB/lock.accel"
   ACCEL=$(cat "$file")
+}
+
+# Under TCG some features make a guest slower, because programs take them for fast: string instructions (erms, fsrm) work byte by byte, each
+# change of SMAP's flag ends a translated block, and a fifth level of page tables (la57) is walked after each switch of processes.
+lab_cpu() {
+  CPU=${VM_CPU:-max}
+  case $ACCEL in
+    tcg*) CPU=${VM_CPU:-max,-erms,-fsrm,-smap,-smep,-umip,-la57,-pku} ;;
+  esac
 }
