@@ -176,7 +176,13 @@ static bool external_begin(struct bdev_io *io, uint64_t block, uint64_t blocks, 
 	return true;
 }
 
-/* The next piece of a cluster that is copied from an external snapshot. */
+/* Whether the I/O itself writes all of the piece. */
+static bool bounce_is_own(const struct lvol_bounce *b)
+{
+	return b->at >= b->within && b->at + b->blocks <= b->within + b->own;
+}
+
+/* The next piece of a cluster that is copied from an external snapshot. What the I/O overwrites is not read. */
 static void bounce_read(struct bdev_io *io)
 {
 	struct lvol_slow *slow = ((struct lvol_io *)bdev_io_ctx(io))->slow;
@@ -185,7 +191,9 @@ static void bounce_read(struct bdev_io *io)
 	struct lvol_external_view view;
 
 	bounce_choose_piece(slow);
-	if (!lvol_external_view(l, &view)) {
+	if (bounce_is_own(b)) {
+		bounce_write(io);
+	} else if (!lvol_external_view(l, &view)) {
 		lvol_bounce_free(slow);
 		lvol_io_filled(io, bdev_status_from_errno(-ENODEV));
 	} else if (!external_begin(io, slow->fill.n * l->cluster_blocks + b->at, b->blocks, &view)) {
