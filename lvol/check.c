@@ -177,6 +177,50 @@ static int check_volume(struct lvol_store *s, const struct lvol_volume *v)
 	return rc;
 }
 
+/* So many more clusters of its own it is sure of. */
+static uint64_t volume_promise(const struct lvol_volume *v)
+{
+	uint64_t reserved = v->reserved < v->num_clusters ? v->reserved : v->num_clusters;
+
+	return v->flags.data_ro == 0 && reserved > v->num_allocated ? reserved - v->num_allocated : 0;
+}
+
+static int check_reservation(struct lvol_store *s, const struct lvol_volume *v)
+{
+	if (v->reserved_bad) {
+		return lvol_problem_add(s, "volume %s: its reservation makes no sense, and counts as none", v->name);
+	}
+	if (v->reserved > v->num_clusters) {
+		return lvol_problem_add(s,
+					"volume %s: it reserves %" PRIu64 " clusters, more than its size (%" PRIu64 ")",
+					v->name, v->reserved, v->num_clusters);
+	}
+	return 0;
+}
+
+/* What volumes are sure of must be free. Other programs do not know of reservations. */
+static int check_reservations(struct lvol_store *s)
+{
+	uint64_t need = 0, used = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < s->num_volumes && rc == 0; i++) {
+		need += volume_promise(&s->volumes[i]);
+		rc = check_reservation(s, &s->volumes[i]);
+	}
+	for (uint32_t i = 0; i < s->geometry.num_clusters; i++) {
+		used += lvol_bit(s->clusters_owned, i);
+	}
+	uint64_t left = s->geometry.num_clusters - used;
+	if (rc == 0 && need > left) {
+		rc = lvol_problem_add(s,
+				      "volumes with reservations may need %" PRIu64 " clusters more, %" PRIu64
+				      " are free: another program has filled the store",
+				      need, left);
+	}
+	return rc;
+}
+
 int lvol_store_check(struct lvol_store *s)
 {
 	int rc = check_clusters(s);
@@ -185,6 +229,7 @@ int lvol_store_check(struct lvol_store *s)
 	for (size_t i = 0; i < s->num_volumes && rc == 0; i++) {
 		rc = check_volume(s, &s->volumes[i]);
 	}
+	rc = rc != 0 ? rc : check_reservations(s);
 	if (rc != 0 || s->page_mask == NULL) {
 		return rc;
 	}

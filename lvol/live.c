@@ -97,6 +97,8 @@ void live_pump(struct lvol_live *s)
 
 struct lvol_live_info lvol_live_info(const struct lvol_live *s)
 {
+	uint64_t space = atomic_load_explicit(&s->space, memory_order_relaxed);
+
 	return (struct lvol_live_info){
 		.name = s->name,
 		.uuid = s->uuid,
@@ -106,8 +108,9 @@ struct lvol_live_info lvol_live_info(const struct lvol_live *s)
 		.max_clusters =
 			((uint64_t)s->geometry.cluster_mask.pages * LVOL_PAGE_BYTES - sizeof(struct lvol_mask_head)) *
 			8,
-		.free_clusters = lvol_live_free_clusters(s),
+		.free_clusters = live_space_free(space),
 		.coming_clusters = live_space_coming(s),
+		.reserved_clusters = live_space_promised(space),
 		.md_pages = s->geometry.md.pages,
 		.free_md_pages = s->free_pages,
 		.num_volumes = s->num_volumes,

@@ -18,8 +18,8 @@
  *           a first write:
  *
  *           1. any thread: lvol_live_fill_claim(). -EAGAIN: post to the owner, lvol_live_wait(), then look at the
- *              entry again. -EALREADY: look again. -ENOSPC: the store is full, and nothing that was given up is about
- *              to come free (Capacity Exceeded).
+ *              entry again. -EALREADY: look again. -ENOSPC: the store is full, or what is free is reserved for others,
+ *              and nothing that was given up is about to come free (Capacity Exceeded).
  *           2. any thread: make fill->cluster whole: what is written, and around it what the volume read so far:
  *              fill->source, the external snapshot (fill->external), or zeroes. All of it: the cluster holds
  *              another volume's old data.
@@ -147,6 +147,7 @@ struct lvol_live_volume {
 	bool read_only;                  /* snapshots are */
 	uint64_t num_clusters;           /* its size */
 	uint64_t num_own;                /* clusters of its own */
+	uint64_t reserved;               /* so many clusters of its own it is sure of; 0: of none */
 	struct lvol_live_volume *parent; /* its snapshot, or NULL */
 	uint32_t num_clones;             /* volumes whose parent it is. More than 0: it is a snapshot */
 	char *external;                  /* the name of the external snapshot that is its parent, or NULL */
@@ -227,7 +228,10 @@ struct lvol_live_info {
 	uint32_t total_data_clusters; /* without those of the metadata */
 	uint32_t free_clusters;
 	uint32_t coming_clusters; /* that were given up, and are free after their grace period */
-	uint64_t max_clusters;    /* that the masks have room for, with those of the metadata */
+	/* Of these and the free ones: what volumes with reservations may take yet, and nobody else. More than there are
+	 * if another program has filled the store. */
+	uint32_t reserved_clusters;
+	uint64_t max_clusters; /* that the masks have room for, with those of the metadata */
 	uint32_t md_pages, free_md_pages;
 	uint32_t num_volumes;
 	bool growing;                              /* what it grows by counts as in use until it has grown */
@@ -266,7 +270,8 @@ typedef void (*lvol_live_volume_done)(void *arg, int status, struct lvol_live_vo
 struct lvol_live_volume_opts {
 	const char *name, *uuid; /* name: 1 to LVOL_NAME_MAX - 1 characters. Both are copied */
 	uint64_t num_clusters;
-	bool thin; /* else its clusters are allocated, and zeroed, before done */
+	bool thin;         /* else its clusters are allocated, and zeroed, before done */
+	uint64_t reserved; /* see lvol_live_volume_reserve(); at most num_clusters, or -EINVAL */
 	/* For a clone of an external snapshot: the name (UUID) that is stored; implies thin. */
 	const char *external;
 };
@@ -302,6 +307,17 @@ void lvol_live_volume_resize(struct lvol_live_volume *v, uint64_t num_clusters, 
 /* Paused meanwhile. */
 void lvol_live_volume_set_read_only(struct lvol_live_volume *v, lvol_live_done done, void *arg);
 
+/* Reserves clusters, in place of what it has reserved before; 0: none. It is sure of so many clusters of its own: those
+ * that it has, and free ones that no other volume gets. So its first writes find a cluster until it has so many. After
+ * a snapshot its clusters are the snapshot's, and it is sure of as many others: a snapshot of it is refused (-ENOSPC)
+ * where there are not enough free ones. Snapshots and clones of it have no reservation, and it has none when it is
+ * read-only. A volume that is made smaller than that reserves all of its size. -ENOSPC: so many are not free, or other
+ * volumes have reserved them. -EINVAL: more than its size. -EPERM: read-only. */
+void lvol_live_volume_reserve(struct lvol_live_volume *v, uint64_t clusters, lvol_live_done done, void *arg);
+
+/* The most that v (NULL: a new thin volume) could reserve now, whatever its size is, in clusters. */
+uint64_t lvol_live_reservable(const struct lvol_live *s, const struct lvol_live_volume *v);
+
 /* Gives the volume a cluster of its own everywhere (inflate), or where its parent has one (decouple), while I/O goes
  * on; at the end it has no parent (decouple: that of its parent) and is thick (inflate). It begins after the changes
  * that were asked for before; those of this volume that are asked for later, while it lasts, end with -EBUSY if they
@@ -320,8 +336,8 @@ void lvol_live_volume_set_parent(struct lvol_live_volume *v, struct lvol_live_vo
 void lvol_live_volume_set_parent_external(struct lvol_live_volume *v, const char *external, lvol_live_done done,
 					  void *arg);
 
-/* Sets (value NULL: removes) an extended attribute that is neither "name" nor "uuid". -ENOSPC: too long for a page.
- * -ENOENT: there is none to remove. */
+/* Sets (value NULL: removes) an extended attribute that is neither "name", "uuid" nor that of its reservation. -ENOSPC:
+ * too long for a page. -ENOENT: there is none to remove. */
 void lvol_live_volume_xattr_set(struct lvol_live_volume *v, const char *name, const void *value, uint16_t bytes,
 				lvol_live_done done, void *arg);
 /* Its value, of *bytes bytes, which is the store's until the next change; NULL if there is none. */
@@ -344,7 +360,7 @@ struct lvol_live_fill {
 
 /* Claims the first write to cluster n. The fill is the caller's until the done of its commit, or
  * lvol_live_fill_abort(). Any thread. Returns 0, -EAGAIN (another first write or a release of it is under way, or no
- * cluster is free, but some that were given up are in their grace period),
+ * cluster is free for it, but some that were given up are in their grace period),
  * -EALREADY (it is the volume's own now), -ENOSPC, -EPERM (read-only), -EIO (the store has failed), -ESHUTDOWN (it is
  * closing), -EINVAL (n). */
 int lvol_live_fill_claim(struct lvol_live_volume *v, uint64_t n, struct lvol_live_fill *fill);

@@ -37,6 +37,7 @@ static void change_free(struct live_change *c)
 	if (c->made != NULL) {
 		live_volume_free(c->made);
 	}
+	live_account_release(c);
 	free(c->clusters);
 	free(c->map);
 	free(c->text);
@@ -183,16 +184,16 @@ static bool zero_take(struct zero_job *z)
 	uint32_t cluster;
 
 	while (c->num_taken < z->want) {
-		bool coming = live_space_coming(c->store) > 0;
-		if ((cluster = live_cluster_take(c->store)) != 0) {
+		uint32_t coming = live_space_coming(c->store);
+		if ((cluster = live_cluster_take(c->store, NULL)) != 0) {
 			c->clusters[c->num_taken++] = cluster;
-		} else if (!coming) {
+		} else if (!live_account_may_come(c->store, NULL, coming)) {
 			zero_end(z, -ENOSPC);
 			return false;
 		} else {
 			z->job.waits = true;
 			z->waiter.wake = zero_woken;
-			live_space_wait(c->store, &z->waiter);
+			live_space_wait(c->store, NULL, &z->waiter);
 			return false;
 		}
 	}
@@ -224,9 +225,9 @@ static void zero_step(struct live_job *j)
 
 void live_change_zero(struct live_change *c, uint64_t num_clusters)
 {
-	/* In this order: those that come free meanwhile count twice, not never. */
-	uint64_t coming = live_space_coming(c->store);
-	bool enough = num_clusters <= coming + lvol_live_free_clusters(c->store);
+	uint64_t space = atomic_load_explicit(&c->store->space, memory_order_relaxed);
+	uint64_t all = (uint64_t)live_space_coming(c->store) + live_space_free(space);
+	bool enough = num_clusters == 0 || num_clusters + live_space_promised(space) <= all;
 	struct zero_job *z = !enough ? NULL : calloc(1, sizeof(*z));
 
 	c->clusters = z == NULL ? NULL : malloc((size_t)(num_clusters + 1) * sizeof(*c->clusters));

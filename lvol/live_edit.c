@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lvol/live_internal.h"
+#include "lvol/reserve.h"
 
 /* A change of v. NULL: done was called. */
 static struct live_change *edit_new(struct lvol_live_volume *v, const struct live_change_type *type,
@@ -195,12 +196,14 @@ static int read_only_build(struct live_change *c, struct live_batch *b)
 	int rc = edit_begin(c, c->volume->num_clusters);
 
 	c->metas[0].flags.data_ro |= LVOL_DATA_RO_READ_ONLY;
+	rc = rc != 0 ? rc : live_xattr_reserve_set(&c->metas[0], 0);
 	return rc != 0 ? rc : edit_write(c, b);
 }
 
 static void read_only_publish(struct live_change *c)
 {
 	c->volume->read_only = true;
+	live_account_set(c->volume, c->volume->num_own, 0, NULL);
 	edit_publish(c);
 }
 
@@ -280,6 +283,12 @@ static int resize_tables(struct live_change *c, struct live_batch *b)
 	return rc;
 }
 
+/* No volume reserves more than it can have. */
+static uint64_t resize_reserved(const struct live_change *c)
+{
+	return c->volume->reserved < c->num_clusters ? c->volume->reserved : c->num_clusters;
+}
+
 static int resize_build(struct live_change *c, struct live_batch *b)
 {
 	const struct lvol_live_volume *v = c->volume;
@@ -294,6 +303,7 @@ static int resize_build(struct live_change *c, struct live_batch *b)
 		}
 	}
 	rc = rc != 0 ? rc : resize_tables(c, b);
+	rc = rc != 0 ? rc : live_xattr_reserve_set(&c->metas[0], resize_reserved(c));
 	rc = rc != 0 ? rc : edit_write(c, b);
 	if (rc == 0) {
 		live_freed_memory(&b->freed, live_map(v));
@@ -305,12 +315,14 @@ static void resize_publish(struct live_change *c)
 {
 	struct lvol_live_volume *v = c->volume;
 
-	v->num_own = 0;
+	uint64_t own = 0;
+
 	for (uint64_t n = 0; n < c->num_clusters; n++) {
 		uint32_t entry = resize_entry(c, n);
 		atomic_init(&c->map->entries[n], entry);
-		v->num_own += (entry & LVOL_LIVE_OWN) != 0;
+		own += (entry & LVOL_LIVE_OWN) != 0;
 	}
+	live_account_set(v, own, resize_reserved(c), NULL);
 	/* Release: pairs with lvol_live_entry(). The old map is freed after a grace period. */
 	atomic_store_explicit(&v->map, c->map, memory_order_release);
 	c->map = NULL;
@@ -474,7 +486,8 @@ static const struct live_change_type xattr_type = {xattr_check, xattr_build, edi
 
 static int xattr_copy(struct live_change *c, const char *name, const void *value, uint16_t bytes)
 {
-	if (name[0] == 0 || strlen(name) > UINT8_MAX || strcmp(name, "name") == 0 || strcmp(name, "uuid") == 0) {
+	if (name[0] == 0 || strlen(name) > UINT8_MAX || strcmp(name, "name") == 0 || strcmp(name, "uuid") == 0 ||
+	    strcmp(name, LVOL_RESERVE_XATTR) == 0) {
 		return -EINVAL;
 	}
 	c->text = strdup(name);

@@ -23,6 +23,18 @@ static int claim_entry(uint32_t entry)
 	return (entry & LVOL_LIVE_BUSY) != 0 ? -EAGAIN : (entry & LVOL_LIVE_OWN) != 0 ? -EALREADY : 0;
 }
 
+static int claim_cluster(struct lvol_live_volume *v, uint32_t *cluster)
+{
+	struct lvol_live *s = v->store;
+
+	*cluster = live_cluster_take(s, v);
+	if (*cluster == 0 && live_account_may_come(s, v, live_space_coming(s))) {
+		return -EAGAIN;
+	}
+	*cluster = *cluster != 0 ? *cluster : live_cluster_take(s, v);
+	return *cluster == 0 ? -ENOSPC : 0;
+}
+
 int lvol_live_fill_claim(struct lvol_live_volume *v, uint64_t n, struct lvol_live_fill *fill)
 {
 	int rc = claim_state(v, n);
@@ -35,17 +47,13 @@ int lvol_live_fill_claim(struct lvol_live_volume *v, uint64_t n, struct lvol_liv
 	if ((rc = claim_entry(entry)) != 0) {
 		return rc;
 	}
-	uint32_t cluster = live_cluster_take(v->store);
-	if (cluster == 0 && live_space_coming(v->store) > 0) {
-		return -EAGAIN;
-	}
-	cluster = cluster != 0 ? cluster : live_cluster_take(v->store);
-	if (cluster == 0) {
-		return -ENOSPC;
+	uint32_t cluster;
+	if ((rc = claim_cluster(v, &cluster)) != 0) {
+		return rc;
 	}
 	if (!atomic_compare_exchange_strong_explicit(at, &entry, entry | LVOL_LIVE_BUSY, memory_order_acq_rel,
 						     memory_order_acquire)) {
-		live_cluster_give(v->store, cluster);
+		live_cluster_return(v, cluster);
 		/* Somebody has claimed it, or published it. */
 		rc = claim_entry(entry);
 		return rc != 0 ? rc : -EALREADY;
@@ -75,7 +83,7 @@ void lvol_live_wait(struct lvol_live_volume *v, uint64_t n, struct lvol_live_wai
 		if (lvol_live_is_writable(lvol_live_entry(v, n)) || live_state(v->store) != 0) {
 			w->wake(w);
 		} else {
-			live_space_wait(v->store, w);
+			live_space_wait(v->store, v, w);
 		}
 		return;
 	}
@@ -126,7 +134,7 @@ void lvol_live_fill_abort(struct lvol_live_fill *fill)
 {
 	struct lvol_live *s = fill->volume->store;
 
-	live_cluster_give(s, fill->cluster);
+	live_cluster_return(fill->volume, fill->cluster);
 	entry_free(fill->volume, fill->n);
 	live_pump(s);
 }
@@ -401,16 +409,18 @@ static void touches_end(struct live_batch *b, bool committed)
 static void release_entries(const struct live_release *r, bool committed)
 {
 	bool failed = !committed && live_state(r->volume->store) == -EIO;
+	struct lvol_live_volume *v = r->volume;
+	uint64_t gone = 0;
 
 	for (uint64_t n = r->at; n < r->until; n++) {
-		uint32_t entry = entry_get(r->volume, n);
+		uint32_t entry = entry_get(v, n);
 		if ((entry & LVOL_LIVE_OWN) != 0 && (entry & LVOL_LIVE_BUSY) != 0) {
-			entry_set(r->volume, n,
-				  committed ? 0
-				  : failed  ? lvol_live_cluster(entry)
-					    : entry & ~LVOL_LIVE_BUSY);
-			r->volume->num_own -= committed || failed;
+			entry_set(v, n, committed ? 0 : failed ? lvol_live_cluster(entry) : entry & ~LVOL_LIVE_BUSY);
+			gone += committed || failed;
 		}
+	}
+	if (gone > 0) {
+		live_account_set(v, v->num_own - gone, v->reserved, NULL);
 	}
 }
 
@@ -420,7 +430,7 @@ void live_clusters_disown(struct lvol_live_volume *v, uint64_t first)
 		uint32_t entry = entry_get(v, n);
 		if (lvol_live_is_writable(entry)) {
 			entry_set(v, n, lvol_live_cluster(entry));
-			v->num_own--;
+			live_account_set(v, v->num_own - 1, v->reserved, NULL);
 		}
 	}
 }
@@ -494,7 +504,7 @@ void live_fills_publish(struct live_batch *b)
 	}
 	for (f = b->fills; f != NULL; f = f->next) {
 		entry_set(f->volume, f->n, LVOL_LIVE_OWN | f->cluster);
-		f->volume->num_own++;
+		f->volume->num_own++; /* its balance has known since the claim */
 	}
 	while ((f = batch_fill_take(b)) != NULL) {
 		fills_wake(f->volume, f->n);
@@ -518,7 +528,7 @@ void live_fills_fail(struct live_batch *b, int status)
 	}
 	while ((f = batch_fill_take(b)) != NULL) {
 		if (free_again) {
-			live_cluster_give(b->store, f->cluster);
+			live_cluster_return(f->volume, f->cluster);
 		}
 		entry_free(f->volume, f->n);
 		f->done(f->arg, status);

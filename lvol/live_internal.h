@@ -9,6 +9,7 @@
  *   live_script.c  superblock, masks and journal, as sequences of writes
  *   live_create.c  making one
  *   live_space.c   free clusters and metadata pages, grace periods
+ *   live_reserve.c reservations: who may take a free cluster
  *   live_meta.c    the metadata of one volume, and its pages
  *   live_commit.c  batches: what becomes durable at once, through the journal
  *   live_fill.c    first writes and releases
@@ -48,6 +49,9 @@ struct live_meta {
 struct lvol_live_internal {
 	struct lvol_live_volume *next, *prev;
 	struct live_meta meta;
+	/* Any thread. Its reservation without its own clusters, and without those of first writes under way: what it is
+	 * promised, if that is more than 0. See live_reserve.c. */
+	_Atomic int64_t balance;
 	bool fixed;    /* its md_ro flags forbid changes */
 	bool filling;  /* it is being inflated or decoupled */
 	unsigned jobs; /* that it has under way: it cannot be deleted */
@@ -104,7 +108,8 @@ struct lvol_live {
 
 	/* live_space.c. The clusters are for any thread. */
 	_Atomic uint64_t *cluster_words;
-	_Atomic uint32_t free_clusters, cluster_hint;
+	_Atomic uint64_t space; /* how many are free, and how many of these are promised to volumes */
+	_Atomic uint32_t cluster_hint;
 	_Atomic uint32_t coming_clusters; /* that volumes gave up, and that are not free yet */
 	struct lvol_live_waiter *space_waiters, **space_waiters_end;
 	uint32_t told_used, told_clusters; /* what the user knows of */
@@ -230,17 +235,20 @@ void live_volume_convert(struct lvol_live_volume *v, lvol_live_done done, void *
 /* ---- Space ---- */
 
 int live_space_init(struct lvol_live *s);
-/* Any thread. Takes a free cluster. Returns 0 if there is none: cluster 0 is the superblock's. */
-uint32_t live_cluster_take(struct lvol_live *s);
+/* Any thread. Takes a free cluster, for a first write to v, or for no volume (NULL) that has been promised one. Returns
+ * 0 if there is none for it: cluster 0 is the superblock's. */
+uint32_t live_cluster_take(struct lvol_live *s, struct lvol_live_volume *v);
 /* Any thread. So many clusters come free without anybody's doing: who finds none may wait (live_space_wait()). If it
  * says 0, some may have come free just before. */
 uint32_t live_space_coming(const struct lvol_live *s);
 /* Clusters that are given up; they are to be added to `freed`. Before anybody is told that they are. */
 void live_space_comes(struct lvol_live *s, size_t clusters);
-/* Wakes w when clusters have come free, or none are to come. */
-void live_space_wait(struct lvol_live *s, struct lvol_live_waiter *w);
+/* Wakes w when clusters have come free, or none are to come. v: as live_cluster_take(). */
+void live_space_wait(struct lvol_live *s, const struct lvol_live_volume *v, struct lvol_live_waiter *w);
 /* Any thread. Of a cluster whose I/O has ended. */
 void live_cluster_give(struct lvol_live *s, uint32_t cluster);
+/* The same, of a cluster that was taken for a first write to v, which is not committed. */
+void live_cluster_return(struct lvol_live_volume *v, uint32_t cluster);
 /* When a store is read. Returns whether it was free. */
 bool live_cluster_mark(struct lvol_live *s, uint32_t cluster);
 bool live_cluster_is_used(const struct lvol_live *s, uint32_t cluster);
@@ -254,6 +262,41 @@ void live_freed_memory(struct live_freed *f, void *memory);
 bool live_space_tell(struct lvol_live *s);
 /* One step of a grace period. Returns whether there was one. */
 bool live_grace_step(struct lvol_live *s);
+
+/* ---- Reservations (live_reserve.c) ---- */
+
+/* The halves of lvol_live.space. */
+#define LIVE_SPACE_FREE     UINT64_C(1)
+#define LIVE_SPACE_PROMISED (UINT64_C(1) << 32)
+
+static inline uint32_t live_space_free(uint64_t space)
+{
+	return (uint32_t)space;
+}
+static inline uint32_t live_space_promised(uint64_t space)
+{
+	return (uint32_t)(space >> 32);
+}
+
+/* Any thread. Counts a free cluster as taken for v (NULL: for none). False: there is none for it. */
+bool live_account_take(struct lvol_live *s, struct lvol_live_volume *v);
+/* Any thread. One that was taken for v is free again. */
+void live_account_return(struct lvol_live_volume *v);
+/* Any thread. Whether v (NULL: nobody) would get one. */
+bool live_account_can_take(const struct lvol_live *s, const struct lvol_live_volume *v);
+/* Any thread. Whether v would, when `coming` more are free. */
+bool live_account_may_come(const struct lvol_live *s, const struct lvol_live_volume *v, uint32_t coming);
+/* Promises a change what v (NULL: a new volume) needs when it has `own` clusters and that reservation: the change may
+ * fail later, and gives it back at its end. 0 or -ENOSPC. */
+int live_account_hold(struct live_change *c, const struct lvol_live_volume *v, uint64_t own, uint64_t reserved);
+void live_account_release(struct live_change *c);
+/* v has so many clusters and that reservation from now on. What it needs is what c (which may be NULL) has been
+ * promised, and what it gives up. */
+void live_account_set(struct lvol_live_volume *v, uint64_t own, uint64_t reserved, struct live_change *c);
+/* The same when a store is read, whatever it says. */
+void live_account_open(struct lvol_live_volume *v, uint64_t own, uint64_t reserved);
+/* The attribute; 0: none. 0 or -ENOMEM. */
+int live_xattr_reserve_set(struct live_meta *m, uint64_t clusters);
 
 /* ---- Metadata of a volume ---- */
 
@@ -384,6 +427,8 @@ struct live_change {
 	struct lvol_live_map *map;     /* that takes the place of the volume's */
 	uint32_t *clusters;            /* zeroed ones, for a thick volume */
 	uint64_t num_taken;
+	uint64_t reserved; /* of a new volume */
+	int64_t held;      /* what it has been promised: live_account_hold() */
 	struct lvol_live_volume *result, *deleted;
 	TAILQ_ENTRY(live_change) link;
 };

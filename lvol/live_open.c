@@ -90,7 +90,6 @@ static int volume_make(struct lvol_live *s, const struct lvol_store *store, cons
 	live_volume_link(v);
 	*made = v;
 	v->id = from->id;
-	v->num_own = from->num_allocated;
 	v->external = from->external == NULL ? NULL : strdup(from->external);
 	if (from->external != NULL && v->external == NULL) {
 		return -ENOMEM;
@@ -102,6 +101,8 @@ static int volume_make(struct lvol_live *s, const struct lvol_store *store, cons
 	v->read_only = f->data_ro != 0 || v->internal->fixed;
 	volume_map(v, from);
 	volume_clusters_mark(s, from);
+	uint64_t reserved = from->reserved < v->num_clusters ? from->reserved : v->num_clusters;
+	live_account_open(v, from->num_allocated, v->read_only ? 0 : reserved);
 	return rc;
 }
 

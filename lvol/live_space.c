@@ -38,8 +38,8 @@ int live_space_init(struct lvol_live *s)
 	return 0;
 }
 
-/* Makes a cluster free that was not counted as one of the store. */
-void live_cluster_give(struct lvol_live *s, uint32_t cluster)
+/* Makes a cluster free that is not counted yet. */
+static void cluster_unmark(struct lvol_live *s, uint32_t cluster)
 {
 	uint32_t word = cluster / WORD_BITS;
 
@@ -48,26 +48,24 @@ void live_cluster_give(struct lvol_live *s, uint32_t cluster)
 	if (word < atomic_load_explicit(&s->cluster_hint, memory_order_relaxed)) {
 		atomic_store_explicit(&s->cluster_hint, word, memory_order_relaxed);
 	}
+}
+
+void live_cluster_give(struct lvol_live *s, uint32_t cluster)
+{
+	cluster_unmark(s, cluster);
 	/* After the bit: whoever has counted one down finds one. */
-	atomic_fetch_add_explicit(&s->free_clusters, 1, memory_order_release);
+	atomic_fetch_add_explicit(&s->space, LIVE_SPACE_FREE, memory_order_release);
 }
 
-static bool space_count_down(struct lvol_live *s)
+void live_cluster_return(struct lvol_live_volume *v, uint32_t cluster)
 {
-	uint32_t n = atomic_load_explicit(&s->free_clusters, memory_order_relaxed);
-
-	while (n > 0) {
-		if (atomic_compare_exchange_weak_explicit(&s->free_clusters, &n, n - 1, memory_order_acquire,
-							  memory_order_relaxed)) {
-			return true;
-		}
-	}
-	return false;
+	cluster_unmark(v->store, cluster);
+	live_account_return(v);
 }
 
-uint32_t live_cluster_take(struct lvol_live *s)
+uint32_t live_cluster_take(struct lvol_live *s, struct lvol_live_volume *v)
 {
-	if (!space_count_down(s)) {
+	if (!live_account_take(s, v)) {
 		return 0;
 	}
 	uint32_t words = (uint32_t)space_words(s), at = atomic_load_explicit(&s->cluster_hint, memory_order_relaxed);
@@ -98,23 +96,25 @@ bool live_cluster_mark(struct lvol_live *s, uint32_t cluster)
 	if ((atomic_fetch_or(&s->cluster_words[cluster / WORD_BITS], bit) & bit) != 0) {
 		return false;
 	}
-	atomic_fetch_sub(&s->free_clusters, 1);
+	atomic_fetch_sub(&s->space, LIVE_SPACE_FREE);
 	return true;
 }
 
 uint32_t lvol_live_free_clusters(const struct lvol_live *s)
 {
-	return atomic_load_explicit(&s->free_clusters, memory_order_relaxed);
+	return live_space_free(atomic_load_explicit(&s->space, memory_order_relaxed));
 }
 
 /* A cluster that comes free may count twice for a moment, never as one in use. Those that a store grows by are counted
- * before they are free: it tells when they are. */
+ * before they are free: it tells when they are. What volumes are promised counts as in use. */
 bool live_space_tell(struct lvol_live *s)
 {
 	if (s->growing) {
 		return false;
 	}
-	uint32_t all = s->geometry.num_clusters, spare = live_space_coming(s) + lvol_live_free_clusters(s);
+	uint32_t all = s->geometry.num_clusters, coming = live_space_coming(s);
+	uint64_t space = atomic_load_explicit(&s->space, memory_order_relaxed);
+	uint32_t spare = coming + live_space_free(space) - live_space_promised(space);
 
 	if (s->user.space_changed == NULL || (all - spare == s->told_used && all == s->told_clusters)) {
 		return false;
@@ -205,9 +205,9 @@ void live_space_comes(struct lvol_live *s, size_t clusters)
 	atomic_fetch_add_explicit(&s->coming_clusters, (uint32_t)clusters, memory_order_relaxed);
 }
 
-void live_space_wait(struct lvol_live *s, struct lvol_live_waiter *w)
+void live_space_wait(struct lvol_live *s, const struct lvol_live_volume *v, struct lvol_live_waiter *w)
 {
-	if (live_space_coming(s) == 0 || lvol_live_free_clusters(s) > 0) {
+	if (live_space_coming(s) == 0 || live_account_can_take(s, v)) {
 		w->wake(w);
 		return;
 	}
@@ -294,7 +294,9 @@ static void grace_unmapped(struct lvol_live *s)
 	/* Release: whoever does not see them coming any more finds them free. */
 	atomic_fetch_sub_explicit(&s->coming_clusters, (uint32_t)run, memory_order_release);
 	s->grace = LIVE_GRACE_OVER;
-	space_wake(s, run);
+	/* Where some are promised, the first ones that wait may get none, and others do. */
+	uint64_t space = atomic_load_explicit(&s->space, memory_order_relaxed);
+	space_wake(s, live_space_promised(space) > 0 ? SIZE_MAX : run);
 }
 
 static void grace_end(struct lvol_live *s)

@@ -141,8 +141,9 @@ static int create_check(struct live_change *c)
 
 static int create_build(struct live_change *c, struct live_batch *b)
 {
-	int rc = 0;
+	int rc = live_account_hold(c, NULL, c->num_taken, c->reserved);
 
+	rc = rc != 0 ? rc : live_xattr_reserve_set(&c->metas[0], c->reserved);
 	for (uint64_t at = 0; at < c->num_taken && rc == 0; at += LVOL_EXTENT_PAGE_CLUSTERS) {
 		uint64_t left = c->num_taken - at;
 		uint32_t n = left < LVOL_EXTENT_PAGE_CLUSTERS ? (uint32_t)left : (uint32_t)LVOL_EXTENT_PAGE_CLUSTERS;
@@ -167,7 +168,7 @@ static void create_publish(struct live_change *c)
 	for (uint64_t n = 0; n < c->num_taken; n++) {
 		map_set(v, n, LVOL_LIVE_OWN | c->clusters[n]);
 	}
-	v->num_own = c->num_taken;
+	live_account_set(v, c->num_taken, c->reserved, c);
 	c->num_taken = 0;
 	made_publish(c);
 }
@@ -178,13 +179,15 @@ static int create_opts_check(struct live_change *c, const struct lvol_live_volum
 {
 	int rc = names_set(c, o->name, o->uuid);
 
-	if (rc != 0 || (o->external != NULL && !live_text_is_good(o->external, LVOL_EXTERNAL_MAX))) {
+	if (rc != 0 || (o->external != NULL && !live_text_is_good(o->external, LVOL_EXTERNAL_MAX)) ||
+	    o->reserved > o->num_clusters) {
 		return -EINVAL;
 	}
 	if (o->num_clusters > LVOL_LIVE_CLUSTERS_MAX) {
 		return -EFBIG;
 	}
 	c->num_clusters = o->num_clusters;
+	c->reserved = o->reserved;
 	c->thin = o->thin || o->external != NULL;
 	c->text = o->external == NULL ? NULL : strdup(o->external);
 	return o->external != NULL && c->text == NULL ? -ENOMEM : 0;
@@ -285,8 +288,10 @@ static int snapshot_build(struct live_change *c, struct live_batch *b)
 {
 	struct lvol_live_volume *v = c->volume;
 	struct live_meta *m = &c->metas[1], *old = &v->internal->meta;
-	int rc = snapshot_meta(c);
+	/* What it has is the snapshot's then: it may need all that it has reserved once more. */
+	int rc = live_account_hold(c, v, 0, v->reserved);
 
+	rc = rc != 0 ? rc : snapshot_meta(c);
 	rc = rc != 0 ? rc : live_meta_copy(m, old, v->num_clusters);
 	rc = rc != 0 ? rc : made_build(c, b);
 	if (rc != 0) {
@@ -308,7 +313,7 @@ static void snapshot_publish(struct live_change *c)
 		map_set(snapshot, n, entry);
 		map_set(v, n, lvol_live_cluster(entry));
 	}
-	snapshot->num_own = v->num_own;
+	live_account_set(snapshot, v->num_own, 0, NULL);
 	snapshot->external = v->external;
 	snapshot->parent = v->parent;
 	if (v->parent != NULL) {
@@ -316,7 +321,7 @@ static void snapshot_publish(struct live_change *c)
 	}
 	live_meta_take(v, &c->metas[1]);
 	made_publish(c);
-	v->num_own = 0;
+	live_account_set(v, 0, v->reserved, c);
 	v->external = NULL;
 	v->thin = true;
 	v->parent = snapshot;
@@ -493,14 +498,16 @@ static void merge_publish(struct live_change *c)
 {
 	struct lvol_live_volume *v = c->volume, *clone = c->other;
 	uint64_t n = v->num_clusters < clone->num_clusters ? v->num_clusters : clone->num_clusters;
+	uint64_t own = clone->num_own;
 
 	for (uint64_t i = 0; i < n; i++) {
 		uint32_t theirs = lvol_live_entry(v, i), entry = lvol_live_entry(clone, i);
 		if ((entry & LVOL_LIVE_OWN) == 0 && (theirs & LVOL_LIVE_OWN) != 0) {
 			map_set(clone, i, theirs);
-			clone->num_own++;
+			own++;
 		}
 	}
+	live_account_set(clone, own, clone->reserved, NULL);
 	live_meta_take(clone, &c->metas[0]);
 	clone->parent = v->parent;
 	clone->external = v->external;
@@ -519,6 +526,7 @@ static void delete_publish(struct live_change *c)
 	} else if (v->parent != NULL) {
 		v->parent->num_clones--;
 	}
+	live_account_set(v, v->num_own, 0, NULL);
 	live_volume_unlink(v);
 	c->deleted = v;
 }

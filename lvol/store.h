@@ -33,6 +33,7 @@ struct lvol_volume {
 	char uuid[LVOL_UUID_TEXT]; /* "" if it has none */
 	uint64_t num_clusters;     /* its size */
 	uint64_t num_allocated;    /* clusters of its own */
+	uint64_t reserved;         /* clusters of its own that it is sure of: lvol/reserve.h. What it says */
 	struct lvol_run *runs;     /* in rising order of `first` */
 	size_t num_runs, room_runs;
 	uint64_t parent_id;         /* of the snapshot that it is a clone of, or LVOL_ID_NONE */
@@ -42,6 +43,7 @@ struct lvol_volume {
 	size_t walk;                /* while its ancestors are looked for */
 	bool going;                 /* its deletion, or that of a snapshot, was under way */
 	bool damaged;               /* a problem says why; what was understood of it is here */
+	bool reserved_bad;          /* its reservation makes no sense, and counts as none */
 };
 
 struct lvol_store {

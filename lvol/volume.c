@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lvol/internal.h"
+#include "lvol/reserve.h"
 
 /* What is read of a volume's metadata, page by page. */
 struct volume_reader {
@@ -14,7 +15,7 @@ struct volume_reader {
 	struct lvol_volume *volume;
 	bool names_store;        /* the volume whose name is the store's */
 	bool has_rle, has_table; /* it has extents of that kind; never both */
-	bool has_name, has_uuid, has_parent;
+	bool has_name, has_uuid, has_parent, has_reserved;
 	uint64_t table_pages; /* entries of the table of extents so far */
 };
 
@@ -220,6 +221,17 @@ static int volume_once(bool *has, const char *what, struct lvol_error *e)
 	return had ? lvol_refuse(e, "%s is there twice", what) : 0;
 }
 
+/* The volume can be used without it. */
+static void volume_reserve_read(struct volume_reader *r, const struct lvol_xattr *x)
+{
+	struct lvol_volume *v = r->volume;
+	struct lvol_error e;
+
+	v->reserved_bad |= lvol_reserve_decode(x->value, x->value_length, &v->reserved, &e) != 0 || r->has_reserved;
+	r->has_reserved = true;
+	v->reserved = v->reserved_bad ? 0 : v->reserved;
+}
+
 static int volume_xattr_read(struct volume_reader *r, const struct lvol_desc *d, struct lvol_error *e)
 {
 	struct lvol_xattr x;
@@ -235,6 +247,9 @@ static int volume_xattr_read(struct volume_reader *r, const struct lvol_desc *d,
 	if (lvol_xattr_is(&x, "uuid")) {
 		rc = volume_text_read(&x, r->volume->uuid, LVOL_UUID_TEXT - 1, e);
 		return rc != 0 ? rc : volume_once(&r->has_uuid, "the uuid", e);
+	}
+	if (lvol_xattr_is(&x, LVOL_RESERVE_XATTR)) {
+		volume_reserve_read(r, &x);
 	}
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lvol/live.h"
+#include "lvol/reserve.h"
 
 enum { STORE_BYTES = 4 << 20, INPUT_MAX = 256 << 10 };
 static uint8_t bytes[STORE_BYTES];
@@ -129,6 +130,18 @@ static void space_fuzz(const void *value, size_t size)
 	expect(rc != 0 || lvol_space_reached(&space, 0, size, size) == LVOL_SPACE_FULL);
 }
 
+static void reserve_fuzz(const void *value, size_t size)
+{
+	uint8_t again[LVOL_RESERVE_BYTES];
+	struct lvol_error e = {""};
+	uint64_t clusters;
+	int rc = lvol_reserve_decode(value, size, &clusters, &e);
+
+	expect((rc == 0) == (e.text[0] == 0) && (rc == 0 || clusters == 0));
+	lvol_reserve_encode(clusters, again);
+	expect(rc != 0 || memcmp(again, value, sizeof(again)) == 0);
+}
+
 /* Changes each volume, in a way that fits. */
 static void live_change(void)
 {
@@ -141,7 +154,9 @@ static void live_change(void)
 		if (v->num_clusters > 0 && lvol_live_fill_claim(v, 0, &f) == 0) {
 			lvol_live_fill_commit(&f, status_set, &status);
 		}
+		expect(v->reserved <= v->num_clusters && (!v->read_only || v->reserved == 0));
 		if (!v->read_only) {
+			lvol_live_volume_reserve(v, v->num_clusters / 3, status_set, &status);
 			lvol_live_volume_snapshot(v, names[n], names[n], volume_set, &status);
 			lvol_live_volume_resize(v, v->num_clusters / 2, status_set, &status);
 		} else if (v->num_clones == 1) {
@@ -206,6 +221,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	space_fuzz(data, size);
+	reserve_fuzz(data, size);
 	memset(bytes, 0, written ? STORE_BYTES : INPUT_MAX);
 	written = false;
 	memcpy(bytes, data + 1, size - 1);

@@ -535,6 +535,21 @@ static int do_threshold(void)
 	return world_threshold(&w, 70);
 }
 
+static int do_create_reserved(void)
+{
+	return world_create_reserved(&w, 8, 7, true, 5);
+}
+
+static int do_reserve(void)
+{
+	return world_reserve(&w, 0, 6);
+}
+
+static int do_reserve_nothing(void)
+{
+	return world_reserve(&w, 2, 0);
+}
+
 static int do_close(void)
 {
 	struct outcome o = {.done = false};
@@ -551,7 +566,8 @@ static int do_close_and_open(void)
 	return rc != 0 ? rc : world_open(&w, NULL);
 }
 
-/* v0 is a clone of v1, v2 another one; v3 has no parent; v5 is a clone of v4; v6 is thick. */
+/* v0 is a clone of v1, v2 another one; v3 has no parent; v5 is a clone of v4; v6 is thick. v2, v3 and v5 have
+ * reservations. */
 static void sweep_world(void)
 {
 	world_create(&w, 96);
@@ -568,6 +584,9 @@ static void sweep_world(void)
 	world_snapshot(&w, 5, 4);
 	world_write(&w, 5, 200, 3);
 	world_volume_create(&w, 6, 4, false);
+	world_reserve(&w, 2, 6);
+	world_reserve(&w, 3, 4);
+	world_reserve(&w, 5, 3);
 	CU_ASSERT_EQUAL_FATAL(world_write(&w, 6, 100, 300), 0);
 	expect_equal();
 }
@@ -644,6 +663,9 @@ SWEEP(inflate)
 SWEEP(decouple)
 SWEEP(store_rename)
 SWEEP(threshold)
+SWEEP(create_reserved)
+SWEEP(reserve)
+SWEEP(reserve_nothing)
 SWEEP(close)
 SWEEP(close_and_open)
 
@@ -755,6 +777,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_power_fails_in_decouple),
 	UNIT(test_power_fails_in_store_rename),
 	UNIT(test_power_fails_in_threshold),
+	UNIT(test_power_fails_in_create_reserved),
+	UNIT(test_power_fails_in_reserve),
+	UNIT(test_power_fails_in_reserve_nothing),
 	UNIT(test_power_fails_in_close),
 	UNIT(test_power_fails_in_close_and_open),
 	UNIT(test_random_operations),

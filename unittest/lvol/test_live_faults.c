@@ -254,9 +254,10 @@ static void test_threads_claim_each_cluster_once(void)
 /* Some of everything. Returns the first error. */
 static int do_some(void)
 {
-	int rc = world_volume_create(&w, 0, 5, true);
+	int rc = world_create_reserved(&w, 0, 5, true, 2);
 
 	rc = rc != 0 ? rc : world_write(&w, 0, 3, 200);
+	rc = rc != 0 ? rc : world_reserve(&w, 0, 5);
 	rc = rc != 0 ? rc : world_snapshot(&w, 0, 1);
 	rc = rc != 0 ? rc : world_write(&w, 0, 100, 200);
 	rc = rc != 0 ? rc : world_clone(&w, 1, 2);
@@ -268,6 +269,7 @@ static int do_some(void)
 	rc = rc != 0 ? rc : world_delete(&w, 1);
 	rc = rc != 0 ? rc : world_rename(&w, 0, "renamed");
 	rc = rc != 0 ? rc : world_threshold(&w, 70);
+	rc = rc != 0 ? rc : world_reserve(&w, 0, 0);
 	rc = rc != 0 ? rc : world_inflate(&w, 0, true);
 	return rc != 0 ? rc : world_delete(&w, 3);
 }

@@ -149,6 +149,7 @@ static int put_claim(struct world *w, struct lvol_live_volume *v, uint64_t n, st
 			CU_ASSERT_TRUE_FATAL(disk_run_one(&w->disk));
 		}
 	}
+	CU_ASSERT_TRUE(rc != -ENOSPC || v->num_own >= v->reserved);
 	return rc;
 }
 
@@ -281,8 +282,16 @@ static void model_add(struct world *w, int i, struct lvol_live_volume *v, uint64
 
 int world_volume_create(struct world *w, int i, uint64_t clusters, bool thin)
 {
-	struct lvol_live_volume_opts opts = {
-		.name = number_name(i), .uuid = number_uuid(w), .num_clusters = clusters, .thin = thin};
+	return world_create_reserved(w, i, clusters, thin, 0);
+}
+
+int world_create_reserved(struct world *w, int i, uint64_t clusters, bool thin, uint64_t reserved)
+{
+	struct lvol_live_volume_opts opts = {.name = number_name(i),
+					     .uuid = number_uuid(w),
+					     .num_clusters = clusters,
+					     .thin = thin,
+					     .reserved = reserved};
 	struct outcome o = {.done = false};
 
 	lvol_live_volume_create(w->store, &opts, outcome_volume, &o);
@@ -290,6 +299,7 @@ int world_volume_create(struct world *w, int i, uint64_t clusters, bool thin)
 	if (rc == 0) {
 		model_add(w, i, o.volume, clusters);
 		w->model.volumes[i].thin = thin;
+		w->model.volumes[i].reserved = reserved;
 	}
 	return rc;
 }
@@ -326,6 +336,7 @@ int world_snapshot(struct world *w, int i, int snapshot)
 		m[snapshot] = m[i];
 		strcpy(m[snapshot].name, number_name(snapshot));
 		m[snapshot].read_only = true;
+		m[snapshot].reserved = 0;
 		m[i].parent = snapshot;
 		m[i].thin = true;
 	}
@@ -343,6 +354,7 @@ int world_clone(struct world *w, int i, int clone)
 		m[clone] = m[i];
 		strcpy(m[clone].name, number_name(clone));
 		m[clone].read_only = false;
+		m[clone].reserved = 0;
 		m[clone].thin = true;
 		m[clone].parent = i;
 	}
@@ -357,6 +369,18 @@ int world_rename(struct world *w, int i, const char *name)
 	int rc = world_wait(w, &o);
 	if (rc == 0) {
 		strcpy(w->model.volumes[i].name, name);
+	}
+	return rc;
+}
+
+int world_reserve(struct world *w, int i, uint64_t clusters)
+{
+	struct outcome o = {.done = false};
+
+	lvol_live_volume_reserve(world_volume(w, i), clusters, outcome_done, &o);
+	int rc = world_wait(w, &o);
+	if (rc == 0) {
+		w->model.volumes[i].reserved = clusters;
 	}
 	return rc;
 }
@@ -393,6 +417,7 @@ int world_resize(struct world *w, int i, uint64_t clusters)
 					: 0;
 	}
 	m->clusters = clusters;
+	m->reserved = m->reserved < clusters ? m->reserved : clusters;
 	return 0;
 }
 
@@ -402,7 +427,10 @@ int world_read_only(struct world *w, int i)
 
 	lvol_live_volume_set_read_only(world_volume(w, i), outcome_done, &o);
 	int rc = world_wait(w, &o);
-	w->model.volumes[i].read_only |= rc == 0;
+	if (rc == 0) {
+		w->model.volumes[i].read_only = true;
+		w->model.volumes[i].reserved = 0;
+	}
 	return rc;
 }
 
@@ -510,8 +538,10 @@ static int random_volume_op(struct world *w, int i, int other, uint32_t kind)
 		return disk_random(&w->random) % 4 == 0 ? world_read_only(w, i) : 0;
 	case 6:
 		return other < 0 ? 0 : world_volume_create(w, other, clusters, disk_random(&w->random) % 3 > 0);
+	case 7:
+		return world_reserve(w, i, disk_random(&w->random) % 3 == 0 ? 0 : clusters);
 	default:
-		return random_data_op(w, i, kind - 7);
+		return random_data_op(w, i, kind - 8);
 	}
 }
 
@@ -522,7 +552,7 @@ int world_random_op(struct world *w)
 	if (i < 0) {
 		return world_volume_create(w, other, 6, true);
 	}
-	return random_volume_op(w, i, other, disk_random(&w->random) % 13);
+	return random_volume_op(w, i, other, disk_random(&w->random) % 14);
 }
 
 /* ---- Comparing ---- */
@@ -552,6 +582,9 @@ static const char *volume_differs(const struct world *w, const struct model *all
 	}
 	if (v->thin != m->thin || v->read_only != m->read_only) {
 		return "thin or read-only";
+	}
+	if (v->reserved != m->reserved) {
+		return "a reservation";
 	}
 	if ((v->parent == NULL) != (m->parent < 0) ||
 	    (v->parent != NULL && strcmp(v->parent->name, all->volumes[m->parent].name) != 0)) {
@@ -617,7 +650,7 @@ void world_check(const struct world *w, bool closed)
 void world_count(const struct world *w)
 {
 	struct lvol_live_info i = lvol_live_info(w->store);
-	uint64_t own = 0;
+	uint64_t own = 0, promised = 0;
 
 	disk_run((struct disk *)(uintptr_t)&w->disk);
 	for (struct lvol_live_volume *v = NULL; (v = lvol_live_next(w->store, v)) != NULL;) {
@@ -627,6 +660,9 @@ void world_count(const struct world *w)
 		}
 		CU_ASSERT_EQUAL(n, v->num_own);
 		own += n;
+		promised += v->reserved > n ? v->reserved - n : 0;
 	}
 	CU_ASSERT_EQUAL(own + lvol_live_free_clusters(w->store), i.total_data_clusters);
+	CU_ASSERT_EQUAL(promised, i.reserved_clusters);
+	CU_ASSERT_TRUE(promised <= i.total_data_clusters - own);
 }

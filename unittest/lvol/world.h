@@ -15,7 +15,7 @@ enum {
 struct model_volume {
 	bool there, thin, read_only;
 	char name[16];
-	uint64_t clusters;
+	uint64_t clusters, reserved;
 	int parent;                                       /* -1: none */
 	uint64_t sectors[WORLD_CLUSTERS * WORLD_SECTORS]; /* what each 8 bytes of it have; 0: nothing was written */
 };
@@ -63,6 +63,7 @@ struct lvol_live_volume *world_volume(const struct world *w, int i);
 
 /* Operations on the store and on the model, if the store has done them. Return their status. */
 int world_volume_create(struct world *w, int i, uint64_t clusters, bool thin);
+int world_create_reserved(struct world *w, int i, uint64_t clusters, bool thin, uint64_t reserved);
 int world_delete(struct world *w, int i);
 int world_snapshot(struct world *w, int i, int snapshot);
 int world_clone(struct world *w, int i, int clone);
@@ -70,6 +71,8 @@ int world_rename(struct world *w, int i, const char *name);
 int world_resize(struct world *w, int i, uint64_t clusters);
 int world_read_only(struct world *w, int i);
 int world_inflate(struct world *w, int i, bool all);
+/* Reserves clusters. */
+int world_reserve(struct world *w, int i, uint64_t clusters);
 /* Of the store; 0: the default ones. */
 int world_threshold(struct world *w, uint8_t percent);
 /* Writes sectors, as a module would, and flushes. */

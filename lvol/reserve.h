@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reservations: how many clusters of its own a volume is sure of. Pure functions for what is stored of them. */
+#ifndef VARVE_LVOL_RESERVE_H
+#define VARVE_LVOL_RESERVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lvol/decode.h"
+
+enum {
+	LVOL_RESERVE_FORM = 1,
+	LVOL_RESERVE_BYTES = 1 + 8,
+};
+
+/* The extended attribute of a volume with a reservation: the number of this form, then the clusters in 8 bytes, little
+ * endian. Other programs pass over attributes that they do not know. */
+#define LVOL_RESERVE_XATTR "varve_reserved"
+
+/* Writes the value of the attribute. */
+void lvol_reserve_encode(uint64_t clusters, uint8_t value[LVOL_RESERVE_BYTES]);
+/* From the value of the attribute. 0; or -EINVAL and the reason in e, and *clusters is 0. */
+int lvol_reserve_decode(const void *value, size_t bytes, uint64_t *clusters, struct lvol_error *e);
+
+#endif
