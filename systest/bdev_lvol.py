@@ -91,14 +91,14 @@ def test_a_stock_store_is_opened_and_answered_as_it_was():
         with image(kind) as path, TcpTarget() as d:
             attach(d, path)
             ours = d.call("bdev_lvol_get_lvols")
-            check(ours == theirs[:count], f"{kind}: {ours}")
+            check(ours == [v | {"num_reserved_clusters": 0} for v in theirs[:count]], f"{kind}: {ours}")
             ours = d.call("bdev_lvol_get_lvstores")
-            check(ours == [s | {"space_thresholds": [80, 90, 95], "space_reached": 0} for s in stores], f"{kind}: {ours}")
+            check(ours == [s | {"reserved_clusters": 0, "reserved_missing_clusters": 0, "space_thresholds": [80, 90, 95], "space_reached": 0} for s in stores], f"{kind}: {ours}")
             check(version(path) == OPEN, "while it is open other programs must refuse it")
             [clone] = d.call("bdev_get_bdevs", name="lvs0/clone1")
             check(clone["name"] == clone["uuid"] == "9ac30390-2d44-4695-b74b-27ef2ef1c2b9" and clone["product_name"] == "Logical Volume", clone)
             check(clone["driver_specific"]["lvol"] == {
-                "lvol_store_uuid": "14ace1d1-a1e1-4f1d-838e-f8c5b0aed151", "base_bdev": "A0", "thin_provision": True, "num_allocated_clusters": 2,
+                "lvol_store_uuid": "14ace1d1-a1e1-4f1d-838e-f8c5b0aed151", "base_bdev": "A0", "thin_provision": True, "num_allocated_clusters": 2, "num_reserved_clusters": 0,
                 "snapshot": False, "clone": True, "base_snapshot": "snap1", "esnap_clone": False}, clone)
             [snapshot] = d.call("bdev_get_bdevs", name="lvs0/snap1")
             check(sorted(snapshot["driver_specific"]["lvol"]["clones"]) == ["clone1", "thin"], snapshot)
@@ -304,6 +304,77 @@ def test_thresholds_are_kept_and_told_at_the_start():
             check(space_of(d) == ([], 0) and space_events(d)[1:] == [("regained", "lvs 10")], space_events(d))
             d.call("bdev_lvol_set_space_thresholds", lvs_name="lvs")
             check(space_of(d)[0] == [80, 90, 95], space_of(d))
+            stop_and_check(d, path)
+
+
+# ---- Reservations ----
+
+def write_clusters(d, alias, clusters):
+    """First writes, one by one; their status codes."""
+    nsid = d.add_ns(alias)
+    with Queue(port=d.port) as admin:
+        admin.enable()
+        with Queue(port=d.port, qid=1, cntlid=admin.cntlid) as queue:
+            codes = [queue.command(queue.rw_sqe(1, n * 256, 1, nsid), bytes(4096)).code for n in clusters]
+    d.remove_ns(nsid)
+    return codes
+
+
+def reserved(d):
+    [store] = d.call("bdev_lvol_get_lvstores")
+    return store["reserved_clusters"], {v["name"]: v["num_reserved_clusters"] for v in d.call("bdev_lvol_get_lvols") if v["num_reserved_clusters"]}
+
+
+def test_a_volume_finds_what_it_has_reserved():
+    with image(mb=64) as path:
+        with TcpTarget("--metrics", "127.0.0.1:0") as d:
+            new_store(d, path, space_thresholds=[50])
+            [store] = d.call("bdev_lvol_get_lvstores")
+            total = store["total_data_clusters"]
+            d.call("bdev_lvol_create", lvs_name="lvs", lvol_name="mine", size_in_mib=32, thin_provision=True, reserved_in_mib=4)
+            d.call("bdev_lvol_create", lvs_name="lvs", lvol_name="other", size_in_mib=128, thin_provision=True)
+            check(reserved(d) == (4, {"mine": 4}), reserved(d))
+            # What is wrong is named, with what would be right.
+            refused(d, -22, ["reserved_in_mib", "33 clusters", "its size, 32"], "bdev_lvol_set_reservation", name="lvs/mine", reserved_in_mib=33)
+            refused(d, -22, ["reserved_in_mib", "5 clusters", "its size, 4"], "bdev_lvol_create", lvs_name="lvs", lvol_name="x", size_in_mib=4, reserved_in_mib=5)
+            refused(d, -28, ["reserved_in_mib", f"{total} clusters", f"at most {total - 4} are"], "bdev_lvol_set_reservation", name="lvs/other", reserved_in_mib=total)
+            refused(d, -28, ["reserved_in_mib", f"{total} clusters", f"at most {total - 4} are"], "bdev_lvol_create", lvs_name="lvs", lvol_name="x",
+                    size_in_mib=128, thin_provision=True, reserved_in_mib=total)
+            # Reserved ones count as used.
+            half = (total + 1) // 2
+            d.call("bdev_lvol_set_reservation", name="lvs/mine", reserved_in_mib=half)
+            check(space_of(d)[1] == 50, space_of(d))
+            [low] = [n for n in d.call("notify_get_notifications", all=True) if n["type"] == "bdev_lvol_space_low"]
+            check(f"{half} of {total} clusters of 1024 KiB are in use or reserved" in low["reason"], low)
+            d.call("bdev_lvol_set_reservation", name="lvs/mine", reserved_in_mib=6)
+            check(space_of(d)[1] == 0 and reserved(d) == (6, {"mine": 6}), reserved(d))
+            check(d.call("bdev_get_bdevs", name="lvs/mine")[0]["driver_specific"]["lvol"]["num_reserved_clusters"] == 6, "bdev_get_bdevs")
+            figures = parse(scrape(d.call("metrics_get_status")["address"]))
+            check([v for _, v in figures["varve_lvol_store_reserved_bytes"]] == [6 * MIB], figures["varve_lvol_store_reserved_bytes"])
+            check(sorted(v for _, v in figures["varve_lvol_reserved_bytes"]) == [0, 6 * MIB], figures["varve_lvol_reserved_bytes"])
+            # The other one takes all that it gets.
+            codes = write_clusters(d, "lvs/other", range(total - 6 + 1))
+            check(codes == [0] * (total - 6) + [0x81], codes)
+            wait_for(lambda: space_of(d)[1] == 100, "the store to be full")
+            refused(d, -28, ["room"], "bdev_lvol_create", lvs_name="lvs", lvol_name="x", size_in_mib=1)
+            check(write_clusters(d, "lvs/mine", range(2)) == [0, 0] and reserved(d)[0] == 4, reserved(d))
+            refused(d, -28, ["has reserved 6 clusters", "need 2 free ones", "0 are free"], "bdev_lvol_snapshot", lvol_name="lvs/mine", snapshot_name="s")
+            ctl = subprocess.run([BUILD / "bin/varve-ctl", "-p", str(d.process.pid), "status"], capture_output=True, text=True, timeout=DEADLINE, check=False)
+            check("lvs: 4.0M of " in ctl.stdout and "4.0M of it reserved" in ctl.stdout and "is full but for what is reserved" in ctl.stdout, ctl.stdout)
+            doctor = subprocess.run([BUILD / "bin/varve-doctor", "-p", str(d.pid), "-w", "60"], capture_output=True, text=True, timeout=DEADLINE, check=False)
+            check("4 reserved for volumes" in doctor.stdout and "are not there" not in doctor.stdout, doctor.stdout)
+            d.process.send_signal(signal.SIGKILL)
+            d.process.wait(DEADLINE)
+        with TcpTarget() as d:
+            attach(d, path)
+            check(reserved(d) == (4, {"mine": 6}), reserved(d))
+            check(write_clusters(d, "lvs/other", [total - 6]) == [0x81], "what is reserved is so after a crash")
+            check(write_clusters(d, "lvs/mine", range(7)) == [0] * 6 + [0x81], "it has all that it has reserved")
+            d.call("bdev_lvol_delete", name="lvs/other")
+            wait_for(lambda: d.call("bdev_lvol_get_lvstores")[0]["free_clusters"] == total - 6, "its clusters to be free")
+            d.call("bdev_lvol_snapshot", lvol_name="lvs/mine", snapshot_name="s")
+            check(reserved(d) == (6, {"mine": 6}), reserved(d))
+            refused(d, -1, ["read-only"], "bdev_lvol_set_reservation", name="lvs/s", reserved_in_mib=1)
             stop_and_check(d, path)
 
 

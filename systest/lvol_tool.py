@@ -59,7 +59,7 @@ def test_volumes_are_listed_as_their_maker_listed_them():
         with store(kind) as path:
             ours = json.loads(run("list", "--json", path)[0])
             snapshots = {v["name"]: v.pop("base_snapshot", None) for v in ours}
-            check(ours == theirs[:count], f"{kind}: {ours}")
+            check(ours == [v | {"num_reserved_clusters": 0} for v in theirs[:count]], f"{kind}: {ours}")
             check(snapshots["thin"] == snapshots["clone1"] == "snap1" and snapshots["thick"] is None, snapshots)
             text = run("list", path)[0].decode()
             check("store lvs0, UUID 14ace1d1-a1e1-4f1d-838e-f8c5b0aed151, 95 clusters of 1024 KiB" in text, text)

@@ -189,12 +189,12 @@ static json_t *volume_json(const struct lvol_store *s, const struct lvol_volume 
 	char alias[2 * LVOL_NAME_MAX + 2];
 
 	snprintf(alias, sizeof(alias), "%s/%s", s->name, v->name);
-	json_t *j =
-		json_pack("{s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:b, s:I, s:{s:s, s:s}}", "alias", alias, "uuid",
-			  v->uuid, "name", v->name, "is_thin_provisioned", (v->flags.invalid & LVOL_INVALID_THIN) != 0,
-			  "is_snapshot", volume_is_snapshot(v), "is_clone", v->parent_id != LVOL_ID_NONE,
-			  "is_esnap_clone", v->external != NULL, "is_degraded", v->damaged, "num_allocated_clusters",
-			  (json_int_t)v->num_allocated, "lvs", "name", s->name, "uuid", s->uuid);
+	json_t *j = json_pack(
+		"{s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:b, s:I, s:I, s:{s:s, s:s}}", "alias", alias, "uuid", v->uuid,
+		"name", v->name, "is_thin_provisioned", (v->flags.invalid & LVOL_INVALID_THIN) != 0, "is_snapshot",
+		volume_is_snapshot(v), "is_clone", v->parent_id != LVOL_ID_NONE, "is_esnap_clone", v->external != NULL,
+		"is_degraded", v->damaged, "num_allocated_clusters", (json_int_t)v->num_allocated,
+		"num_reserved_clusters", (json_int_t)v->reserved, "lvs", "name", s->name, "uuid", s->uuid);
 	if (j != NULL && v->parent != NULL) {
 		json_object_set_new(j, "base_snapshot", json_string(v->parent->name));
 	}

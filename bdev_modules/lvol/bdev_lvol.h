@@ -77,6 +77,7 @@ struct bdev_lvol_opts {
 	const char *name;
 	uint64_t size_bytes; /* rounded up to clusters */
 	bool thin;
+	uint64_t reserved_bytes; /* see BDEV_LVOL_RESERVE */
 };
 /* Makes a volume. */
 void bdev_lvol_create(const struct bdev_lvol_opts *opts, bdev_lvol_cb cb, void *arg);
@@ -99,13 +100,14 @@ enum bdev_lvol_change {
 	BDEV_LVOL_DECOUPLE,
 	BDEV_LVOL_SET_PARENT, /* -EBUSY: another change of its parent has not ended */
 	BDEV_LVOL_SET_PARENT_BDEV,
+	BDEV_LVOL_RESERVE, /* lvol_live_volume_reserve() */
 };
 struct bdev_lvol_change_opts {
 	enum bdev_lvol_change change;
 	const char *name;     /* of the volume */
 	const char *new_name; /* SNAPSHOT, CLONE, RENAME: without the store's name. SET_PARENT: the snapshot's.
 			       * SET_PARENT_BDEV: the bdev's */
-	uint64_t size_bytes;  /* RESIZE: rounded up to clusters */
+	uint64_t size_bytes;  /* RESIZE, RESERVE: rounded up to clusters */
 };
 /* Changes a volume. -ENODEV: there is no such volume, or it is being removed; otherwise the errors of lvol/live.h. */
 void bdev_lvol_change(const struct bdev_lvol_change_opts *opts, bdev_lvol_cb cb, void *arg);

@@ -19,6 +19,11 @@ static uint64_t store_free_bytes(const struct bdev_lvol_store *s, const struct l
 	return (uint64_t)info->free_clusters * info->cluster_bytes;
 }
 
+static uint64_t store_reserved_bytes(const struct bdev_lvol_store *s, const struct lvol_live_info *info)
+{
+	return (uint64_t)info->reserved_clusters * info->cluster_bytes;
+}
+
 static uint64_t store_volumes(const struct bdev_lvol_store *s, const struct lvol_live_info *info)
 {
 	return info->num_volumes;
@@ -53,6 +58,8 @@ static uint64_t store_degraded(const struct bdev_lvol_store *s, const struct lvo
 static const struct store_figure store_figures[] = {
 	{"varve_lvol_store_bytes", "Bytes for data that a volume store has.", store_bytes},
 	{"varve_lvol_store_free_bytes", "Bytes of a volume store that no volume has.", store_free_bytes},
+	{"varve_lvol_store_reserved_bytes", "Bytes of these that only volumes with reservations may take.",
+	 store_reserved_bytes},
 	{"varve_lvol_store_space_reached_percent",
 	 "The highest threshold of space that a store has reached; 0: none; 100: it is full.", store_space_reached},
 	{"varve_lvol_store_volumes", "Volumes of a store, snapshots included.", store_volumes},
@@ -64,19 +71,38 @@ static const struct store_figure store_figures[] = {
 	 store_metadata_bytes, .grows = true},
 };
 
-static void figures_of_volumes(const struct bdev_lvol_store *s, bdev_module_figure_fn fn, void *arg)
+static uint64_t volume_own(const struct lvol_live_volume *v)
+{
+	return v->num_own;
+}
+
+static uint64_t volume_reserved(const struct lvol_live_volume *v)
+{
+	return v->reserved;
+}
+
+static const struct volume_figure {
+	const char *name, *help;
+	uint64_t (*clusters)(const struct lvol_live_volume *v);
+} volume_figures[] = {
+	{"varve_lvol_own_bytes", "Bytes of clusters that a volume itself has, without those of its snapshots.",
+	 volume_own},
+	{"varve_lvol_reserved_bytes", "Bytes that a volume is sure of, those that it has included.", volume_reserved},
+};
+
+static void figures_of_volumes(const struct volume_figure *f, const struct bdev_lvol_store *s, bdev_module_figure_fn fn,
+			       void *arg)
 {
 	char name[sizeof(((struct bdev_lvol *)NULL)->alias)];
 	const struct lvol_live_volume *v;
 
 	for (v = lvol_live_next(s->live, NULL); v != NULL; v = lvol_live_next(s->live, v)) {
 		lvol_volume_alias(s->name, v->name, name);
-		fn(arg, &(struct bdev_module_figure){
-				.name = "varve_lvol_own_bytes",
-				.help = "Bytes of clusters that a volume itself has, without those of its snapshots.",
-				.label = "volume",
-				.what = name,
-				.value = v->num_own * s->cluster_bytes});
+		fn(arg, &(struct bdev_module_figure){.name = f->name,
+						     .help = f->help,
+						     .label = "volume",
+						     .what = name,
+						     .value = f->clusters(v) * s->cluster_bytes});
 	}
 }
 
@@ -96,7 +122,9 @@ void lvol_figures(bdev_module_figure_fn fn, void *arg)
 							     .value = f->value(s, &info)});
 		}
 	}
-	for (s = bdev_lvol_store_next(NULL); s != NULL; s = bdev_lvol_store_next(s)) {
-		figures_of_volumes(s, fn, arg);
+	for (size_t i = 0; i < sizeof(volume_figures) / sizeof(volume_figures[0]); i++) {
+		for (s = bdev_lvol_store_next(NULL); s != NULL; s = bdev_lvol_store_next(s)) {
+			figures_of_volumes(&volume_figures[i], s, fn, arg);
+		}
 	}
 }

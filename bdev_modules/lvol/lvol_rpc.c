@@ -257,6 +257,14 @@ static json_t *describe_thresholds(const struct lvol_space *space)
 	return list;
 }
 
+/* Another program may have given away what was reserved. */
+static uint64_t reserved_missing(const struct lvol_live_info *info)
+{
+	uint64_t there = (uint64_t)info->free_clusters + info->coming_clusters;
+
+	return info->reserved_clusters > there ? info->reserved_clusters - there : 0;
+}
+
 static json_t *describe_store(const struct bdev_lvol_store *s)
 {
 	const struct lvol_live_info info = lvol_live_info(bdev_lvol_store_live(s));
@@ -269,6 +277,8 @@ static json_t *describe_store(const struct bdev_lvol_store *s)
 	json_object_set_new(o, "base_bdev", rpc_string(bdev_lvol_store_base(s)));
 	json_object_set_new(o, "total_data_clusters", rpc_uint(info.total_data_clusters));
 	json_object_set_new(o, "free_clusters", rpc_uint(info.free_clusters));
+	json_object_set_new(o, "reserved_clusters", rpc_uint(info.reserved_clusters));
+	json_object_set_new(o, "reserved_missing_clusters", rpc_uint(reserved_missing(&info)));
 	json_object_set_new(o, "block_size", rpc_uint(info.io_unit_bytes));
 	json_object_set_new(o, "cluster_size", rpc_uint(info.cluster_bytes));
 	json_object_set_new(o, "max_growable_size", rpc_uint(info.max_clusters * info.cluster_bytes));
@@ -323,8 +333,9 @@ LVOL_CALL(get_lvstores)
 RPC_METHOD("bdev_lvol_get_lvstores", rpc_get_lvstores, struct lvol_by_store, by_store_params, RPC_RUNTIME,
 	   "List the volume stores, or one",
 	   .result = "[{uuid: string, name: string, base_bdev: string, total_data_clusters: int, free_clusters: int, "
-		     "block_size: int, cluster_size: int, max_growable_size: int, space_thresholds: [int], "
-		     "space_reached: int}]")
+		     "reserved_clusters: int, reserved_missing_clusters: int, block_size: int, cluster_size: int, "
+		     "max_growable_size: int, "
+		     "space_thresholds: [int], space_reached: int}]")
 
 /* --- Volumes --- */
 
@@ -352,6 +363,7 @@ static json_t *describe_volume(const struct bdev_lvol_store *s, const struct lvo
 	json_object_set_new(o, "is_esnap_clone", json_boolean(v->external != NULL));
 	json_object_set_new(o, "is_degraded", json_boolean(v->external_clusters != 0 && v->user == NULL));
 	json_object_set_new(o, "num_allocated_clusters", rpc_uint(v->num_own));
+	json_object_set_new(o, "num_reserved_clusters", rpc_uint(v->reserved));
 	json_object_set_new(lvs, "name", rpc_string(info.name));
 	json_object_set_new(lvs, "uuid", rpc_string(info.uuid));
 	json_object_set_new(o, "lvs", lvs);
@@ -379,12 +391,12 @@ RPC_METHOD("bdev_lvol_get_lvols", rpc_get_lvols, struct lvol_get_lvols, get_lvol
 	   "List the volumes of all stores, or of one",
 	   .result = "[{alias: string, uuid: string, name: string, is_thin_provisioned: bool, is_snapshot: bool, "
 		     "is_clone: bool, is_esnap_clone: bool, is_degraded: bool, num_allocated_clusters: int, "
-		     "lvs: {name: string, uuid: string}}]")
+		     "num_reserved_clusters: int, lvs: {name: string, uuid: string}}]")
 
 struct lvol_create {
 	struct lvol_call call;
 	char *lvol_name, *uuid, *lvs_name;
-	uint64_t size_in_mib, size;
+	uint64_t size_in_mib, size, reserved_in_mib;
 	bool thin_provision;
 };
 
@@ -396,6 +408,9 @@ static const struct rpc_param create_params[] = {
 		  "bytes, as older clients send it; rounded up to whole clusters", .own = true),
 	RPC_PARAM(struct lvol_create, thin_provision, RPC_BOOL, RPC_OPTIONAL,
 		  "allocate clusters at the first write (default false)"),
+	RPC_PARAM(struct lvol_create, reserved_in_mib, RPC_UINT64, RPC_OPTIONAL,
+		  "that the volume is sure of: bdev_lvol_set_reservation (default 0)", .max = UINT64_MAX / MIB,
+		  .own = true),
 	RPC_PARAM(struct lvol_create, uuid, RPC_STRING, RPC_OPTIONAL, "of the store; or its name"),
 	RPC_PARAM(struct lvol_create, lvs_name, RPC_STRING, RPC_OPTIONAL, "of the store; or its UUID"),
 	RPC_NO_EFFECT(clear_method, RPC_STRING, "\"default\"",
@@ -423,10 +438,12 @@ static void create(void *params)
 	}
 	struct bdev_lvol_store *s = call_find_store(&p->call, p->uuid, p->lvs_name);
 	if (s != NULL) {
-		bdev_lvol_create(
-			&(struct bdev_lvol_opts){
-				.store = s, .name = p->lvol_name, .size_bytes = bytes, .thin = p->thin_provision},
-			call_answer_uuid, p);
+		bdev_lvol_create(&(struct bdev_lvol_opts){.store = s,
+							  .name = p->lvol_name,
+							  .size_bytes = bytes,
+							  .thin = p->thin_provision,
+							  .reserved_bytes = p->reserved_in_mib * MIB},
+				 call_answer_uuid, p);
 	}
 }
 LVOL_CALL(create)
@@ -554,6 +571,36 @@ static void resize(void *params)
 LVOL_CALL(resize)
 RPC_METHOD("bdev_lvol_resize", rpc_resize, struct lvol_resize, resize_params, RPC_RUNTIME,
 	   "Change the size of a volume; what is behind a smaller end is lost", .result = "true")
+
+struct lvol_set_reservation {
+	struct lvol_call call;
+	char *name;
+	uint64_t reserved_in_mib;
+};
+
+static const struct rpc_param set_reservation_params[] = {
+	RPC_PARAM(struct lvol_set_reservation, name, RPC_STRING, RPC_REQUIRED,
+		  "of the volume: its UUID, or STORE/NAME"),
+	RPC_PARAM(struct lvol_set_reservation, reserved_in_mib, RPC_UINT64, RPC_REQUIRED,
+		  "rounded up to whole clusters, at most its size; 0: nothing", .max = UINT64_MAX / MIB),
+	RPC_PARAM_END};
+
+static void set_reservation(void *params)
+{
+	struct lvol_set_reservation *p = params;
+
+	bdev_lvol_change(&(struct bdev_lvol_change_opts){.change = BDEV_LVOL_RESERVE,
+							 .name = p->name,
+							 .size_bytes = p->reserved_in_mib * MIB},
+			 call_answer_true, p);
+}
+LVOL_CALL(set_reservation)
+RPC_METHOD("bdev_lvol_set_reservation", rpc_set_reservation, struct lvol_set_reservation, set_reservation_params,
+	   RPC_RUNTIME,
+	   "Set how much of a volume is sure to find room in its store: its own clusters, and free ones that no other "
+	   "volume gets. A snapshot of it is refused if the store has not as much room once more; the snapshot itself "
+	   "reserves nothing",
+	   .result = "true", .own = true)
 
 static void set_read_only(void *params)
 {

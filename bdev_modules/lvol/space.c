@@ -62,7 +62,8 @@ static void space_tell_reached(const struct bdev_lvol_store *s, const char *usag
 	char reason[192];
 
 	if (s->space_reached == LVOL_SPACE_FULL) {
-		snprintf(reason, sizeof(reason), "%s: first writes fail until some are given back", usage);
+		snprintf(reason, sizeof(reason), "%s: first writes fail until some are given back%s", usage,
+			 lvol_live_info(s->live).reserved_clusters > 0 ? ", but for those that are reserved" : "");
 		log_limited(LOG_LEVEL_ERROR, "lvol store %s is full: %s", s->name, reason);
 		space_tell(s, BDEV_LVOL_SPACE_OUT, LVOL_SPACE_FULL, reason);
 	} else {
@@ -118,6 +119,8 @@ static void space_look(struct bdev_lvol_store *s, bool settled)
 {
 	const struct lvol_live_info info = lvol_live_info(s->live);
 	uint64_t spare = (uint64_t)info.free_clusters + info.coming_clusters, all = info.total_data_clusters;
+	/* What is reserved is no other volume's to use. Another program may have left less free than that. */
+	spare = spare > info.reserved_clusters ? spare - info.reserved_clusters : 0;
 	uint64_t used = spare < all ? all - spare : 0;
 	char usage[96];
 
@@ -139,7 +142,8 @@ static void space_look(struct bdev_lvol_store *s, bool settled)
 		s->space_seen = s->space;
 		return;
 	}
-	snprintf(usage, sizeof(usage), "%lu of %lu clusters of %u KiB are in use", used, all, info.cluster_bytes >> 10);
+	snprintf(usage, sizeof(usage), "%lu of %lu clusters of %u KiB are in use%s", used, all,
+		 info.cluster_bytes >> 10, info.reserved_clusters > 0 ? " or reserved" : "");
 	space_update(s, now, same, usage);
 }
 

@@ -5,7 +5,7 @@
 PASSING = {"bdev_lvol_create_lvstore", "bdev_lvol_delete_lvstore", "bdev_lvol_rename_lvstore", "bdev_lvol_grow_lvstore", "bdev_lvol_create", "bdev_lvol_delete",
            "bdev_lvol_snapshot", "bdev_lvol_clone", "bdev_lvol_rename", "bdev_lvol_resize", "bdev_lvol_set_read_only", "bdev_lvol_inflate",
            "bdev_lvol_decouple_parent", "bdev_lvol_set_parent", "bdev_lvol_clone_bdev", "bdev_lvol_set_parent_bdev", "bdev_lvol_start_shallow_copy",
-           "bdev_lvol_check_shallow_copy", "bdev_lvol_set_space_thresholds"}
+           "bdev_lvol_check_shallow_copy", "bdev_lvol_set_space_thresholds", "bdev_lvol_set_reservation"}
 
 
 def answers(call, folder):
@@ -15,6 +15,7 @@ def answers(call, folder):
     call("bdev_lvol_set_space_thresholds", lvs_name="lvs1", space_thresholds=[50, 75])
     call("bdev_lvol_get_lvstores")
     call("bdev_lvol_create", lvol_name="v0", size_in_mib=4, lvs_name="lvs1", thin_provision=True)
+    call("bdev_lvol_set_reservation", name="lvs1/v0", reserved_in_mib=4)
     call("bdev_lvol_snapshot", lvol_name="lvs1/v0", snapshot_name="s0")
     call("bdev_lvol_clone", snapshot_name="lvs1/s0", clone_name="c0")
     call("bdev_lvol_get_lvols", lvs_name="lvs1")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Volumes as bdevs: operators are told of a store that fills, once for each threshold, and of one that has space again.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -314,6 +315,84 @@ static void test_a_store_that_is_opened_is_told_of(void)
 	bdev_lvol_observe_space(NULL);
 }
 
+/* --- Reservations --- */
+
+static int reserve(struct operation *op, const char *name, uint64_t clusters)
+{
+	change_start(op, BDEV_LVOL_RESERVE, name, NULL, clusters * CLUSTER);
+	return operation_wait(op);
+}
+
+/* What is reserved is nobody else's: the store is full for them before it has no free cluster. */
+static void test_reserved_clusters_count_as_used(void)
+{
+	struct operation op;
+	struct user u, r;
+
+	begin(&u);
+	uint32_t all = data_clusters();
+	CU_ASSERT_EQUAL_FATAL(volume_make("r", (uint64_t)all * CLUSTER, true), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&r, "lvs/r", true, fixture_thread(1)), 0);
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/r", all * 81 / 100), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "L80 ");
+	CU_ASSERT_PTR_NOT_NULL(strstr(told.reason, "clusters of 64 KiB are in use or reserved: it has reached 80 %"));
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/r", 4), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "L80 R80 ");
+	tell_forget();
+	fill_up(&u, 0, all - 4);
+	CU_ASSERT_STRING_EQUAL(told_order, "L80 L90 L95 O100 ");
+	CU_ASSERT_PTR_NOT_NULL(strstr(told.reason, "some are given back, but for those that are reserved"));
+	CU_ASSERT_EQUAL(fill(&u, 1, (uint64_t)(all - 4) * CLUSTER_BLOCKS, 1), NVME_SC_CAP_EXCEEDED | NVME_SC_DNR);
+	fill_up(&r, 0, 4);
+	CU_ASSERT_EQUAL(fill(&r, 1, 4 * CLUSTER_BLOCKS, 1), NVME_SC_CAP_EXCEEDED | NVME_SC_DNR);
+	CU_ASSERT_EQUAL(told.total, 4);
+	/* What it gives up is its own again. */
+	CU_ASSERT_EQUAL(user_io(&r, BDEV_IO_UNMAP, NULL, 0, 2 * CLUSTER_BLOCKS), 0);
+	CU_ASSERT_EQUAL(fill(&u, 1, (uint64_t)(all - 4) * CLUSTER_BLOCKS, 1), NVME_SC_CAP_EXCEEDED | NVME_SC_DNR);
+	CU_ASSERT_EQUAL(told.total, 4);
+	CU_ASSERT_EQUAL(fill(&r, 1, 4 * CLUSTER_BLOCKS, 1), 0);
+	user_close(&r);
+	end(&u);
+}
+
+static void test_what_cannot_be_reserved_is_named(void)
+{
+	struct operation op = {0};
+	struct user u;
+
+	begin(&u);
+	uint32_t all = data_clusters();
+	CU_ASSERT_EQUAL_FATAL(volume_make("r", 8 * CLUSTER, true), 0);
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/r", 9), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(op.why, "reserved_in_mib: 9 clusters of 64 KiB: at most its size, 8, is allowed"));
+	bdev_lvol_create(&(struct bdev_lvol_opts){.store = the_store(),
+						  .name = "x",
+						  .size_bytes = CLUSTER,
+						  .thin = true,
+						  .reserved_bytes = CLUSTER + 1},
+			 operation_ended, memset(&op, 0, sizeof(op)));
+	CU_ASSERT_EQUAL(operation_wait(&op), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(
+		strstr(op.why, "reserved_in_mib: 2 clusters of 64 KiB: at most its size, 1, is allowed"));
+	fill_up(&u, 0, all - 5);
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/r", 6), -ENOSPC);
+	CU_ASSERT_PTR_NOT_NULL(strstr(op.why, "reserved_in_mib: 6 clusters of 64 KiB: at most 5 are allowed"));
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/v", all), 0); /* what it has counts */
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/r", 1), -ENOSPC);
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/v", 0), 0);
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/r", 5), 0);
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/v", all - 4), -ENOSPC);
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/v", all - 5), 0);
+	change_start(&op, BDEV_LVOL_SNAPSHOT, "lvs/v", "s", 0);
+	CU_ASSERT_EQUAL(operation_wait(&op), -ENOSPC);
+	CU_ASSERT_PTR_NOT_NULL(strstr(op.why, "free ones above a snapshot: 0 are free and not reserved"));
+	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SNAPSHOT, "lvs/r", "s", 0), 0); /* it has none yet */
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/s", 1), -EPERM);
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/none", 1), -ENODEV);
+	end(&u);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_each_threshold_is_told_once),
 	UNIT(test_a_threshold_is_left_by_a_margin),
@@ -323,6 +402,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_other_thresholds),
 	UNIT(test_other_thresholds_of_a_full_store),
 	UNIT(test_a_store_that_is_opened_is_told_of),
+	UNIT(test_reserved_clusters_count_as_used),
+	UNIT(test_what_cannot_be_reserved_is_named),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_lvol_space", tests, fixture_start, fixture_stop)

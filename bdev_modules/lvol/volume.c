@@ -108,10 +108,10 @@ static void lvol_dump_info(const struct bdev *b, struct json_t *driver_specific)
 {
 	const struct bdev_lvol *l = (const struct bdev_lvol *)b;
 	const struct lvol_live_volume *v = l->v;
-	json_t *o = json_pack("{s:s, s:s, s:b, s:I, s:b, s:b, s:b}", "lvol_store_uuid", l->store->uuid, "base_bdev",
-			      l->store->base_name, "thin_provision", v->thin, "num_allocated_clusters",
-			      (json_int_t)v->num_own, "snapshot", v->num_clones > 0, "clone", v->parent != NULL,
-			      "esnap_clone", v->external != NULL);
+	json_t *o = json_pack("{s:s, s:s, s:b, s:I, s:I, s:b, s:b, s:b}", "lvol_store_uuid", l->store->uuid,
+			      "base_bdev", l->store->base_name, "thin_provision", v->thin, "num_allocated_clusters",
+			      (json_int_t)v->num_own, "num_reserved_clusters", (json_int_t)v->reserved, "snapshot",
+			      v->num_clones > 0, "clone", v->parent != NULL, "esnap_clone", v->external != NULL);
 
 	if (v->external != NULL) {
 		json_object_set_new(o, "external_snapshot_name", json_string(v->external));
@@ -274,6 +274,7 @@ struct change {
 	struct bdev_lvol_store *store;
 	struct lvol_live_volume *v;
 	enum bdev_lvol_change change;
+	uint64_t reserved;                /* clusters: RESERVE, and of a new volume */
 	char name[2 * LVOL_NAME_MAX + 2]; /* of the volume: STORE/NAME */
 	LIST_ENTRY(change) link;          /* while it is being deleted */
 	int rc;                           /* why a new volume is deleted again */
@@ -329,11 +330,49 @@ static const char *delete_error(const struct lvol_live_volume *v)
 	return clone != NULL ? "it or its clone is being inflated or decoupled" : "it is being inflated or decoupled";
 }
 
+/* The size, or the free clusters, that more cannot be reserved of. */
+static void reserve_error(const struct change *c, uint64_t size_clusters, char *error)
+{
+	uint32_t kib = c->store->cluster_bytes >> 10;
+	uint64_t most = lvol_live_reservable(c->store->live, c->v);
+
+	if (c->reserved > size_clusters) {
+		bdev_error(error, -EINVAL,
+			   "volume %s: reserved_in_mib: %lu clusters of %u KiB: at most its size, %lu, is allowed",
+			   c->name, c->reserved, kib, size_clusters);
+	} else {
+		bdev_error(error, -ENOSPC,
+			   "volume %s: reserved_in_mib: %lu clusters of %u KiB: at most %lu are allowed, those that it "
+			   "has and those that are free and not reserved",
+			   c->name, c->reserved, kib, most);
+	}
+}
+
+/* Whether there is too little room for a reservation: error says so then. */
+static bool lacks_reserve(const struct change *c, char *error)
+{
+	uint64_t most = lvol_live_reservable(c->store->live, c->v);
+	const struct lvol_live_volume *v = c->v;
+
+	if (c->change == BDEV_LVOL_SNAPSHOT && v->reserved + v->num_own > most) {
+		bdev_error(error, -ENOSPC,
+			   "volume %s: it has reserved %lu clusters of %u KiB, and would need %lu free ones above a "
+			   "snapshot: %lu are free and not reserved",
+			   c->name, v->reserved, c->store->cluster_bytes >> 10, RTE_MIN(v->reserved, v->num_own),
+			   lvol_live_reservable(v->store, NULL));
+		return true;
+	}
+	if (c->reserved > most) {
+		reserve_error(c, c->reserved, error);
+	}
+	return c->reserved > most;
+}
+
 static void change_end(struct change *c, int rc, const char *uuid)
 {
 	char error[BDEV_ERROR_MAX] = "";
 
-	if (rc != 0) {
+	if (rc != 0 && !(rc == -ENOSPC && lacks_reserve(c, error))) {
 		bool busy = rc == -EBUSY && c->change == BDEV_LVOL_DELETE;
 		bdev_error(error, rc, "volume %s: %s", c->name, busy ? delete_error(c->v) : change_error(rc));
 	}
@@ -429,6 +468,11 @@ static void read_only_done(void *arg, int status)
 		l->bdev.read_only = c->v->read_only;
 	}
 	change_end(c, status, "");
+}
+
+static void reserve_done(void *arg, int status)
+{
+	change_end(arg, status, "");
 }
 
 /* The new alias was added before, so that nobody else can take it. The store may have been renamed meanwhile. */
@@ -547,6 +591,19 @@ static void change_resize(struct bdev_lvol *l, struct change *c, const struct bd
 		bdev_resize(&l->bdev, clusters * l->cluster_blocks); /* nobody reads behind the new end any more */
 	}
 	lvol_live_volume_resize(l->v, clusters, resize_done, c);
+}
+
+static void change_reserve(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
+{
+	char error[BDEV_ERROR_MAX];
+
+	c->reserved = clusters_of(l->store, o->size_bytes);
+	if (c->reserved > l->v->num_clusters) {
+		reserve_error(c, l->v->num_clusters, error);
+		change_refuse(c, -EINVAL, error);
+		return;
+	}
+	lvol_live_volume_reserve(l->v, c->reserved, reserve_done, c);
 }
 
 static void change_set_read_only(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
@@ -702,6 +759,7 @@ void bdev_lvol_change(const struct bdev_lvol_change_opts *o, bdev_lvol_cb cb, vo
 		[BDEV_LVOL_RESIZE] = change_resize,         [BDEV_LVOL_SET_READ_ONLY] = change_set_read_only,
 		[BDEV_LVOL_INFLATE] = change_inflate,       [BDEV_LVOL_DECOUPLE] = change_decouple,
 		[BDEV_LVOL_SET_PARENT] = change_set_parent, [BDEV_LVOL_SET_PARENT_BDEV] = change_set_parent_bdev,
+		[BDEV_LVOL_RESERVE] = change_reserve,
 	};
 	struct bdev_lvol *l = lvol_volume_of(bdev_find(o->name));
 	char error[BDEV_ERROR_MAX];
@@ -770,12 +828,21 @@ void bdev_lvol_create(const struct bdev_lvol_opts *o, bdev_lvol_cb cb, void *arg
 		return;
 	}
 	struct change *c = change_new(o->store, o->name, cb, arg);
-	if (c != NULL) {
-		lvol_volume_new_uuid(uuid);
-		lvol_live_volume_create(
-			o->store->live,
-			&(struct lvol_live_volume_opts){
-				.name = o->name, .uuid = uuid, .num_clusters = clusters, .thin = o->thin},
-			change_made, c);
+	if (c == NULL) {
+		return;
 	}
+	c->reserved = clusters_of(o->store, o->reserved_bytes);
+	if (c->reserved > clusters) {
+		reserve_error(c, clusters, error);
+		change_refuse(c, -EINVAL, error);
+		return;
+	}
+	lvol_volume_new_uuid(uuid);
+	lvol_live_volume_create(o->store->live,
+				&(struct lvol_live_volume_opts){.name = o->name,
+								.uuid = uuid,
+								.num_clusters = clusters,
+								.thin = o->thin,
+								.reserved = c->reserved},
+				change_made, c);
 }

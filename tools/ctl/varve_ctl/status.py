@@ -8,6 +8,7 @@ import time
 from .client import clean, size_text
 
 LINES = 24
+FULL = 100              # per cent: what bdev_lvol_get_lvstores says of a full store
 OLD_US = 10_000_000     # a command or a removal that takes longer is stuck
 RECENT_US = 3600 * 1_000_000
 ALERTS = ("bdev_slow_io", "bdev_nvme_lost", "bdev_nvme_failed", "bdev_nvme_health", "bdev_nvme_path_lost", "nvmf_keep_alive_expired", "nvmf_quiesce_late",
@@ -30,7 +31,7 @@ def look(client):
     """All that is shown, as one object."""
     s = {"state": client.call("appliance_get_state")}
     for key, method in (("reactors", "framework_get_reactors"), ("bdevs", "bdev_get_bdevs"), ("subsystems", "nvmf_get_subsystems"),
-                        ("inflight", "nvmf_get_inflight"), ("remote", "bdev_nvme_get_controllers")):
+                        ("inflight", "nvmf_get_inflight"), ("remote", "bdev_nvme_get_controllers"), ("stores", "bdev_lvol_get_lvstores")):
         s[key] = client.ask(method, [])
     s["reactors"] = s["reactors"].get("reactors", []) if isinstance(s["reactors"], dict) else []
     s["controllers"] = {x["nqn"]: client.ask("nvmf_subsystem_get_controllers", [], nqn=x["nqn"]) for x in s["subsystems"] if x.get("subtype") == "NVMe"}
@@ -61,7 +62,23 @@ def problems(s):
         down = [p for p in paths_of(c) if p.get("state", "enabled") not in ("enabled", "connected")]
         if down:
             found.append(f"{c['name']}: {len(down)} of {count(len(paths_of(c)), 'path')} not connected")
+    for x in s.get("stores", []):
+        if x.get("space_reached") == FULL:
+            found.append(f"volume store {x['name']} is full{' but for what is reserved' if x.get('reserved_clusters') else ': first writes to thin volumes fail'}")
+        missing = x.get("reserved_missing_clusters", 0)
+        if missing:
+            found.append(f"volume store {x['name']}: {size_text(missing * x['cluster_size'])} that volumes reserved are not there")
     return found
+
+
+def store_lines(s):
+    """Of volumes. Nothing, where there is no store."""
+    stores = s.get("stores", [])
+    lines = [f"  stores      {len(stores)}"] if stores else []
+    for x in stores:
+        total, free, reserved = (size_text(x.get(k, 0) * x["cluster_size"]) for k in ("total_data_clusters", "free_clusters", "reserved_clusters"))
+        lines.append(f"              {x['name']}: {free} of {total} free{f', {reserved} of it reserved' if x.get('reserved_clusters') else ''}")
+    return lines
 
 
 def bdev_lines(s):
@@ -131,7 +148,7 @@ def text_of(s, columns=80, lines=LINES):
     head = [f"varve {state['version']}, process {state['pid']}, {state['state']} for {age_text(state['age_us'])}",
             f"  health      {'ok' if not wrong else count(len(wrong), 'problem') + '; varve-doctor -p ' + str(state['pid']) + ' says more'}"]
     cores = [f"  cores       {len(busy)}, busy {max(busy, default=0):.0f} % at most since the start"]
-    blocks = [head + [f"              {w}" for w in wrong[:4]] + cores, bdev_lines(s), subsystem_lines(s), host_lines(s), path_lines(s), alert_lines(s)]
+    blocks = [head + [f"              {w}" for w in wrong[:4]] + cores, bdev_lines(s), store_lines(s), subsystem_lines(s), host_lines(s), path_lines(s), alert_lines(s)]
     out = fit(blocks, lines - 1)
     return "\n".join(clean(line)[:columns].rstrip() for line in out)
 

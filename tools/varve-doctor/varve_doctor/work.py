@@ -167,8 +167,9 @@ def check_controllers(report, client):
 
 
 def store_text(s):
-    total, free, size = (rpc.member(s, k, int) for k in ("total_data_clusters", "free_clusters", "cluster_size"))
-    return f"volume store {s.get('name')} on bdev {s.get('base_bdev')}: {free} of {total} clusters free ({free * size >> 20} MiB), without those on their way back"
+    total, free, size, reserved = (rpc.member(s, k, int) for k in ("total_data_clusters", "free_clusters", "cluster_size", "reserved_clusters"))
+    kept = f", {reserved} reserved for volumes" if reserved else ""
+    return f"volume store {s.get('name')} on bdev {s.get('base_bdev')}: {free} of {total} clusters free ({free * size >> 20} MiB), without those on their way back{kept}"
 
 
 def check_stores(report, client):
@@ -183,7 +184,11 @@ def check_stores(report, client):
                      f"varve-rpc bdev_lvol_get_lvols lvs_name={s.get('name')}: delete volumes or snapshots, or enlarge its bdev and bdev_lvol_grow_lvstore")
     if len(bad) > SHOWN:
         report.found("stores", f"and {len(bad) - SHOWN} more", "varve-rpc bdev_lvol_get_lvstores")
-    if stores and not bad:
+    broken = [s for s in stores if rpc.member(s, "reserved_missing_clusters", int)]
+    for s in broken[:SHOWN]:
+        report.found("stores", f"{store_text(s)}; {s['reserved_missing_clusters']} of the reserved ones are not there: another program has filled the store",
+                     f"varve-rpc bdev_lvol_get_lvols lvs_name={s.get('name')}: delete volumes or snapshots, or reserve less (bdev_lvol_set_reservation)")
+    if stores and not bad and not broken:
         report.ok("stores", f"{len(stores)} volume stores, none has reached a threshold of space")
 
 
