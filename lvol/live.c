@@ -111,6 +111,7 @@ struct lvol_live_info lvol_live_info(const struct lvol_live *s)
 		.free_clusters = live_space_free(space),
 		.coming_clusters = live_space_coming(s),
 		.reserved_clusters = live_space_promised(space),
+		.used_clusters = (uint32_t)live_space_used(s),
 		.md_pages = s->geometry.md.pages,
 		.free_md_pages = s->free_pages,
 		.num_volumes = s->num_volumes,

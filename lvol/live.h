@@ -231,6 +231,9 @@ struct lvol_live_info {
 	/* Of these and the free ones: what volumes with reservations may take yet, and nobody else. More than there are
 	 * if another program has filled the store. */
 	uint32_t reserved_clusters;
+	/* Of all: those that volumes have or have reserved. Not those of first writes under way, which may fail; nor
+	 * those that come free. */
+	uint32_t used_clusters;
 	uint64_t max_clusters; /* that the masks have room for, with those of the metadata */
 	uint32_t md_pages, free_md_pages;
 	uint32_t num_volumes;

@@ -26,11 +26,18 @@ void live_change_start(struct live_change *c, int status)
 	live_pump(c->store);
 }
 
+void live_change_taken(struct live_change *c)
+{
+	c->store->zeroed_clusters -= c->num_taken;
+	c->num_taken = 0;
+}
+
 static void change_free(struct live_change *c)
 {
 	for (uint64_t i = 0; i < c->num_taken; i++) {
 		live_cluster_give(c->store, c->clusters[i]);
 	}
+	live_change_taken(c);
 	for (size_t i = 0; i < sizeof(c->metas) / sizeof(c->metas[0]); i++) {
 		live_meta_clear(&c->metas[i]);
 	}
@@ -66,7 +73,7 @@ void live_change_end(struct live_change *c, int status)
 	change_tell(c, LVOL_LIVE_CHANGE_ENDED, status);
 	if (status == -EIO && live_state(s) == -EIO) {
 		/* They may be on the device. */
-		c->num_taken = 0;
+		live_change_taken(c);
 	}
 	if (c->is_paused && c->paused->user != NULL) {
 		s->user.resume(s->user.ctx, c->paused);
@@ -187,6 +194,7 @@ static bool zero_take(struct zero_job *z)
 		uint32_t coming = live_space_coming(c->store);
 		if ((cluster = live_cluster_take(c->store, NULL)) != 0) {
 			c->clusters[c->num_taken++] = cluster;
+			c->store->zeroed_clusters++;
 		} else if (!live_account_may_come(c->store, NULL, coming)) {
 			zero_end(z, -ENOSPC);
 			return false;

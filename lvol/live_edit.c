@@ -326,7 +326,7 @@ static void resize_publish(struct live_change *c)
 	/* Release: pairs with lvol_live_entry(). The old map is freed after a grace period. */
 	atomic_store_explicit(&v->map, c->map, memory_order_release);
 	c->map = NULL;
-	c->num_taken = 0;
+	live_change_taken(c);
 	v->num_clusters = c->num_clusters;
 	live_volume_inherit(v);
 	edit_publish(c);

@@ -504,7 +504,7 @@ void live_fills_publish(struct live_batch *b)
 	}
 	for (f = b->fills; f != NULL; f = f->next) {
 		entry_set(f->volume, f->n, LVOL_LIVE_OWN | f->cluster);
-		f->volume->num_own++; /* its balance has known since the claim */
+		live_account_filled(f->volume);
 	}
 	while ((f = batch_fill_take(b)) != NULL) {
 		fills_wake(f->volume, f->n);

@@ -111,9 +111,13 @@ struct lvol_live {
 	_Atomic uint64_t space; /* how many are free, and how many of these are promised to volumes */
 	_Atomic uint32_t cluster_hint;
 	_Atomic uint32_t coming_clusters; /* that volumes gave up, and that are not free yet */
+	/* The owner's: of each volume what it has or has reserved, whichever is more; what new thick volumes and growth
+	 * have taken already. First writes count when they are committed. */
+	uint64_t volume_clusters, zeroed_clusters;
 	struct lvol_live_waiter *space_waiters, **space_waiters_end;
-	uint32_t told_used, told_clusters; /* what the user knows of */
-	uint8_t *pages;                    /* metadata pages in use, the journal's too */
+	uint64_t told_used; /* what the user knows of */
+	uint32_t told_clusters;
+	uint8_t *pages; /* metadata pages in use, the journal's too */
 	uint32_t free_pages, page_hint;
 	struct live_freed freed, in_grace;
 	enum live_grace grace;
@@ -258,6 +262,8 @@ void live_page_give(struct lvol_live *s, uint32_t page);
 int live_freed_reserve(struct live_freed *f, size_t clusters, size_t memory);
 void live_freed_cluster(struct live_freed *f, uint32_t cluster);
 void live_freed_memory(struct live_freed *f, void *memory);
+/* What volumes have and have reserved. */
+uint64_t live_space_used(const struct lvol_live *s);
 /* Tells the user of another number of clusters. Returns whether it did. */
 bool live_space_tell(struct lvol_live *s);
 /* One step of a grace period. Returns whether there was one. */
@@ -293,7 +299,9 @@ void live_account_release(struct live_change *c);
 /* v has so many clusters and that reservation from now on. What it needs is what c (which may be NULL) has been
  * promised, and what it gives up. */
 void live_account_set(struct lvol_live_volume *v, uint64_t own, uint64_t reserved, struct live_change *c);
-/* The same when a store is read, whatever it says. */
+/* A first write to v has been committed. */
+void live_account_filled(struct lvol_live_volume *v);
+/* The same as live_account_set() when a store is read, whatever it says. */
 void live_account_open(struct lvol_live_volume *v, uint64_t own, uint64_t reserved);
 /* The attribute; 0: none. 0 or -ENOMEM. */
 int live_xattr_reserve_set(struct live_meta *m, uint64_t clusters);
@@ -438,6 +446,8 @@ struct live_change *live_change_new(struct lvol_live *s, const struct live_chang
 void live_change_start(struct live_change *c, int status);
 /* Takes clusters for a thick volume, zeroes them beside the queue, and starts the change. */
 void live_change_zero(struct live_change *c, uint64_t num_clusters);
+/* These clusters are not the change's any more. */
+void live_change_taken(struct live_change *c);
 /* One step of the queue. Returns whether there was one. */
 bool live_change_step(struct lvol_live *s);
 /* Whether its turn in a batch has come. */

@@ -32,6 +32,12 @@ static int64_t account_balance(uint64_t reserved, uint64_t own)
 	return (int64_t)reserved - (int64_t)own;
 }
 
+/* What nobody else may have. */
+static uint64_t account_size(uint64_t reserved, uint64_t own)
+{
+	return reserved > own ? reserved : own;
+}
+
 static void promised_add(struct lvol_live *s, int64_t more)
 {
 	/* Less is more of its complement: the lower half is not touched. */
@@ -189,10 +195,18 @@ void live_account_set(struct lvol_live_volume *v, uint64_t own, uint64_t reserve
 	if (c != NULL) {
 		c->held = 0;
 	}
+	v->store->volume_clusters += account_size(reserved, own) - account_size(v->reserved, v->num_own);
 	v->num_own = own;
 	v->reserved = reserved;
 	int64_t b = atomic_fetch_add_explicit(&v->internal->balance, after - before, memory_order_relaxed);
 	promised_add(v->store, promise_of(b + after - before) - promise_of(b) - held);
+}
+
+void live_account_filled(struct lvol_live_volume *v)
+{
+	/* Its balance has known since the claim. */
+	v->num_own++;
+	v->store->volume_clusters += v->num_own > v->reserved;
 }
 
 void live_account_open(struct lvol_live_volume *v, uint64_t own, uint64_t reserved)

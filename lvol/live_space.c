@@ -105,21 +105,21 @@ uint32_t lvol_live_free_clusters(const struct lvol_live *s)
 	return live_space_free(atomic_load_explicit(&s->space, memory_order_relaxed));
 }
 
-/* A cluster that comes free may count twice for a moment, never as one in use. Those that a store grows by are counted
- * before they are free: it tells when they are. What volumes are promised counts as in use. */
+/* It goes by what volumes have, and not by what is free: a first write under way has taken a cluster, which it gives
+ * back if it fails, or if another first write to the same cluster was faster. What a store grows by is counted before
+ * it is free: it tells when it is. */
 bool live_space_tell(struct lvol_live *s)
 {
 	if (s->growing) {
 		return false;
 	}
-	uint32_t all = s->geometry.num_clusters, coming = live_space_coming(s);
-	uint64_t space = atomic_load_explicit(&s->space, memory_order_relaxed);
-	uint32_t spare = coming + live_space_free(space) - live_space_promised(space);
+	uint32_t all = s->geometry.num_clusters;
+	uint64_t used = live_space_used(s);
 
-	if (s->user.space_changed == NULL || (all - spare == s->told_used && all == s->told_clusters)) {
+	if (s->user.space_changed == NULL || (used == s->told_used && all == s->told_clusters)) {
 		return false;
 	}
-	s->told_used = all - spare;
+	s->told_used = used;
 	s->told_clusters = all;
 	s->user.space_changed(s->user.ctx);
 	return true;
@@ -203,6 +203,15 @@ uint32_t live_space_coming(const struct lvol_live *s)
 void live_space_comes(struct lvol_live *s, size_t clusters)
 {
 	atomic_fetch_add_explicit(&s->coming_clusters, (uint32_t)clusters, memory_order_relaxed);
+}
+
+uint64_t live_space_used(const struct lvol_live *s)
+{
+	uint32_t all = s->geometry.num_clusters - s->geometry.num_md_clusters;
+	uint64_t used = s->volume_clusters + s->zeroed_clusters;
+
+	/* More than there are, if another program has filled the store. */
+	return used < all ? used : all;
 }
 
 void live_space_wait(struct lvol_live *s, const struct lvol_live_volume *v, struct lvol_live_waiter *w)

@@ -169,7 +169,7 @@ static void create_publish(struct live_change *c)
 		map_set(v, n, LVOL_LIVE_OWN | c->clusters[n]);
 	}
 	live_account_set(v, c->num_taken, c->reserved, c);
-	c->num_taken = 0;
+	live_change_taken(c);
 	made_publish(c);
 }
 
@@ -526,7 +526,7 @@ static void delete_publish(struct live_change *c)
 	} else if (v->parent != NULL) {
 		v->parent->num_clones--;
 	}
-	live_account_set(v, v->num_own, 0, NULL);
+	live_account_set(v, 0, 0, NULL);
 	live_volume_unlink(v);
 	c->deleted = v;
 }

@@ -118,10 +118,7 @@ static void space_has_settled(void *arg);
 static void space_look(struct bdev_lvol_store *s, bool settled)
 {
 	const struct lvol_live_info info = lvol_live_info(s->live);
-	uint64_t spare = (uint64_t)info.free_clusters + info.coming_clusters, all = info.total_data_clusters;
-	/* What is reserved is no other volume's to use. Another program may have left less free than that. */
-	spare = spare > info.reserved_clusters ? spare - info.reserved_clusters : 0;
-	uint64_t used = spare < all ? all - spare : 0;
+	uint64_t used = info.used_clusters, all = info.total_data_clusters;
 	char usage[96];
 
 	if (info.growing) {

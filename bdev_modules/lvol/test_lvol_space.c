@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bdev_modules/lvol/internal.h"
 #include "bdev_modules/lvol/test_lvol_kit.h"
 #include "bdev_modules/passthru/passthru.h"
 
@@ -315,6 +316,80 @@ static void test_a_store_that_is_opened_is_told_of(void)
 	bdev_lvol_observe_space(NULL);
 }
 
+/* Of two first writes to one cluster one takes another cluster, and gives it back; and one that fails does so, too.
+ * While it has the last one the store is not told of as full. */
+static void test_a_first_write_under_way_does_not_fill_a_store(void)
+{
+	const struct lvol_space usual = lvol_space_default();
+	struct lvol_live_fill f;
+	struct user u;
+
+	begin(&u);
+	uint32_t all = data_clusters();
+	fill_up(&u, 0, all - 1);
+	struct lvol_live_volume *v = lvol_live_find(bdev_lvol_store_live(the_store()), "v");
+	CU_ASSERT_EQUAL_FATAL(lvol_live_fill_claim(v, all - 1, &f), 0);
+	CU_ASSERT_EQUAL(free_clusters(), 0);
+	CU_ASSERT_EQUAL(space_set_list(usual), 0); /* somebody looks meanwhile */
+	CU_ASSERT_EQUAL(reached(), 95);
+	lvol_live_fill_abort(&f);
+	CU_ASSERT_EQUAL(space_set_list(usual), 0);
+	CU_ASSERT_STRING_EQUAL(told_order, "L80 L90 L95 ");
+	fill_up(&u, all - 1, all);
+	CU_ASSERT_STRING_EQUAL(told_order, "L80 L90 L95 O100 ");
+	end(&u);
+}
+
+/* --- Growing --- */
+
+static bool holds_io(void *t)
+{
+	return atomic_load(&((struct testdev *)t)->held) > 0;
+}
+
+/* The superblock that says so is long in coming. Meanwhile what the store grows by is neither in use nor free, and
+ * whoever looks is told nothing; then what is true. */
+static void test_a_store_that_grows_on_a_late_disk(void)
+{
+	struct operation grown = {0}, set = {0};
+	struct user u, base;
+	struct testdev *t = testdev_new("t0", BLOCK, 2 * BASE_BLOCKS);
+
+	bdev_lvol_observe_space(tell);
+	tell_forget();
+	t->bdev.num_blocks = BASE_BLOCKS;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	wait_for_examine();
+	CU_ASSERT_EQUAL_FATAL(store_make("t0"), 0);
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", (uint64_t)BASE_BLOCKS * BLOCK, true), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "lvs/v", true, fixture_thread(0)), 0);
+	uint32_t all = data_clusters();
+	fill_up(&u, 0, (all * 91 + 99) / 100);
+	CU_ASSERT_STRING_EQUAL(told_order, "L80 L90 ");
+	watch_base(&base);
+	bdev_resize(&t->bdev, 2 * BASE_BLOCKS);
+	atomic_store(&t->held, 0);
+	t->hold = true;
+	bdev_lvol_store_grow(the_store(), flag_set, &grown);
+	bdev_lvol_store_set_space(the_store(), &(struct lvol_space){.num = 2, .percent = {80, 96}}, flag_set, &set);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(holds_io, t));
+	CU_ASSERT_TRUE(lvol_live_info(bdev_lvol_store_live(the_store())).growing);
+	lvol_space_changed(the_store());
+	CU_ASSERT_STRING_EQUAL(told_order, "L80 L90 ");
+	CU_ASSERT_EQUAL(reached(), 90);
+	t->hold = false; /* its poller completes what is held */
+	CU_ASSERT_EQUAL(operation_wait(&grown), 0);
+	CU_ASSERT_EQUAL(operation_wait(&set), 0);
+	CU_ASSERT_TRUE(data_clusters() > all * 3 / 2);
+	CU_ASSERT_EQUAL(reached(), 0);
+	CU_ASSERT_EQUAL(told.kinds[BDEV_LVOL_SPACE_LOW], 2);
+	CU_ASSERT_TRUE(told.kinds[BDEV_LVOL_SPACE_OUT] == 0 && told.kinds[BDEV_LVOL_SPACE_REGAINED] > 0);
+	CU_ASSERT_EQUAL(told.percent, 80);
+	user_close(&base);
+	store_off_testdev(t, &u);
+	bdev_lvol_observe_space(NULL);
+}
+
 /* --- Reservations --- */
 
 static int reserve(struct operation *op, const char *name, uint64_t clusters)
@@ -402,6 +477,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_other_thresholds),
 	UNIT(test_other_thresholds_of_a_full_store),
 	UNIT(test_a_store_that_is_opened_is_told_of),
+	UNIT(test_a_first_write_under_way_does_not_fill_a_store),
+	UNIT(test_a_store_that_grows_on_a_late_disk),
 	UNIT(test_reserved_clusters_count_as_used),
 	UNIT(test_what_cannot_be_reserved_is_named),
 	UNIT_END,

@@ -285,10 +285,74 @@ static uint32_t most_used; /* of what was told */
 static void watch_used(void *ctx)
 {
 	const struct lvol_live_info info = lvol_live_info(w.store);
-	uint32_t used = info.total_data_clusters - info.free_clusters - info.coming_clusters;
+	uint32_t used = info.used_clusters;
 
 	count_change(ctx);
 	most_used = used > most_used ? used : most_used;
+}
+
+/* Two first writes to the last free cluster: one of them takes it, and gives it back. It may still have it when the
+ * other one is done. Nobody is told that the store is full before it is. */
+static void test_first_writes_under_way_do_not_fill_a_store(void)
+{
+	struct outcome o = {.done = false};
+	struct lvol_live_fill f[2];
+	struct lvol_error e;
+
+	world_create(&w, 24);
+	world_close(&w);
+	w.disk.space_changed = watch_used;
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, &e), 0);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, 12, true), 0);
+	uint32_t all = lvol_live_info(w.store).total_data_clusters;
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 1, all - 3, false), 0);
+	CU_ASSERT_EQUAL(most_used, all - 3);
+	for (uint64_t n = 0; n < 2; n++) {
+		CU_ASSERT_EQUAL_FATAL(lvol_live_fill_claim(world_volume(&w, 0), n, &f[n]), 0);
+	}
+	CU_ASSERT_EQUAL(world_write(&w, 0, 2 * WORLD_SECTORS, 1), 0);
+	CU_ASSERT_EQUAL(lvol_live_free_clusters(w.store), 0);
+	CU_ASSERT_EQUAL(most_used, all - 2);
+	lvol_live_fill_abort(&f[0]);
+	CU_ASSERT_EQUAL(most_used, all - 2);
+	memset(w.disk.bytes + (uint64_t)f[1].cluster * WORLD_CLUSTER, 0, WORLD_CLUSTER);
+	lvol_live_fill_commit(&f[1], outcome_done, &o);
+	CU_ASSERT_EQUAL(world_wait(&w, &o), 0);
+	CU_ASSERT_EQUAL(most_used, all - 1);
+	CU_ASSERT_EQUAL(world_write(&w, 0, 0, 1), 0);
+	CU_ASSERT_EQUAL(most_used, all);
+	world_count(&w);
+	world_close(&w);
+	w.disk.space_changed = NULL;
+	world_free(&w);
+}
+
+/* What thick volumes take counts before it is zeroed: others do not get it. */
+static void test_what_is_being_zeroed_is_in_use(void)
+{
+	struct lvol_live_volume_opts opts = {.name = "new", .uuid = "u", .num_clusters = 7};
+	struct outcome made = {.done = false};
+
+	world_create(&w, 24);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, 3, false), 0);
+	w.disk.late = true;
+	lvol_live_volume_create(w.store, &opts, outcome_volume, &made);
+	CU_ASSERT_FALSE(made.done);
+	CU_ASSERT_EQUAL(lvol_live_info(w.store).used_clusters, 10);
+	w.disk.fail_status = -EIO;
+	w.disk.fail_in = 0;
+	CU_ASSERT_EQUAL(world_wait(&w, &made), -EIO);
+	w.disk.fail_in = -1;
+	CU_ASSERT_EQUAL(lvol_live_info(w.store).used_clusters, 3);
+	w.disk.late = false;
+	world_count(&w);
+	CU_ASSERT_EQUAL(world_resize(&w, 0, 9), 0);
+	CU_ASSERT_EQUAL(lvol_live_info(w.store).used_clusters, 9);
+	CU_ASSERT_EQUAL(world_delete(&w, 0), 0);
+	CU_ASSERT_EQUAL(lvol_live_info(w.store).used_clusters, 0);
+	world_count(&w);
+	world_close(&w);
+	world_free(&w);
 }
 
 /* What a store grows by is not told of as clusters in use, whoever looks meanwhile. */
@@ -343,6 +407,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_each_change_of_space_is_told),
 	UNIT(test_each_value_is_removed),
 	UNIT(test_a_growth_that_fails_is_told),
+	UNIT(test_first_writes_under_way_do_not_fill_a_store),
+	UNIT(test_what_is_being_zeroed_is_in_use),
 	UNIT(test_a_store_that_grows_is_not_told_of_as_full),
 	UNIT_END,
 };

@@ -650,7 +650,7 @@ void world_check(const struct world *w, bool closed)
 void world_count(const struct world *w)
 {
 	struct lvol_live_info i = lvol_live_info(w->store);
-	uint64_t own = 0, promised = 0;
+	uint64_t own = 0, promised = 0, used = 0;
 
 	disk_run((struct disk *)(uintptr_t)&w->disk);
 	for (struct lvol_live_volume *v = NULL; (v = lvol_live_next(w->store, v)) != NULL;) {
@@ -661,8 +661,10 @@ void world_count(const struct world *w)
 		CU_ASSERT_EQUAL(n, v->num_own);
 		own += n;
 		promised += v->reserved > n ? v->reserved - n : 0;
+		used += v->reserved > n ? v->reserved : n;
 	}
 	CU_ASSERT_EQUAL(own + lvol_live_free_clusters(w->store), i.total_data_clusters);
 	CU_ASSERT_EQUAL(promised, i.reserved_clusters);
+	CU_ASSERT_EQUAL(used, i.used_clusters);
 	CU_ASSERT_TRUE(promised <= i.total_data_clusters - own);
 }
