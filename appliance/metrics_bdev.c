@@ -5,6 +5,7 @@
 #include "appliance/metrics_collect.h"
 #include "bdev/bdev.h"
 #include "bdev/module.h"
+#include "bdev/qos_group.h"
 #include "env_dpdk/env.h"
 
 struct one_bdev {
@@ -127,6 +128,52 @@ static void collect_bdev_histograms(struct metrics_text *m, const struct one_bde
 	collect_bdev_histogram(m, &others, other);
 }
 
+/* ---- Groups that share rate limits ---- */
+
+static void collect_qos_group_kinds(struct metrics_text *m, bool bytes)
+{
+	struct bdev_qos_counts c;
+
+	for (const struct bdev_qos_group *g = NULL; (g = bdev_qos_group_next(g)) != NULL;) {
+		for (const struct bdev *b = NULL; (b = bdev_qos_group_next_bdev(g, b)) != NULL;) {
+			bdev_qos_group_get_bdev_counts(b, &c);
+			const uint64_t *n = bytes ? c.bytes : c.ios;
+			metrics_uint(m, n[RATE_READS], "group", bdev_qos_group_name(g), "bdev", bdev_name(b), "op",
+				     "read", NULL);
+			metrics_uint(m, n[RATE_WRITES], "group", bdev_qos_group_name(g), "bdev", bdev_name(b), "op",
+				     "write", NULL);
+		}
+	}
+}
+
+static void collect_qos_group_waits(struct metrics_text *m, bool time)
+{
+	struct bdev_qos_counts c;
+
+	for (const struct bdev_qos_group *g = NULL; (g = bdev_qos_group_next(g)) != NULL;) {
+		for (const struct bdev *b = NULL; (b = bdev_qos_group_next_bdev(g, b)) != NULL;) {
+			bdev_qos_group_get_bdev_counts(b, &c);
+			(time ? metrics_ns : metrics_uint)(m, time ? c.waited_us * 1000 : c.waits, "group",
+							   bdev_qos_group_name(g), "bdev", bdev_name(b), NULL);
+		}
+	}
+}
+
+static void collect_qos_groups(struct metrics_text *m)
+{
+	metrics_family(m, "varve_qos_group_ios_total", METRICS_COUNTER,
+		       "I/O of a bdev that its group's rate limits let through, since it came into the group.");
+	collect_qos_group_kinds(m, false);
+	metrics_family(m, "varve_qos_group_bytes_total", METRICS_COUNTER, "Their bytes.");
+	collect_qos_group_kinds(m, true);
+	metrics_family(m, "varve_qos_group_waits_total", METRICS_COUNTER,
+		       "I/O of a bdev that had to wait because its group was at a rate limit.");
+	collect_qos_group_waits(m, false);
+	metrics_family(m, "varve_qos_group_waited_seconds_total", METRICS_COUNTER,
+		       "How long those that went on have waited.");
+	collect_qos_group_waits(m, true);
+}
+
 static void collect_figure(void *arg, const struct bdev_module_figure *f)
 {
 	struct metrics_text *m = arg;
@@ -187,6 +234,7 @@ void metrics_collect_bdevs(struct metrics_text *m)
 	collect_bdev_failed(m, list, n);
 	collect_bdev_waits(m, list, n);
 	collect_bdev_histograms(m, list, n);
+	collect_qos_groups(m);
 	collect_module_figures(m);
 	free(list);
 	free(stats);

@@ -703,6 +703,7 @@ static void fini_end(void *unused)
 			m->fini();
 		}
 	}
+	bdev_qos_groups_fini();
 	bdev_channels_fini();
 	bdev_split_fini();
 	fini_done = NULL;

@@ -144,7 +144,9 @@ struct bdev_io {
 	uint32_t dif_ref;
 	uint32_t exact_ticks; /* private, with IO_EXACT: from submit_ticks to the submission itself */
 	void *lock;           /* COMPARE_AND_WRITE: its range lock */
-	uint64_t nomem_ticks; /* the time spent in WAIT_NOMEM; in that state: the present minus that time */
+	/* The time spent in WAIT_NOMEM; in that state: the present minus that time. Before the module has it: since
+	 * when it has waited for its group's rate limits, or 0. */
+	uint64_t nomem_ticks;
 	uint16_t dif_app, dif_app_mask;
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct bdev_io) == 192, "three cache lines; count before adding one");
@@ -548,7 +550,8 @@ struct bdev_inflight {
 	enum bdev_io_state state;
 	uint32_t children; /* of a split or emulated one: child I/Os with the module; of one that the module carries out
 			      by child I/Os: what the I/O waits for */
-	char waits_for[BDEV_INFLIGHT_TEXT]; /* with the module: what it waits for other than the device; "": nothing */
+	/* With the module: what it waits for other than the device; in WAIT_QOS: whose rate limit; "": nothing. */
+	char waits_for[BDEV_INFLIGHT_TEXT];
 };
 /* Calls fn(arg, one) for each I/O in flight, the oldest first in each channel, on the channel's thread; returns after
  * the last. fn returning false ends the walk of a channel. */

@@ -81,7 +81,7 @@ enum {
 enum {
 	SLOW_REMOVED = 1, /* the bdev is going: new I/O fails */
 	SLOW_FROZEN = 2,  /* a reset is going on: new I/O waits */
-	SLOW_QOS = 4,     /* there are rate limits */
+	SLOW_QOS = 4,     /* there are rate limits, of the bdev or of its group */
 	SLOW_LOCKED = 8,  /* some range is locked */
 	SLOW_NOMEM = 16,  /* some I/O waits for the module's resources */
 	SLOW_EXACT = 32,  /* a histogram is on, which has the exact time of each I/O */
@@ -208,6 +208,7 @@ struct bdev_desc {
 };
 
 struct bdev_qos;
+struct bdev_qos_group;
 
 /* The layer's own part of a bdev. It belongs to the control thread, except for the fields that the mutex guards and the
  * atomics of qos. */
@@ -381,8 +382,13 @@ void bdev_abort_start(struct bdev_io *io);
 /* True: go on. False: io waits, in its kind's queue. */
 bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io);
 enum rate_kind bdev_qos_kind_of(const struct bdev_io *io);
+/* io is about to wait. Counts it, and tells of it. */
+void bdev_qos_begin_waiting(struct bdev_io *io);
+/* The group because of which io waits in WAIT_QOS; NULL: a limit of the bdev itself. The channel's thread. */
+const struct bdev_qos_group *bdev_qos_waits_for_group(const struct bdev_io *io);
 void bdev_qos_timer(void *channel);
 void bdev_qos_free(struct bdev_core *core);
+void bdev_qos_groups_fini(void); /* all bdevs have gone */
 
 /* --- watch.c, histogram.c --- */
 void bdev_stat_init(struct bdev_stat *s);

@@ -255,8 +255,7 @@ static bool stage_qos(struct bdev_channel *ch, struct bdev_io *io)
 	    bdev_qos_pass(ch, io)) {
 		return true;
 	}
-	ch->stat.qos_waits++;
-	USDT(qos_wait, ch->bdev->name, io->type, io->offset_blocks, io->num_blocks);
+	bdev_qos_begin_waiting(io);
 	io_wait_in(&ch->qos_wait[bdev_qos_kind_of(io)], io, BDEV_IO_WAIT_QOS);
 	return false;
 }

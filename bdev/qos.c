@@ -1,19 +1,47 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rate limits of bdevs (util/rate.h). I/Os that have to wait do so on their channel, reads and writes each in order,
- * and a timer of the channel tries both in turn. */
+/* Rate limits of bdevs (util/rate.h) and of their groups (util/share.h). I/Os that have to wait do so on their channel,
+ * reads and writes each in order, and a timer of the channel tries both in turn. */
 #include <errno.h>
 #include <stdlib.h>
 
-#include "bdev/internal.h"
-
-struct bdev_qos {
-	struct rate_limiter limiter;
-	struct rate_limits limits; /* control thread */
-};
+#include "bdev/qos_internal.h"
 
 enum rate_kind bdev_qos_kind_of(const struct bdev_io *io)
 {
 	return bdev_io_traits(io->type) & TRAIT_WRITES ? RATE_WRITES : RATE_READS;
+}
+
+static void qos_refill_all(struct bdev_qos *q)
+{
+	struct bdev_qos_group *g = bdev_qos_group_load(q);
+
+	rate_limiter_refill(&q->limiter, thread_now());
+	if (g != NULL) {
+		share_refill(&g->share, thread_now());
+	}
+}
+
+static void qos_count_in_group(struct bdev_qos *q, enum rate_kind kind, uint64_t bytes)
+{
+	atomic_fetch_add_explicit(&q->ios[kind], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&q->bytes[kind], bytes, memory_order_relaxed);
+}
+
+/* Whether the group, if there is one, lets an I/O go, which the bdev's own limits do. */
+static bool qos_group_takes_tokens(struct bdev_qos *q, enum rate_kind kind, uint64_t bytes)
+{
+	struct bdev_qos_group *g = bdev_qos_group_load(q);
+
+	if (g == NULL) {
+		return true;
+	}
+	if (!share_allows(&g->share, &q->member, kind, bytes)) {
+		share_want(&q->member, thread_now());
+		return false;
+	}
+	share_take(&g->share, &q->member, kind, bytes);
+	qos_count_in_group(q, kind, bytes);
+	return true;
 }
 
 static bool qos_take_tokens(struct bdev_qos *q, const struct bdev_channel *ch, const struct bdev_io *io)
@@ -21,7 +49,7 @@ static bool qos_take_tokens(struct bdev_qos *q, const struct bdev_channel *ch, c
 	uint64_t bytes = io->num_blocks * ch->bdev->block_size;
 	enum rate_kind kind = bdev_qos_kind_of(io);
 
-	if (!rate_limiter_allows(&q->limiter, kind, bytes)) {
+	if (!rate_limiter_allows(&q->limiter, kind, bytes) || !qos_group_takes_tokens(q, kind, bytes)) {
 		return false;
 	}
 	rate_limiter_take(&q->limiter, kind, bytes);
@@ -32,8 +60,13 @@ static bool qos_take_tokens(struct bdev_qos *q, const struct bdev_channel *ch, c
  * kind only. */
 static bool qos_may_be_passed(const struct bdev_channel *ch, const struct bdev_qos *q, enum rate_kind kind)
 {
-	return STAILQ_EMPTY(&ch->qos_wait[kind]) || !rate_limiter_is_shared(&q->limiter) ||
-	       rate_limiter_is_dry_for(&q->limiter, kind);
+	const struct bdev_qos_group *g = bdev_qos_group_load(q);
+
+	if (STAILQ_EMPTY(&ch->qos_wait[kind]) || rate_limiter_is_dry_for(&q->limiter, kind) ||
+	    (g != NULL && share_is_dry_for(&g->share, &q->member, kind))) {
+		return true;
+	}
+	return !rate_limiter_is_shared(&q->limiter) && !(g != NULL && share_has_common_limit(&g->share));
 }
 
 static bool qos_nobody_waits(const struct bdev_channel *ch)
@@ -46,7 +79,7 @@ bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io)
 	struct bdev_qos *q = ch->bdev->core->qos;
 	enum rate_kind kind = bdev_qos_kind_of(io);
 
-	rate_limiter_refill(&q->limiter, thread_now());
+	qos_refill_all(q);
 	if (STAILQ_EMPTY(&ch->qos_wait[kind]) && qos_may_be_passed(ch, q, rate_other_kind(kind)) &&
 	    qos_take_tokens(q, ch, io)) {
 		return true;
@@ -55,6 +88,41 @@ bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io)
 		thread_timer_start(&ch->qos_timer, RATE_REFILL_US);
 	}
 	return false;
+}
+
+const struct bdev_qos_group *bdev_qos_waits_for_group(const struct bdev_io *io)
+{
+	const struct bdev_qos *q = io->ch->bdev->core->qos;
+	const struct bdev_qos_group *g = bdev_qos_group_load(q);
+	uint64_t bytes = io->num_blocks * io->ch->bdev->block_size;
+
+	return g != NULL && rate_limiter_allows(&q->limiter, bdev_qos_kind_of(io), bytes) ? g : NULL;
+}
+
+void bdev_qos_begin_waiting(struct bdev_io *io)
+{
+	const struct bdev *b = io->ch->bdev;
+	const struct bdev_qos_group *g = bdev_qos_waits_for_group(io);
+
+	io->ch->stat.qos_waits++;
+	io->nomem_ticks = g != NULL ? thread_now() : 0;
+	TRACE(BDEV_IO_LIMITED, b->trace_owner, 0, (uintptr_t)io, io->cb_arg, g != NULL);
+	if (g != NULL) {
+		atomic_fetch_add_explicit(&b->core->qos->waits, 1, memory_order_relaxed);
+		USDT(qos_group_wait, b->name, g->name, io->type, io->offset_blocks, io->num_blocks);
+	} else {
+		USDT(qos_wait, b->name, io->type, io->offset_blocks, io->num_blocks);
+	}
+}
+
+static void qos_count_wait(struct bdev_qos *q, const struct bdev_io *io)
+{
+	int64_t waited = io->nomem_ticks != 0 ? (int64_t)(thread_now() - io->nomem_ticks) : 0;
+
+	if (waited > 0) {
+		atomic_fetch_add_explicit(&q->waited_us, env_ticks_to_ns((uint64_t)waited) / 1000,
+					  memory_order_relaxed);
+	}
 }
 
 /* Releases the first waiting I/O of a kind, if the buckets allow it; then it is the other kind's turn. */
@@ -66,6 +134,7 @@ static bool qos_release_first(struct bdev_channel *ch, enum rate_kind kind)
 		return false;
 	}
 	STAILQ_REMOVE_HEAD(&ch->qos_wait[kind], queue);
+	qos_count_wait(ch->bdev->core->qos, io);
 	ch->qos_turn = (uint8_t)rate_other_kind(kind);
 	io->stage = STAGE_QOS + 1;
 	bdev_io_run_stages(io);
@@ -74,7 +143,7 @@ static bool qos_release_first(struct bdev_channel *ch, enum rate_kind kind)
 
 static void qos_run_waiting(struct bdev_channel *ch)
 {
-	rate_limiter_refill(&ch->bdev->core->qos->limiter, thread_now());
+	qos_refill_all(ch->bdev->core->qos);
 	while (qos_release_first(ch, ch->qos_turn) || qos_release_first(ch, rate_other_kind(ch->qos_turn))) {
 	}
 	if (!qos_nobody_waits(ch)) {
@@ -107,34 +176,43 @@ static void visit_qos_limits(struct bdev_channel *ch, void *arg)
 	}
 }
 
-static struct bdev_qos *qos_get_or_alloc(struct bdev_core *core)
+struct bdev_qos *bdev_qos_get_or_alloc(struct bdev *b)
 {
+	struct bdev_core *core = b->core;
+
 	if (core->qos == NULL) {
 		struct bdev_qos *q = calloc(1, sizeof(*q));
 		if (q == NULL) {
 			return NULL;
 		}
+		q->bdev = b;
 		rate_limiter_init(&q->limiter, env_ticks(), env_ticks_hz());
 		core->qos = q;
 	}
 	return core->qos;
 }
 
-int bdev_set_qos_limits(struct bdev *b, const struct rate_limits *limits)
+void bdev_qos_apply(struct bdev *b)
 {
 	struct bdev_core *core = b->core;
-	struct bdev_qos *q = qos_get_or_alloc(core);
-	bool on = rate_limits_are_set(limits);
+	bool on = rate_limits_are_set(&core->qos->limits) || bdev_qos_group_load(core->qos) != NULL;
+
+	pthread_mutex_lock(&core->mutex);
+	core->new_channel_slow = on ? core->new_channel_slow | SLOW_QOS : core->new_channel_slow & ~(uint32_t)SLOW_QOS;
+	pthread_mutex_unlock(&core->mutex);
+	bdev_visit_channels(b, visit_qos_limits, &on);
+}
+
+int bdev_set_qos_limits(struct bdev *b, const struct rate_limits *limits)
+{
+	struct bdev_qos *q = bdev_qos_get_or_alloc(b);
 
 	if (q == NULL) {
 		return -ENOMEM;
 	}
 	q->limits = *limits;
 	rate_limiter_set(&q->limiter, limits);
-	pthread_mutex_lock(&core->mutex);
-	core->new_channel_slow = on ? core->new_channel_slow | SLOW_QOS : core->new_channel_slow & ~(uint32_t)SLOW_QOS;
-	pthread_mutex_unlock(&core->mutex);
-	bdev_visit_channels(b, visit_qos_limits, &on);
+	bdev_qos_apply(b);
 	return 0;
 }
 
@@ -145,6 +223,9 @@ void bdev_get_qos_limits(const struct bdev *b, struct rate_limits *limits)
 
 void bdev_qos_free(struct bdev_core *core)
 {
+	if (core->qos != NULL) {
+		bdev_qos_group_forget(core->qos);
+	}
 	free(core->qos);
 	core->qos = NULL;
 }

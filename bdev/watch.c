@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "bdev/internal.h"
+#include "bdev/qos_group.h"
 
 /* --- Statistics --- */
 
@@ -347,6 +348,17 @@ struct inflight_walk {
 	void *arg;
 };
 
+static void describe_limit(const struct bdev_io *io, char *text, size_t size)
+{
+	const struct bdev_qos_group *g = bdev_qos_waits_for_group(io);
+
+	if (g != NULL) {
+		snprintf(text, size, "rate limit of the group %s", bdev_qos_group_name(g));
+	} else {
+		snprintf(text, size, "rate limit of the bdev");
+	}
+}
+
 static void visit_inflight(struct bdev_channel *ch, void *arg)
 {
 	const struct inflight_walk *w = arg;
@@ -369,6 +381,8 @@ static void visit_inflight(struct bdev_channel *ch, void *arg)
 		};
 		if (io->state == BDEV_IO_MODULE && ch->bdev->ops->describe_io != NULL) {
 			ch->bdev->ops->describe_io((struct bdev_io *)io, one.waits_for, sizeof(one.waits_for));
+		} else if (io->state == BDEV_IO_WAIT_QOS) {
+			describe_limit(io, one.waits_for, sizeof(one.waits_for));
 		}
 		if (!w->fn(w->arg, &one)) {
 			return;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bdev/bdev.h"
+#include "bdev/qos_group.h"
 #include "bdev/vbdev/waiting.h"
 #include "env_dpdk/env.h"
 #include "env_dpdk/iobuf.h"
@@ -169,6 +170,9 @@ static json_t *rpc_bdev_json(const struct bdev *b)
 	json_object_set_new(o, "numa_id", json_integer(bdev_numa_node(b)));
 	add_hints(o, b);
 	json_object_set_new(o, "assigned_rate_limits", limits_json(b));
+	if (bdev_qos_group_of(b) != NULL) {
+		json_object_set_new(o, "qos_group", rpc_string(bdev_qos_group_name(bdev_qos_group_of(b))));
+	}
 	add_md(o, b);
 	add_claim(o, b);
 	json_object_set_new(o, "zoned", json_false());
@@ -291,16 +295,18 @@ static bool get_bdevs_has_own_time(const void *params)
 {
 	return ((const struct get_bdevs *)params)->timeout != 0;
 }
-RPC_METHOD("bdev_get_bdevs", rpc_bdev_get_bdevs, struct get_bdevs, get_bdevs_params, RPC_RUNTIME,
-	   "List block devices, or wait for one to come", .alias = "get_bdevs", .has_own_time = get_bdevs_has_own_time,
-	   .result = "[{name: string, aliases: [string], product_name: string, block_size: int, "
-		     "physical_block_size: int, num_blocks: int, uuid: string, numa_id: int, "
-		     "assigned_rate_limits: {rw_ios_per_sec: int, rw_mbytes_per_sec: int, r_mbytes_per_sec: "
-		     "int, w_mbytes_per_sec: int}, md_size?: int, md_interleave?: bool, dif_type?: int, "
-		     "dif_is_head_of_md?: bool, enabled_dif_check_types?: {reftag: bool, apptag: bool, guard: "
-		     "bool}, dif_pi_format?: int, claimed: bool, claim_type?: string, claimed_by?: string, "
-		     "zoned: bool, supported_io_types: {*: bool}, state: string, state_us: int, "
-		     "driver_specific: {*: any}, ...}]")
+RPC_METHOD(
+	"bdev_get_bdevs", rpc_bdev_get_bdevs, struct get_bdevs, get_bdevs_params, RPC_RUNTIME,
+	"List block devices, or wait for one to come", .alias = "get_bdevs", .has_own_time = get_bdevs_has_own_time,
+	.result =
+		"[{name: string, aliases: [string], product_name: string, block_size: int, "
+		"physical_block_size: int, num_blocks: int, uuid: string, numa_id: int, "
+		"assigned_rate_limits: {rw_ios_per_sec: int, rw_mbytes_per_sec: int, r_mbytes_per_sec: "
+		"int, w_mbytes_per_sec: int}, qos_group?: string, md_size?: int, md_interleave?: bool, dif_type?: int, "
+		"dif_is_head_of_md?: bool, enabled_dif_check_types?: {reftag: bool, apptag: bool, guard: "
+		"bool}, dif_pi_format?: int, claimed: bool, claim_type?: string, claimed_by?: string, "
+		"zoned: bool, supported_io_types: {*: bool}, state: string, state_us: int, "
+		"driver_specific: {*: any}, ...}]")
 
 /* --- Bdevs that wait for their base --- */
 

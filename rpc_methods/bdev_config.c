@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The bdev part of a saved configuration: options, then what the modules write, then settings of single bdevs. */
+/* The bdev part of a saved configuration: options, then what the modules write, then groups, then settings of single
+ * bdevs. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "bdev/module.h"
+#include "bdev/qos_group.h"
 #include "bdev/vbdev/vbdev.h"
 #include "rpc_methods/bdev.h"
 #include "rpc_methods/bdev_module.h"
@@ -36,6 +38,32 @@ static void write_qos(json_t *methods, struct bdev *b)
 	json_t *params = rpc_bdev_params("name", bdev_name(b));
 	rpc_rate_add(params, &l, true);
 	rpc_config_add(methods, "bdev_set_qos_limit", params);
+}
+
+/* Limits are set by a call of their own, so that varve-ctl can change them where the group is there already. */
+static void write_qos_groups(json_t *methods)
+{
+	for (const struct bdev_qos_group *g = NULL; (g = bdev_qos_group_next(g)) != NULL;) {
+		const struct rate_limits *l = bdev_qos_group_limits(g);
+		rpc_config_add(methods, "bdev_qos_group_create", rpc_bdev_params("name", bdev_qos_group_name(g)));
+		json_t *params = rpc_bdev_params("name", bdev_qos_group_name(g));
+		rpc_rate_add(params, l, false);
+		rpc_bdev_add_uint(params, "burst_ms", l->burst_ms != 0 ? l->burst_ms : RATE_BURST_MS);
+		rpc_config_add(methods, "bdev_qos_group_set_limit", params);
+	}
+}
+
+static void write_qos_group_of(json_t *methods, struct bdev *b)
+{
+	const struct bdev_qos_group *g = bdev_qos_group_of(b);
+
+	if (g == NULL) {
+		return;
+	}
+	json_t *params = rpc_bdev_params("name", bdev_name(b));
+	json_object_set_new(params, "group", rpc_string(bdev_qos_group_name(g)));
+	rpc_min_rate_add(params, bdev_qos_group_minimum(b));
+	rpc_config_add(methods, "bdev_set_qos_group", params);
 }
 
 static void write_histogram(json_t *methods, struct bdev *b)
@@ -104,6 +132,7 @@ bool rpc_bdev_is_saved(const struct bdev *b)
 static void write_settings(json_t *methods, struct bdev *b)
 {
 	write_qos(methods, b);
+	write_qos_group_of(methods, b);
 	write_watching(methods, b);
 }
 
@@ -234,6 +263,7 @@ static void write_bdevs(json_t *methods)
 		}
 	}
 	write_waiting(methods);
+	write_qos_groups(methods);
 	write_all_settings(methods);
 	rpc_config_add(methods, "bdev_wait_for_examine", NULL);
 }

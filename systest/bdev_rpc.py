@@ -347,6 +347,11 @@ def test_everything_that_can_be_set_is_saved():
         d.call("bdev_aio_create", name="a", filename=str(path), block_size=512, readonly=True)
         d.call("bdev_uring_create", name="u", filename=str(path), fallocate=True, shared=True)
         d.call("bdev_set_qos_limit", name="m", rw_ios_per_sec=5000, r_mbytes_per_sec=7)
+        for name in ("idle", "busy"):
+            d.call("bdev_qos_group_create", name=name)
+        d.call("bdev_qos_group_set_limit", name="busy", rw_ios_per_sec=1000, w_mbytes_per_sec=3, burst_ms=70)
+        d.call("bdev_set_qos_group", name="m", group="busy", min_rw_ios_per_sec=600, min_r_mbytes_per_sec=9)
+        d.call("bdev_set_qos_group", name="n", group="busy", min_rw_ios_per_sec=400)
         d.call("bdev_set_qd_sampling_period", name="m", period=5000)
         d.call("bdev_set_timeout", name="m", timeout_us=30000000)
         d.call("bdev_enable_histogram", name="m", enable=True, opc="read", granularity=5, min_nsec=1000, max_nsec=10**9)

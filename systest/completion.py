@@ -158,6 +158,10 @@ def test_the_candidates():
         for name in ("N1", "N;touch${IFS}x", "N`touch`", "N$(touch)", "N'", "N&x", "N>x", "N\\x", "N*"):
             d.call("bdev_null_create", name=name, num_blocks=64, block_size=512)
         offers("the socket that the line names, and only harmless words", ["name=N1"], rpc, "-s", d.path, "bdev_null_delete", "name=")
+        d.call("bdev_qos_group_create", name="gold")
+        for method, key, expected in (("bdev_qos_group_delete", "name", ["gold"]), ("bdev_get_qos_groups", "name", ["gold"]), ("bdev_qos_group_create", "name", []),
+                                      ("bdev_set_qos_group", "group", ["gold"]), ("bdev_set_qos_group", "name", ["N1"])):
+            offers(f"{key} of {method}", [f"{key}={e}" for e in expected], rpc, "-s", d.path, method, f"{key}=")
         offers("the process that the line names", ["name=N1"], rpc, "-p", d.process.pid, "bdev_null_delete", "name=")
     p = subprocess.run([BIN / "varve-complete"], capture_output=True, text=True, timeout=DEADLINE)
     check(p.returncode == 1 and "usage" in p.stderr, p)

@@ -148,6 +148,7 @@ class Bdevs(Session):
     def __init__(self, *args):
         super().__init__(*args)
         self.free = []              # bdevs that nobody has claimed
+        self.qos_groups = []
         self.of_kind = {}           # made by bdev_KIND_create, and not claimed by what bdev_*_delete would take along
 
     def metadata(self):
@@ -175,6 +176,29 @@ class Bdevs(Session):
             self.call("bdev_set_timeout", name=bdev, timeout_us=self.rng.choice((0, 1000000)))
             self.call("bdev_enable_histogram", **self.optional("bdev_enable_histogram", name=bdev, enable=self.chance(0.8),
                                                                **({"opc": self.rng.choice(("read", "write"))} if self.chance(0.5) else {})))
+
+    def qos_group(self):
+        name, limits = self.name("qg"), ("rw_ios_per_sec", "rw_mbytes_per_sec", "r_mbytes_per_sec", "w_mbytes_per_sec")
+        if self.call("bdev_qos_group_create", name=name, **({"rw_ios_per_sec": self.rng.randint(1, 1000)} if self.chance(0.5) else {})):
+            self.qos_groups.append(name)
+            self.call("bdev_qos_group_set_limit", name=name, rw_ios_per_sec=self.rng.randint(1000, 50000), burst_ms=self.rng.randint(1, 1000),
+                      **{limit: self.rng.randint(1000, 50000) for limit in self.some(limits[1:])})
+
+    def join_qos_group(self):
+        """Or leave it, or change the minimums."""
+        if not self.qos_groups:
+            self.qos_group()
+        if self.free:
+            bdev = self.rng.choice(self.free)
+            minimums = self.some(("min_rw_ios_per_sec", "min_rw_mbytes_per_sec", "min_r_mbytes_per_sec", "min_w_mbytes_per_sec"))
+            self.call("bdev_set_qos_group", name=bdev, group=self.rng.choice(self.qos_groups), **{m: self.rng.randint(0, 100) for m in minimums})
+            if self.chance(0.3):
+                self.call("bdev_set_qos_group", name=bdev, min_rw_ios_per_sec=self.rng.randint(1, 100))
+            if self.chance(0.2):
+                self.call("bdev_set_qos_group", name=bdev, group="")
+
+    def delete_qos_group(self):
+        self.call("bdev_qos_group_delete", name=self.spare(self.qos_groups, self.qos_group))
 
     def delete_bdev(self, kind, make):
         """Deletes one of a kind; make() makes another if there is only one."""
@@ -548,13 +572,13 @@ class Watching(Session):
 class Maker(*of_modules("Steps"), Subsystems, Remotes, Watching):
     """Everything; each step at least once, in a random order."""
 
-    STEPS = ("tune", "key", "remove_key", "target", "delete_target", "subsystem", "delete_subsystem", "any_host", "peer", "host", "host_limits", "host_keys",
+    STEPS = ("tune", "qos_group", "join_qos_group", "delete_qos_group", "key", "remove_key", "target", "delete_target", "subsystem", "delete_subsystem", "any_host", "peer", "host", "host_limits", "host_keys",
              "remove_host", "new_namespace", "namespace", "hidden_namespace", "hide", "move_namespace", "remove_namespace", "listener", "ana", "remove_listener",
              "discovery_listener", "discovery_hosts", "referral", "remove_referral", "multipath", "failover", "policy", "authenticated", "remote_keys", "detach",
              "stop_discovery", "hotplug", "scheduler", "trigger", "remove_trigger", "blackbox", "stop_metrics", *(step for s in of_modules("Steps") for step in s.STEPS))
 
     def run(self):
-        steps = [*self.STEPS, *self.rng.choices(self.STEPS, k=self.rng.randint(0, 30)), *["malloc", "null", "subsystem", "tune", "ana"] * 3]
+        steps = [*self.STEPS, *self.rng.choices(self.STEPS, k=self.rng.randint(0, 30)), *["malloc", "null", "subsystem", "tune", "join_qos_group", "ana"] * 3]
         self.rng.shuffle(steps)
         if self.chance(0.8):
             self.nvme_options()     # refused when there are controllers

@@ -284,6 +284,9 @@ def test_what_is_pruned_comes_back_if_a_later_call_fails():
         d.call("bdev_malloc_create", name="Ram", num_blocks=2048, block_size=512)
         d.call("bdev_delay_create", base_bdev_name="Ram", name="Slow", avg_read_latency=1, p99_read_latency=1, avg_write_latency=1, p99_write_latency=1)
         d.call("bdev_set_qos_limit", name="Slow", rw_mbytes_per_sec=7)
+        d.call("bdev_qos_group_create", name="Slow", rw_ios_per_sec=7000)
+        for name in ("Slow", "Ram"):
+            d.call("bdev_set_qos_group", name=name, group="Slow", min_rw_ios_per_sec=3000)
         d.call("bdev_enable_histogram", name="Ram", enable=True)
         d.call("nvmf_create_subsystem", nqn=nqn, ana_reporting=True, serial_number="S1")
         d.call("nvmf_subsystem_add_host", nqn=nqn, host="nqn.2026-11.io.varve:host")
@@ -346,6 +349,8 @@ def test_settings_of_an_object_are_sent_with_its_name():
         for name in ("A", "B"):
             d.call("bdev_null_create", name=name, num_blocks=1024, block_size=512)
             d.call("bdev_set_qos_limit", name=name, rw_mbytes_per_sec=7)
+            d.call("bdev_qos_group_create", name=name, rw_ios_per_sec=5000)
+            d.call("bdev_set_qos_group", name=name, group="A", min_rw_ios_per_sec=10)
         where = {"trtype": "TCP", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(PORT)}
         nqn = "nqn.2026-11.io.varve:groups"
         d.call("nvmf_create_transport", trtype="TCP")
@@ -356,17 +361,19 @@ def test_settings_of_an_object_are_sent_with_its_name():
         d.ctl("save", saved)
         before = d.everything()
         tree = json.loads(saved.read_text())
-        entries = [e for s in tree["subsystems"] for e in s["config"] or []]
+        entries = [e for s in tree["subsystems"] + tree["varve"] for e in s["config"] or []]
         next(e for e in entries if e["method"] == "bdev_set_qos_limit" and e["params"]["name"] == "B")["params"]["rw_mbytes_per_sec"] = 9
+        next(e for e in entries if e["method"] == "bdev_set_qos_group" and e["params"]["name"] == "B")["params"].update(group="B", min_rw_ios_per_sec=0)
+        next(e for e in entries if e["method"] == "bdev_qos_group_set_limit" and e["params"]["name"] == "B")["params"].update(rw_ios_per_sec=0, burst_ms=1)
         next(e for e in entries if e["method"].endswith("set_ana_state") and e["params"]["anagrpid"] == 5)["params"]["ana_state"] = "inaccessible"
         next(e for e in entries if e["method"] == "bdev_nvme_set_options")["params"]["bdev_retry_count"] = 4
         file.write_text(bad_end(tree))
         out, err = d.ctl("-v", "apply", file, status=1)
-        check(out.count("~ ") == 3 and "undone" in err and "not brought back" not in err and d.everything() == before, f"{out}{err}{d.everything()}")
+        check(out.count("~ ") == 5 and "undone" in err and "not brought back" not in err and d.everything() == before, f"{out}{err}{d.everything()}")
         check("varve-rpc bdev_nvme_set_options bdev_retry_count=4\n" in err and "varve-rpc bdev_nvme_set_options bdev_retry_count=3\n" in err, err)
         file.write_text(json.dumps(tree))
         d.ctl("apply", file)
-        check(d.ctl("diff", file) == ("", "") and d.ctl("diff", saved, status=1)[0].count("~ ") == 3, "applied")
+        check(d.ctl("diff", file) == ("", "") and d.ctl("diff", saved, status=1)[0].count("~ ") == 5, "applied")
         d.ctl("apply", saved)
         check(d.everything() == before, "and back")
         # What is off is not saved: a file that says so is the same.
@@ -376,6 +383,8 @@ def test_settings_of_an_object_are_sent_with_its_name():
             if e["method"] == "nvmf_subsystem_add_listener":
                 e["params"]["secure_channel"] = False
         next(e for e in entries if e["method"] == "bdev_set_qos_limit" and e["params"]["name"] == "B")["params"].update(rw_mbytes_per_sec=7, r_mbytes_per_sec=0)
+        next(e for e in entries if e["method"] == "bdev_set_qos_group" and e["params"]["name"] == "B")["params"].update(group="A", min_rw_ios_per_sec=10)
+        next(e for e in entries if e["method"] == "bdev_qos_group_set_limit" and e["params"]["name"] == "B")["params"].update(rw_ios_per_sec=5000, burst_ms=20)
         next(e for e in entries if e["method"].endswith("set_ana_state") and e["params"]["anagrpid"] == 5)["params"]["ana_state"] = "non_optimized"
         next(e for e in entries if e["method"] == "bdev_nvme_set_options")["params"]["bdev_retry_count"] = 3
         file.write_text(json.dumps(tree))

@@ -25,6 +25,8 @@ WRONG = [
     ("bdev_malloc_create", {"num_blocks": 8, "block_size": 512, "colour": 1}, ["colour", "known ones are"]),
     ("bdev_get_bdevs", {"timeout": 86400001}, ["timeout", "86400001", "0 to 86400000"]),
     ("bdev_set_qos_limit", {"name": "x", "rw_ios_per_sec": -1}, ["rw_ios_per_sec", "-1", "0 to"]),
+    ("bdev_qos_group_create", {"name": ""}, ["name", '""', "1 to 63 bytes"]),
+    ("bdev_qos_group_create", {"name": "g", "burst_ms": 60001}, ["burst_ms", "60001", "1 to 60000"]),
     ("bdev_nvme_set_options", {"action_on_timeout": "wait"}, ["action_on_timeout", '"wait"', '"reset"']),
     ("bdev_nvme_attach_controller", {"name": "N", "trtype": "PIGEON", "traddr": "x"}, ["trtype", "PIGEON", "RDMA"]),
     ("bdev_nvme_attach_controller", {"name": "N", "trtype": "RDMA", "traddr": "127.0.0.1", "subnqn": "x"}, ["subnqn", "'x'"]),

@@ -14,7 +14,7 @@ from nvmf_lib import NQN, Host, Target
 
 TOOL = BUILD / "bin/varve-trace"
 DELAY_US = 20000
-STATES = ("BDEV_IO_START", "BDEV_IO_DISPATCH", "BDEV_IO_SPLIT", "BDEV_IO_NOMEM", "BDEV_IO_DONE")
+STATES = ("BDEV_IO_START", "BDEV_IO_LIMITED", "BDEV_IO_DISPATCH", "BDEV_IO_SPLIT", "BDEV_IO_NOMEM", "BDEV_IO_DONE")
 
 
 def tool(t, *arguments):
@@ -58,7 +58,7 @@ def ios(t, bdev):
         if name == "BDEV_IO_DONE":
             ended.append(open_ios.pop(address))
     for io in ended:
-        check(re.fullmatch("START(( DISPATCH NOMEM)* DISPATCH| SPLIT)? DONE", " ".join(n.removeprefix("BDEV_IO_") for n in io.names())), io.names())
+        check(re.fullmatch("START( LIMITED)?(( DISPATCH NOMEM)* DISPATCH| SPLIT)? DONE", " ".join(n.removeprefix("BDEV_IO_") for n in io.names())), io.names())
     return ended, document["tsc_rate"]
 
 
@@ -107,9 +107,11 @@ def test_waits_for_a_rate_limit_are_the_layers():
         done, _ = ios(t, "M")
         waits = stat(t, "M", "num_qos_waits")
         check(waits > 100 and len(done) > 1000, f"{waits} waits, {len(done)} I/Os")
-        waited = sorted(done, key=lambda io: io.spent("BDEV_IO_START"))[-100:]
-        layer, module = (sorted(io.spent(s) for io in waited)[50] for s in ("BDEV_IO_START", "BDEV_IO_DISPATCH"))
-        check(layer > module, f"median in the layer {layer}, in the module {module}")
+        waited = sorted(done, key=lambda io: io.spent("BDEV_IO_LIMITED"))[-100:]
+        held = [io for io in done if "BDEV_IO_LIMITED" in io.names()]
+        check(len(held) > 100, f"{len(held)} of {waits} have the event")
+        limit, module = (sorted(io.spent(s) for io in waited)[50] for s in ("BDEV_IO_LIMITED", "BDEV_IO_DISPATCH"))
+        check(limit > module, f"median at the limit {limit}, in the module {module}")
 
 
 def test_a_module_without_room_is_waited_for_in_the_layer():

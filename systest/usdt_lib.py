@@ -89,7 +89,7 @@ def probes_of_ours():
 
 # Of each probe so many are shown, but of those that fire a hundred thousand times a second.
 SHOWN, SHOWN_OF_BUSY = 1000, 40
-BUSY = {"thread_send_msg", "msg_exec", "timerfd_exec", "interrupt_fd_process", "bdev_io_submit", "bdev_io_done", "qos_wait", "nvmf_qos_wait", "buffer_wait"}
+BUSY = {"thread_send_msg", "msg_exec", "timerfd_exec", "interrupt_fd_process", "bdev_io_submit", "bdev_io_done", "qos_wait", "qos_group_wait", "nvmf_qos_wait", "buffer_wait"}
 
 
 def printing(probes):

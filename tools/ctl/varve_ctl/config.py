@@ -22,6 +22,7 @@ INVERSE = {
     "bdev_passthru_create": ("bdev_passthru_delete", ("name",)),
     "bdev_rbd_create": ("bdev_rbd_delete", ("name",)),
     "bdev_rbd_register_cluster": ("bdev_rbd_unregister_cluster", ("name",)),
+    "bdev_qos_group_create": ("bdev_qos_group_delete", ("name",)),
     "metrics_start": ("metrics_stop", ()),
     "keyring_file_add_key": ("keyring_file_remove_key", ("name",)),
     "nvmf_ns_add_host": ("nvmf_ns_remove_host", ("nqn", "nsid", "host")),
@@ -200,12 +201,20 @@ def removal(client, entry):
     return inverse(client, entry)
 
 
+def group_of(entry):
+    """Of a setting of a QoS group, or of a bdev in one: which."""
+    key = {"bdev_qos_group_set_limit": "name", "bdev_set_qos_group": "group"}.get(entry["method"])
+    return entry["params"].get(key) if key else None
+
+
 def with_it(entry, now):
     """What the daemon forgets when a running entry is taken back, in the order in which it comes back."""
     if entry["method"] == "nvmf_create_subsystem":
         return [n for n in now if subsystem_of(n) == subsystem_of(entry)]
     if not entry["method"].startswith("bdev_"):
         return [entry]
+    if entry["method"] == "bdev_qos_group_create":
+        return [entry] + [n for n in now if group_of(n) == entry["params"]["name"]]
     names = re.compile(re.escape(str(entry["params"].get("name"))) + (r"(n\d+)?" if entry["method"] == "bdev_nvme_attach_controller" else ""))
     return [entry] + [n for n in now if sets_options(n) and n["method"].startswith("bdev_") and names.fullmatch(str(n["params"].get("name", "")))]
 
@@ -213,8 +222,11 @@ def with_it(entry, now):
 def removals(client, gone, now):
     """[(calls, their undo, what that does not bring back)] for what runs and is not in the file, last first. A subsystem takes its parts with it."""
     dead = {subsystem_of(g) for g in gone if g["method"] == "nvmf_create_subsystem"}
+    # The same for QoS groups, which go before their bdevs do.
+    groups = {g["params"]["name"] for g in gone if g["method"] == "bdev_qos_group_create"}
+    others = [n for n in now if n["method"] != "bdev_qos_group_set_limit" and group_of(n) not in groups]
     mine = [g for g in reversed(gone) if g["method"] == "nvmf_create_subsystem" or subsystem_of(g) not in dead]
-    plan = [(removal(client, g), [(n["method"], n["params"]) for n in with_it(g, now)], LOST.get(g["method"], "").format(**g["params"])) for g in mine]
+    plan = [(removal(client, g), [(n["method"], n["params"]) for n in with_it(g, now if g["method"] == "bdev_qos_group_create" else others)], LOST.get(g["method"], "").format(**g["params"])) for g in mine]
     unknown = [words_of(g["method"], g["params"]) for g, (calls, _, _) in zip(mine, plan) if calls is None]
     if unknown:
         raise Trouble(f"it is not known how to take this back: {'; '.join(unknown)}. Nothing was done")

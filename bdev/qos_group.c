@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The control thread's side of groups of bdevs that share rate limits; qos.c has that of an I/O. */
+#include "bdev/qos_group.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev/qos_internal.h"
+
+static TAILQ_HEAD(, bdev_qos_group) groups = TAILQ_HEAD_INITIALIZER(groups);
+static unsigned num_groups;
+
+/* --- Looking --- */
+
+struct bdev_qos_group *bdev_qos_group_find(const char *name)
+{
+	struct bdev_qos_group *g;
+
+	TAILQ_FOREACH (g, &groups, link) {
+		if (strcmp(g->name, name) == 0) {
+			return g;
+		}
+	}
+	return NULL;
+}
+
+struct bdev_qos_group *bdev_qos_group_next(const struct bdev_qos_group *g)
+{
+	return g == NULL ? TAILQ_FIRST(&groups) : TAILQ_NEXT(g, link);
+}
+
+const char *bdev_qos_group_name(const struct bdev_qos_group *g)
+{
+	return g->name;
+}
+
+const struct rate_limits *bdev_qos_group_limits(const struct bdev_qos_group *g)
+{
+	return &g->limits;
+}
+
+struct rate_limits bdev_qos_group_minimums(const struct bdev_qos_group *g, const struct bdev *without)
+{
+	struct rate_limits sum = {0};
+	const struct bdev_qos *q;
+
+	TAILQ_FOREACH (q, &g->members, link) {
+		if (q->bdev != without) {
+			share_sum(&sum, &q->minimum);
+		}
+	}
+	return sum;
+}
+
+struct bdev *bdev_qos_group_next_bdev(const struct bdev_qos_group *g, const struct bdev *b)
+{
+	const struct bdev_qos *q = b == NULL ? TAILQ_FIRST(&g->members) : TAILQ_NEXT(b->core->qos, link);
+
+	return q != NULL ? q->bdev : NULL;
+}
+
+struct bdev_qos_group *bdev_qos_group_of(const struct bdev *b)
+{
+	return b->core->qos != NULL ? bdev_qos_group_load(b->core->qos) : NULL;
+}
+
+const struct rate_limits *bdev_qos_group_minimum(const struct bdev *b)
+{
+	return &b->core->qos->minimum;
+}
+
+static void counts_add(struct bdev_qos_counts *sum, const struct bdev_qos *q)
+{
+	for (unsigned k = 0; k < RATE_KINDS; k++) {
+		sum->ios[k] += atomic_load_explicit(&q->ios[k], memory_order_relaxed);
+		sum->bytes[k] += atomic_load_explicit(&q->bytes[k], memory_order_relaxed);
+	}
+	sum->waits += atomic_load_explicit(&q->waits, memory_order_relaxed);
+	sum->waited_us += atomic_load_explicit(&q->waited_us, memory_order_relaxed);
+}
+
+void bdev_qos_group_get_bdev_counts(const struct bdev *b, struct bdev_qos_counts *counts)
+{
+	*counts = (struct bdev_qos_counts){0};
+	counts_add(counts, b->core->qos);
+}
+
+void bdev_qos_group_get_counts(const struct bdev_qos_group *g, struct bdev_qos_counts *counts)
+{
+	const struct bdev_qos *q;
+
+	*counts = g->left;
+	TAILQ_FOREACH (q, &g->members, link) {
+		counts_add(counts, q);
+	}
+}
+
+/* --- Changing --- */
+
+struct bdev_qos_group *bdev_qos_group_create(const char *name, int *rc)
+{
+	struct bdev_qos_group *g = NULL;
+
+	if (name[0] == '\0' || strlen(name) > BDEV_QOS_GROUP_NAME_MAX) {
+		*rc = -EINVAL;
+	} else if (bdev_qos_group_find(name) != NULL) {
+		*rc = -EEXIST;
+	} else if (num_groups == BDEV_QOS_GROUPS_MAX) {
+		*rc = -ENOSPC;
+	} else if ((g = calloc(1, sizeof(*g))) == NULL) {
+		*rc = -ENOMEM;
+	} else {
+		*rc = 0;
+		share_group_init(&g->share, env_ticks(), env_ticks_hz());
+		memcpy(g->name, name, strlen(name));
+		TAILQ_INIT(&g->members);
+		TAILQ_INSERT_TAIL(&groups, g, link);
+		num_groups++;
+	}
+	return g;
+}
+
+int bdev_qos_group_set_limits(struct bdev_qos_group *g, const struct rate_limits *limits)
+{
+	struct rate_limits sum = bdev_qos_group_minimums(g, NULL);
+	enum rate_bucket_id id;
+
+	if (!share_sum_fits(limits, &sum, &id)) {
+		return -ERANGE;
+	}
+	g->limits = *limits;
+	share_group_set(&g->share, limits); /* I/O that waits looks again each RATE_REFILL_US */
+	return 0;
+}
+
+static void membership_end(struct bdev_qos *q, struct bdev_qos_group *g)
+{
+	share_group_remove(&g->share, &q->member);
+	counts_add(&g->left, q);
+	TAILQ_REMOVE(&g->members, q, link);
+	g->num_members--;
+}
+
+static void membership_begin(struct bdev_qos *q, struct bdev_qos_group *g, const struct rate_limits *minimum)
+{
+	for (unsigned k = 0; k < RATE_KINDS; k++) {
+		atomic_store_explicit(&q->ios[k], 0, memory_order_relaxed);
+		atomic_store_explicit(&q->bytes[k], 0, memory_order_relaxed);
+	}
+	atomic_store_explicit(&q->waits, 0, memory_order_relaxed);
+	atomic_store_explicit(&q->waited_us, 0, memory_order_relaxed);
+	q->minimum = *minimum;
+	share_group_add(&g->share, &q->member, minimum);
+	TAILQ_INSERT_TAIL(&g->members, q, link);
+	g->num_members++;
+}
+
+void bdev_qos_group_remove(struct bdev *b)
+{
+	struct bdev_qos_group *g = bdev_qos_group_of(b);
+	struct bdev_qos *q = b->core->qos;
+
+	if (g != NULL) {
+		atomic_store_explicit(&q->group, NULL, memory_order_relaxed);
+		bdev_qos_apply(b); /* no thread uses g for b from here on */
+		membership_end(q, g);
+	}
+}
+
+void bdev_qos_group_forget(struct bdev_qos *q)
+{
+	struct bdev_qos_group *g = bdev_qos_group_load(q);
+
+	if (g != NULL) {
+		atomic_store_explicit(&q->group, NULL, memory_order_relaxed);
+		membership_end(q, g);
+	}
+}
+
+int bdev_qos_group_add(struct bdev_qos_group *g, struct bdev *b, const struct rate_limits *minimum)
+{
+	struct rate_limits sum = bdev_qos_group_minimums(g, b);
+	bool is_in = bdev_qos_group_of(b) == g;
+	enum rate_bucket_id id;
+
+	share_sum(&sum, minimum);
+	if (!share_sum_fits(&g->limits, &sum, &id)) {
+		return -ERANGE;
+	}
+	if (!is_in && g->num_members == SHARE_MEMBERS_MAX) {
+		return -ENOSPC;
+	}
+	struct bdev_qos *q = bdev_qos_get_or_alloc(b);
+	if (q == NULL) {
+		return -ENOMEM;
+	}
+	if (is_in) {
+		q->minimum = *minimum;
+		share_group_set_minimum(&g->share, &q->member, minimum);
+		return 0;
+	}
+	bdev_qos_group_remove(b);
+	membership_begin(q, g, minimum);
+	atomic_store_explicit(&q->group, g, memory_order_release); /* pairs with bdev_qos_group_load() */
+	bdev_qos_apply(b);
+	return 0;
+}
+
+void bdev_qos_group_delete(struct bdev_qos_group *g)
+{
+	struct bdev_qos *q;
+
+	while ((q = TAILQ_FIRST(&g->members)) != NULL) {
+		bdev_qos_group_remove(q->bdev);
+	}
+	TAILQ_REMOVE(&groups, g, link);
+	num_groups--;
+	free(g);
+}
+
+void bdev_qos_groups_fini(void)
+{
+	struct bdev_qos_group *g;
+
+	while ((g = TAILQ_FIRST(&groups)) != NULL) {
+		bdev_qos_group_delete(g);
+	}
+}
