@@ -551,6 +551,31 @@ void ov_stacks_release(void)
 	}
 }
 
+/* Groups of bdevs that share limits, or what a bdev is to be in one of them. */
+static void control_group_bdev(const struct ov_op *op, const char *name)
+{
+	unsigned group = op->a[1] % 2;
+
+	switch (op->a[2] % 8) {
+	case 0:
+		call_rpc(op, "bdev_qos_group_create", "{'name':'g%u','rw_ios_per_sec':2000}", group);
+		break;
+	case 1:
+		call_rpc(op, "bdev_qos_group_delete", "{'name':'g%u'}", group);
+		break;
+	case 2:
+		call_rpc(op, "bdev_qos_group_set_limit", "{'name':'g%u','rw_ios_per_sec':%u}", group,
+			 op->a[2] / 8 % 3 * 1000);
+		break;
+	case 3:
+		call_rpc(op, "bdev_set_qos_group", "{'name':'%s','group':''}", name);
+		break;
+	default:
+		call_rpc(op, "bdev_set_qos_group", "{'name':'%s','group':'g%u','min_rw_ios_per_sec':%u}", name, group,
+			 op->a[2] / 8 % 4 * 300);
+	}
+}
+
 static void control_do_bdev(const struct ov_op *op)
 {
 	const char *name = bdev_name_of(model_bdev_of(op));
@@ -576,6 +601,9 @@ static void control_do_bdev(const struct ov_op *op)
 		break;
 	case OV_bdev_qos:
 		call_rpc(op, "bdev_set_qos_limit", "{'name':'%s','rw_ios_per_sec':%u}", name, op->a[1] % 3 * 1000);
+		break;
+	case OV_bdev_group:
+		control_group_bdev(op, name);
 		break;
 	case OV_bdev_timeout:
 		call_rpc(op, "bdev_set_timeout", "{'name':'%s','timeout_us':%u}", name, op->a[1] % 4 * 500000);

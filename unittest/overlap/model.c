@@ -28,6 +28,7 @@ unsigned model_bdev_of(const struct ov_op *op)
 	case OV_stack_fault:
 		return OV_DISKS + op->a[0] % OV_STACKED;
 	case OV_bdev_qos:
+	case OV_bdev_group:
 	case OV_bdev_timeout:
 	case OV_bdev_reset:
 		return op->a[0] % OV_BDEVS;
@@ -257,6 +258,8 @@ static enum model_answer model_begin_bdev(const struct model_call *c)
 		return model_ok_if(!c->bdev->exists);
 	case OV_bdev_delete:
 		return model_ok_if(c->bdev->exists && !c->bdev->deleting);
+	case OV_bdev_group: /* of the group, which is not modelled, or of the bdev */
+		return c->op->a[2] % 8 < 3 || c->bdev->exists || c->bdev->promised ? MODEL_EITHER : MODEL_FAILS;
 	default:
 		return c->bdev->exists || c->bdev->promised ? MODEL_EITHER : MODEL_FAILS;
 	}

@@ -63,6 +63,7 @@
 	X(bdev_delete, 4, 1)                                                                                           \
 	X(bdev_resize, 2, 2)                                                                                           \
 	X(bdev_qos, 3, 2)                                                                                              \
+	X(bdev_group, 6, 3) /* bdev, QoS group, what */                                                                \
 	X(bdev_timeout, 1, 2)                                                                                          \
 	X(bdev_stick, 3, 2) /* bdev, how */                                                                            \
 	X(bdev_unstick, 4, 1)                                                                                          \
