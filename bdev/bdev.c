@@ -291,7 +291,11 @@ static bool name_is_fit(const char *name)
 
 static int check_metadata(const struct bdev *b)
 {
-	if (b->md.size >= b->block_size || b->md.dif_type > 3 || (b->md.dif_type != 0 && b->md.size < DIF_BYTES)) {
+	bool is_good = b->md.dif_type <= 3 && b->md.dif_guard < DIF_GUARDS &&
+		       (b->md.dif_type == 0 || (b->md.size >= dif_bytes(b->md.dif_guard) &&
+						dif_storage_bits_are_good(b->md.dif_guard, b->md.storage_bits)));
+
+	if (b->md.size >= b->block_size || !is_good) {
 		REJECT("bdev %s: %u bytes of metadata with protection information of type %u do not fit blocks of %u "
 		       "bytes",
 		       b->name, b->md.size, b->md.dif_type, b->block_size);

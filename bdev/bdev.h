@@ -136,18 +136,18 @@ struct bdev_io {
 	/* Third line: the child I/Os of a split or emulated I/O, or those that its module makes for it. */
 	uint64_t children_blocks __attribute__((aligned(64))); /* blocks so far */
 	struct iov_cursor iov_next;                            /* the memory of the next child */
-	uint32_t children;                                     /* with the module */
+	uint16_t children;                                     /* with the module */
 	uint16_t child_status;                                 /* the first error of a child */
 	uint8_t phase;
 	/* The submitter's, for bdevs with metadata only (others do not look): see bdev_io_set_dif(). */
 	uint8_t dif_flags; /* enum bdev_dif_flag */
-	uint32_t dif_ref;
+	uint16_t dif_storage, dif_app, dif_app_mask;
 	uint32_t exact_ticks; /* private, with IO_EXACT: from submit_ticks to the submission itself */
-	void *lock;           /* COMPARE_AND_WRITE: its range lock */
+	uint64_t dif_ref;
+	void *lock; /* COMPARE_AND_WRITE: its range lock */
 	/* The time spent in WAIT_NOMEM; in that state: the present minus that time. Before the module has it: since
 	 * when it has waited for its group's rate limits, or 0. */
 	uint64_t nomem_ticks;
-	uint16_t dif_app, dif_app_mask;
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct bdev_io) == 192, "three cache lines; count before adding one");
 
@@ -189,26 +189,28 @@ static inline void bdev_io_set_copy(struct bdev_io *io, uint64_t src_offset_bloc
 /* --- Metadata --- */
 
 /* A block of a bdev with metadata is data and metadata, one after the other (an "extended block"); bdev_block_size() is
- * the length of both. Part of the metadata may be protection information: 8 bytes that say whether the block is what
- * was written, and where. The layer checks it in what is written and in what was read, as the bdev's `checks` say;
+ * the length of both. Part of the metadata may be protection information: 8 or 16 bytes that say whether the block is
+ * what was written, and where. The layer checks it in what is written and in what was read, as the bdev's `checks` say;
  * types without data leave blocks that pass the checks. An I/O may want it otherwise. */
 enum bdev_dif_flag {
-	BDEV_DIF_GUARD = 1, /* check it; these three are enum dif_check */
+	BDEV_DIF_GUARD = 1, /* check it; these three and BDEV_DIF_STORAGE are enum dif_check */
 	BDEV_DIF_APP = 2,
 	BDEV_DIF_REF = 4,
-	BDEV_DIF_TAGS =
-		8, /* the three above and the tags count, not the bdev's own; without it: ref is the LBA, app 0 */
+	BDEV_DIF_TAGS = 8, /* the checks and the tags count, not the bdev's own; without it: ref is the LBA, app 0 */
 	BDEV_DIF_PLAIN =
 		16, /* iovs are data only: metadata is made when it is written, checked and left out when it is read */
 	BDEV_DIF_MAKE = 32, /* a write's protection information is made, in its iovs, whatever is there */
+	BDEV_DIF_STORAGE = 64,
 };
 
 /* How one I/O of a bdev with metadata has it; stays until it is set anew (zeroed: as the bdev wants it). ref: the first
- * block's reference tag, made or expected; app: the application tag, of which the bits of app_mask are checked. */
-static inline void bdev_io_set_dif(struct bdev_io *io, uint8_t flags, uint32_t ref, uint16_t app, uint16_t app_mask)
+ * block's reference tag, made or expected, behind the storage tag (struct dif_tags); app: the application tag, of which
+ * the bits of app_mask are checked. */
+static inline void bdev_io_set_dif(struct bdev_io *io, uint8_t flags, uint64_t ref, uint16_t app, uint16_t app_mask)
 {
 	io->dif_flags = flags;
 	io->dif_ref = ref;
+	io->dif_storage = 0;
 	io->dif_app = app;
 	io->dif_app_mask = app_mask;
 }
@@ -228,7 +230,7 @@ static inline void bdev_io_set_dif(struct bdev_io *io, uint8_t flags, uint32_t r
  *     Command Interrupted		(no DNR) the module was out of resources for too long
  *     Compare Failure			COMPARE, COMPARE_AND_WRITE: the data differs
  *     Overlapping I/O Range		COPY: from and to have blocks in common
- *     End-to-end Guard, Application Tag, Reference Tag Check Error
+ *     End-to-end Guard, Application Tag, Reference Tag, Storage Tag Check Error
  *     the protection information is not what it should be; the log says more
  * What the module lacks is emulated: WRITE_ZEROES by writes, COMPARE by a read, COMPARE_AND_WRITE by both
  * under a lock on its blocks (atomic against all other users of the bdev); COPY by reads and writes (not atomic: some
@@ -339,9 +341,10 @@ const struct bdev_hints *bdev_get_hints(const struct bdev *b);
 /* The metadata that follows the data of each block. */
 struct bdev_md {
 	uint16_t size;     /* bytes; 0: nothing */
-	uint8_t dif_type;  /* protection information of type 1 to 3 with a 16-bit guard; 0: none */
+	uint8_t dif_type;  /* protection information of type 1 to 3; 0: none */
+	uint8_t dif_guard; /* its format: enum dif_guard */
 	uint8_t checks;    /* BDEV_DIF_GUARD, _APP, _REF: the layer makes these for I/O that does not name its own */
-	bool dif_is_first; /* it is the first 8 bytes of the metadata, not the last */
+	bool dif_is_first; /* it is the first bytes of the metadata, not the last */
 	bool kept_apart;   /* the device at the bottom keeps metadata apart from the data; users see extended blocks, as
 			      always, and only bdev_get_bdevs shows it */
 	/* What the module does itself; the layer does the rest. */
@@ -349,6 +352,9 @@ struct bdev_md {
 	bool plain_by_device; /* READ and WRITE with BDEV_DIF_PLAIN are for the module: its device makes metadata, and
 				 leaves it out */
 	bool separate;        /* its device wants metadata apart from the data: io->apart.md */
+	/* The storage tag in the protection information (struct dif_format). */
+	uint8_t storage_bits;
+	uint64_t storage_mask;
 };
 /* The metadata of b's blocks; valid as long as the bdev. */
 const struct bdev_md *bdev_get_md(const struct bdev *b);

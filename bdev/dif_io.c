@@ -8,27 +8,46 @@
 #include "util/iov.h"
 
 _Static_assert(BDEV_DIF_GUARD == (int)DIF_CHECK_GUARD && BDEV_DIF_APP == (int)DIF_CHECK_APP &&
-		       BDEV_DIF_REF == (int)DIF_CHECK_REF,
+		       BDEV_DIF_REF == (int)DIF_CHECK_REF && BDEV_DIF_STORAGE == (int)DIF_CHECK_STORAGE,
 	       "flags are checks");
-#define CHECKS (BDEV_DIF_GUARD | BDEV_DIF_APP | BDEV_DIF_REF)
+#define CHECKS (BDEV_DIF_GUARD | BDEV_DIF_APP | BDEV_DIF_REF | BDEV_DIF_STORAGE)
 
 static struct dif_format format_of(const struct bdev *b)
 {
-	return (struct dif_format){
-		.data_size = b->block_size - b->md.size,
-		.md_size = b->md.size,
-		.offset = b->md.dif_type == 0 || b->md.dif_is_first ? 0 : (uint16_t)(b->md.size - DIF_BYTES),
-		.type = b->md.dif_type};
+	return (struct dif_format){.data_size = b->block_size - b->md.size,
+				   .md_size = b->md.size,
+				   .offset = b->md.dif_type == 0 || b->md.dif_is_first
+						     ? 0
+						     : (uint16_t)(b->md.size - dif_bytes(b->md.dif_guard)),
+				   .type = b->md.dif_type,
+				   .guard = b->md.dif_guard,
+				   .storage_bits = b->md.storage_bits,
+				   .storage_mask = b->md.storage_mask};
+}
+
+uint64_t bdev_dif_ref_after(const struct bdev_md *md, uint64_t ref, uint64_t blocks)
+{
+	const struct dif_format f = {.type = md->dif_type, .guard = md->dif_guard, .storage_bits = md->storage_bits};
+
+	return dif_ref_after(&f, ref, blocks);
+}
+
+uint64_t bdev_dif_default_ref(const struct bdev_md *md, uint64_t lba)
+{
+	return bdev_dif_ref_after(md, 0, lba);
 }
 
 static struct dif_tags tags_of(const struct bdev *b, const struct bdev_io *io)
 {
 	if (!(io->dif_flags & BDEV_DIF_TAGS)) {
-		return (struct dif_tags){.ref = b->md.dif_type == 3 ? 0 : (uint32_t)io->offset_blocks,
+		return (struct dif_tags){.ref = bdev_dif_default_ref(&b->md, io->offset_blocks),
 					 .checks = b->md.checks};
 	}
-	return (struct dif_tags){
-		.ref = io->dif_ref, .app = io->dif_app, .app_mask = io->dif_app_mask, .checks = io->dif_flags & CHECKS};
+	return (struct dif_tags){.ref = io->dif_ref,
+				 .storage = io->dif_storage,
+				 .app = io->dif_app,
+				 .app_mask = io->dif_app_mask,
+				 .checks = io->dif_flags & CHECKS};
 }
 
 static uint16_t status_of(const struct bdev *b, const struct bdev_io *io, const struct dif_error *e)
@@ -40,11 +59,12 @@ static uint16_t status_of(const struct bdev *b, const struct bdev_io *io, const 
 		[DIF_CHECK_GUARD] = {"guard", NVME_SC_GUARD_CHECK},
 		[DIF_CHECK_APP] = {"application tag", NVME_SC_APPTAG_CHECK},
 		[DIF_CHECK_REF] = {"reference tag", NVME_SC_REFTAG_CHECK},
+		[DIF_CHECK_STORAGE] = {"storage tag", NVME_SC_STORAGE_TAG_CHECK},
 	};
 	uint64_t lba = io->offset_blocks + e->block;
 
 	TRACE(BDEV_DIF_ERROR, b->trace_owner, 1, (uintptr_t)io, lba, e->check, e->expected, e->found);
-	log_limited(LOG_LEVEL_ERROR, "bdev %s: %s of block %lu: the %s is 0x%x and should be 0x%x", b->name,
+	log_limited(LOG_LEVEL_ERROR, "bdev %s: %s of block %lu: the %s is 0x%lx and should be 0x%lx", b->name,
 		    bdev_io_type_name(io->type), lba, checks[e->check].name, e->found, e->expected);
 	return BDEV_STATUS(NVME_SCT_MEDIA, checks[e->check].status) | NVME_SC_DNR;
 }
@@ -148,15 +168,15 @@ uint16_t bdev_dif_check_read(const struct bdev_io *io)
 
 void bdev_dif_pass_on(const struct bdev_io *parent, uint64_t first, struct bdev_io *child)
 {
-	bool counts = parent->ch->bdev->md.dif_type != 3;
-
 	if (parent->type ==
 	    BDEV_IO_COPY) { /* its children read one place and write another, each with the tags of that place */
 		bdev_io_set_dif(child, 0, 0, 0, 0);
 		return;
 	}
 	bdev_io_set_dif(child, parent->dif_flags & (CHECKS | BDEV_DIF_TAGS),
-			parent->dif_ref + (counts ? (uint32_t)first : 0), parent->dif_app, parent->dif_app_mask);
+			bdev_dif_ref_after(&parent->ch->bdev->md, parent->dif_ref, first), parent->dif_app,
+			parent->dif_app_mask);
+	child->dif_storage = parent->dif_storage;
 }
 
 void bdev_dif_pass_tags(const struct bdev_io *parent, uint64_t first, struct bdev_io *child)
@@ -164,15 +184,16 @@ void bdev_dif_pass_tags(const struct bdev_io *parent, uint64_t first, struct bde
 	const struct bdev *b = parent->ch->bdev;
 	struct dif_tags tags = tags_of(b, parent);
 
-	bdev_io_set_dif(child, (uint8_t)(tags.checks | BDEV_DIF_TAGS),
-			tags.ref + (b->md.dif_type != 3 ? (uint32_t)first : 0), tags.app, tags.app_mask);
+	bdev_io_set_dif(child, (uint8_t)(tags.checks | BDEV_DIF_TAGS), bdev_dif_ref_after(&b->md, tags.ref, first),
+			tags.app, tags.app_mask);
+	child->dif_storage = tags.storage;
 }
 
 void bdev_dif_move(const struct bdev_io *io)
 {
 	struct dif_format f = format_of(io->ch->bdev);
 
-	dif_move(&f, (uint32_t)io->offset_blocks, io->iovs, (uint32_t)io->num_blocks);
+	dif_move(&f, io->offset_blocks, io->iovs, (uint32_t)io->num_blocks);
 }
 
 /* ---- Children of plain ones ---- */
@@ -276,7 +297,7 @@ void bdev_dif_put_zeroes_apart(const struct bdev_io *io, void *data, void *md)
 	memset(md, 0, io->num_blocks * f.md_size);
 	for (uint64_t i = 0; f.type != 0 && i < io->num_blocks; i++) {
 		dif_generate(&f, &tags, block, 1);
-		tags.ref += f.type != 3;
+		tags.ref = dif_ref_after(&f, tags.ref, 1);
 		block[0].iov_base = (uint8_t *)block[0].iov_base + f.data_size;
 		block[1].iov_base = (uint8_t *)block[1].iov_base + f.md_size;
 	}
@@ -288,7 +309,7 @@ static void tuples_put_unwritten(const struct dif_format *f, void *first, size_t
 	uint8_t *tuple = first;
 
 	for (uint64_t i = 0; f->type != 0 && i < num_blocks; i++, tuple += stride) {
-		memset(tuple, 0xff, DIF_BYTES);
+		memset(tuple, 0xff, dif_bytes(f->guard));
 	}
 }
 

@@ -245,6 +245,10 @@ void bdev_dif_put_unwritten(const struct bdev *b, void *blocks, uint64_t num_blo
 void bdev_dif_put_zeroes_apart(const struct bdev_io *io, void *data, void *md);
 /* As bdev_dif_put_unwritten(), for such a module. */
 void bdev_dif_put_unwritten_apart(const struct bdev *b, void *data, void *md, uint64_t num_blocks);
+/* The dif_ref of an I/O that does not name its own. */
+uint64_t bdev_dif_default_ref(const struct bdev_md *md, uint64_t lba);
+/* The dif_ref of the part of an I/O that begins `blocks` behind the first one, whose dif_ref is ref. */
+uint64_t bdev_dif_ref_after(const struct bdev_md *md, uint64_t ref, uint64_t blocks);
 /* Makes protection information for the blocks in io's iovs: for a module that stores none. */
 void bdev_dif_make(const struct bdev_io *io);
 

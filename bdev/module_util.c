@@ -46,7 +46,7 @@ int bdev_check_blocks(uint32_t block_size, uint32_t md_size, uint64_t num_blocks
 
 int bdev_check_md(struct bdev_md *md, char *error)
 {
-	if (md->size > 128 || (md->size & (md->size - 1)) != 0 || (md->size != 0 && md->size < DIF_BYTES)) {
+	if (md->size > 128 || (md->size & (md->size - 1)) != 0 || (md->size != 0 && md->size < DIF_BYTES_MIN)) {
 		return bdev_error(error, -EINVAL, "md_size %u: must be 0, 8, 16, 32, 64 or 128", md->size);
 	}
 	if (md->dif_type > 3) {
@@ -56,6 +56,21 @@ int bdev_check_md(struct bdev_md *md, char *error)
 		return bdev_error(error, -EINVAL, "dif_type %u: protection information is metadata, and md_size is 0",
 				  md->dif_type);
 	}
+	if (md->dif_guard >= DIF_GUARDS) {
+		return bdev_error(error, -EINVAL,
+				  "dif_pi_format %u: must be 0 (a guard of 16 bits), 1 (32 bits) or 2 (64 bits)",
+				  md->dif_guard);
+	}
+	if (md->dif_type != 0 && md->size < dif_bytes(md->dif_guard)) {
+		return bdev_error(error, -EINVAL,
+				  "md_size %u: protection information of dif_pi_format %u takes %u bytes: 16, 32, 64 "
+				  "and 128 are allowed",
+				  md->size, md->dif_guard, dif_bytes(md->dif_guard));
+	}
+	/* the smallest that is possible, which leaves the longest reference tag */
+	md->storage_bits = md->dif_type != 0 && md->dif_guard == DIF_GUARD_32 ? 16 : 0;
+	md->storage_mask = md->storage_bits != 0 ? UINT16_MAX : 0;
+	md->dif_guard = md->dif_type != 0 ? md->dif_guard : 0;
 	md->checks = md->dif_type == 0 ? 0 : md->dif_type == 3 ? BDEV_DIF_GUARD : BDEV_DIF_GUARD | BDEV_DIF_REF;
 	return 0;
 }

@@ -65,11 +65,10 @@ static bool scan_is_aborted(struct nvme_ns_scan *s)
 	return true;
 }
 
-static void scan_identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid,
-			  void (*cb)(void *arg, const struct nvme_cqe *cqe))
+static void scan_send(struct nvme_ns_scan *s, const struct nvme_sqe *cmd, uint32_t bytes, bool to_device,
+		      void (*cb)(void *arg, const struct nvme_cqe *cqe))
 {
-	struct nvme_sqe cmd = {.opcode = nvme_admin_identify, .nsid = htole32(nsid), .cdw10 = htole32(cns)};
-	int rc = nvme_ctrlr_admin(s->ctrlr, &cmd, s->buf, NVME_IDENTIFY_DATA_SIZE, false, cb, s);
+	int rc = nvme_ctrlr_admin(s->ctrlr, cmd, s->buf, bytes, to_device, cb, s);
 
 	/* later scans have the time limit of any admin command (watch.c) */
 	if (s->ctrlr->state == NVME_CTRLR_SCAN_NS) {
@@ -80,13 +79,27 @@ static void scan_identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid,
 	}
 }
 
+static void scan_identify(struct nvme_ns_scan *s, uint8_t cns, uint32_t nsid,
+			  void (*cb)(void *arg, const struct nvme_cqe *cqe))
+{
+	const struct nvme_sqe cmd = {.opcode = nvme_admin_identify, .nsid = htole32(nsid), .cdw10 = htole32(cns)};
+
+	scan_send(s, &cmd, NVME_IDENTIFY_DATA_SIZE, false, cb);
+}
+
 static void scan_identify_next(struct nvme_ns_scan *s);
+
+/* The index of the namespace's format. */
+static unsigned ns_format(const struct nvme_id_ns *id)
+{
+	return (id->flbas & 0xf) | (id->flbas >> 1 & 0x30); /* NVM 4.1.5.1, FLBAS */
+}
 
 /* False: this driver cannot use the namespace, which is left out. */
 static bool ns_parse(struct nvme_ns *ns, uint32_t stripe_bytes)
 {
 	const struct nvme_id_ns *id = &ns->id;
-	unsigned format = (id->flbas & 0xf) | (id->flbas >> 1 & 0x30); /* NVM 4.1.5.1, FLBAS */
+	unsigned format = ns_format(id);
 
 	if (id->nsze == 0 || format > id->nlbaf + 0u || format >= sizeof(id->lbaf) / sizeof(id->lbaf[0])) {
 		return false;
@@ -98,7 +111,7 @@ static bool ns_parse(struct nvme_ns *ns, uint32_t stripe_bytes)
 	ns->block_size = UINT32_C(1) << lbaf->ds;
 	ns->md_size = le16toh(lbaf->ms);
 	ns->md_interleaved = (id->flbas & NVME_NS_FLBAS_META_EXT) != 0;
-	ns->pi_type = ns->md_size >= NVME_PI_BYTES ? id->dps & NVME_NS_DPS_PI_MASK : 0;
+	ns->pi_type = ns->md_size >= NVME_PI_BYTES(NVME_PI_GUARD_16) ? id->dps & NVME_NS_DPS_PI_MASK : 0;
 	ns->num_blocks = le64toh(id->nsze);
 	ns->optimal_boundary_blocks = le16toh(id->noiob) ? le16toh(id->noiob) : stripe_bytes / ns->block_size;
 	ns->anagrpid = le32toh(id->anagrpid);
@@ -223,6 +236,51 @@ static void scan_identify_refused(struct nvme_ns_scan *s, uint32_t nsid, uint16_
 	}
 }
 
+/* What is left of a namespace: the identifiers that NVMe 1.3 has added. */
+static void scan_identify_rest(struct nvme_ns_scan *s)
+{
+	const struct nvme_ns *ns = &s->table->ns[s->table->count - 1];
+
+	if (s->ctrlr->vs < VERSION_1_3) {
+		scan_identify_next(s);
+		return;
+	}
+	memset(s->buf, 0, NVME_IDENTIFY_DATA_SIZE);
+	scan_identify(s, NVME_IDENTIFY_CNS_NS_DESC_LIST, ns->nsid, scan_descriptors_done);
+}
+
+/* NVM 4.1.5.3: the format of its protection information. */
+static void scan_format_done(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ns_scan *s = arg;
+
+	if (scan_is_aborted(s)) {
+		return;
+	}
+	struct nvme_ns *ns = &s->table->ns[s->table->count - 1];
+	if (nvme_cqe_status(cqe) != 0) {
+		if (scan_is_cut_off(s)) {
+			scan_end(s, -ENXIO);
+			return;
+		}
+		s->table->count--;
+		scan_identify_refused(s, ns->nsid, nvme_cqe_status(cqe));
+		scan_identify_next(s);
+		return;
+	}
+	const struct nvme_nvm_id_ns *id = (const void *)s->buf;
+	uint32_t elbaf = le32toh(id->elbaf[ns_format(&ns->id)]);
+	ns->pi_format = (elbaf & NVME_NVM_ELBAF_PIF_MASK) >> NVME_NVM_ELBAF_PIF_SHIFT;
+	ns->storage_bits = elbaf & NVME_NVM_ELBAF_STS_MASK;
+	ns->storage_mask = le64toh(id->lbstm);
+	scan_identify_rest(s);
+}
+
+static bool scan_has_extended_formats(const struct nvme_ns_scan *s)
+{
+	return (le32toh(s->ctrlr->id.ctratt) & NVME_CTRL_CTRATT_ELBAS) != 0;
+}
+
 static void scan_identify_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ns_scan *s = arg;
@@ -249,12 +307,12 @@ static void scan_identify_done(void *arg, const struct nvme_cqe *cqe)
 		return;
 	}
 	s->table->count++;
-	if (s->ctrlr->vs < VERSION_1_3) {
-		scan_identify_next(s);
-		return;
+	if (ns->pi_type != 0 && scan_has_extended_formats(s)) {
+		memset(s->buf, 0, NVME_IDENTIFY_DATA_SIZE);
+		scan_identify(s, NVME_IDENTIFY_CNS_CSI_NS, nsid, scan_format_done); /* CSI 0: of NVM */
+	} else {
+		scan_identify_rest(s);
 	}
-	memset(s->buf, 0, NVME_IDENTIFY_DATA_SIZE);
-	scan_identify(s, NVME_IDENTIFY_CNS_NS_DESC_LIST, nsid, scan_descriptors_done);
 }
 
 static void scan_identify_next(struct nvme_ns_scan *s)
@@ -356,20 +414,52 @@ static void scan_limits_done(void *arg, const struct nvme_cqe *cqe)
 	scan_list(s);
 }
 
-/* Controllers before NVMe 2.0 are not asked: they lack the structure, and drives count the question as an error. Once
- * for each connection, as the limits do not change meanwhile. */
-static void scan_begin(struct nvme_ns_scan *s)
+/* Controllers before NVMe 2.0 are not asked: they lack the structure, and drives count the question as an error. */
+static void scan_limits(struct nvme_ns_scan *s)
 {
-	if (s->ctrlr->state != NVME_CTRLR_SCAN_NS) {
-		scan_list(s);
-		return;
-	}
 	s->ctrlr->wzsl = 0;
 	s->ctrlr->dmrsl = 0;
 	if (s->ctrlr->vs < VERSION_2_0) {
 		scan_list(s);
 	} else {
 		scan_identify(s, NVME_IDENTIFY_CNS_CSI_CTRL, 0, scan_limits_done);
+	}
+}
+
+/* Without it the namespaces concerned refuse I/O. */
+static void scan_behavior_done(void *arg, const struct nvme_cqe *cqe)
+{
+	struct nvme_ns_scan *s = arg;
+
+	if (scan_is_aborted(s)) {
+		return;
+	}
+	if (nvme_cqe_status(cqe) != 0) {
+		log_warning("%s: Host Behavior Support (LBAFEE) could not be set, which namespaces with guards of 32 "
+			    "and 64 bits need: %s",
+			    s->ctrlr->trid.traddr, nvme_status_text(nvme_cqe_status(cqe)));
+	}
+	memset(s->buf, 0, NVME_IDENTIFY_DATA_SIZE);
+	scan_limits(s);
+}
+
+static void scan_set_behavior(struct nvme_ns_scan *s)
+{
+	const struct nvme_sqe cmd = {.opcode = nvme_admin_set_features, .cdw10 = htole32(NVME_FEAT_FID_HOST_BEHAVIOR)};
+
+	s->buf[NVME_HOST_BEHAVIOR_LBAFEE] = 1;
+	scan_send(s, &cmd, sizeof(struct nvme_feat_host_behavior), true, scan_behavior_done);
+}
+
+/* What belongs to the connection is asked and set once for each, as it does not change meanwhile. */
+static void scan_begin(struct nvme_ns_scan *s)
+{
+	if (s->ctrlr->state != NVME_CTRLR_SCAN_NS) {
+		scan_list(s);
+	} else if (scan_has_extended_formats(s)) {
+		scan_set_behavior(s);
+	} else {
+		scan_limits(s);
 	}
 }
 

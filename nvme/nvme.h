@@ -305,7 +305,11 @@ struct nvme_ns {
 	uint32_t block_size; /* bytes */
 	uint16_t md_size;    /* bytes of metadata per block */
 	bool md_interleaved;
-	uint8_t pi_type; /* protection information: 0 none, 1 to 3 (NVM 5.2) */
+	uint8_t pi_type;   /* protection information: 0 none, 1 to 3 (NVM 5.2) */
+	uint8_t pi_format; /* NVME_PI_GUARD_... of nvme/spec.h; 3: one that this driver does not know */
+	/* Of the storage tag in it (NVM 4.1.5.3): bits, and those that a controller compares. */
+	uint8_t storage_bits;
+	uint64_t storage_mask;
 	uint64_t num_blocks;
 	uint32_t optimal_boundary_blocks; /* NOIOB; 0: none */
 	uint8_t nguid[16];

@@ -25,11 +25,22 @@
 _Static_assert(sizeof(struct nvme_copy_range) == 32, "NVM 3.2.2, source ranges of format 0");
 
 /* Protection information (NVM 5.2): bits of dword 12 of a command. */
-#define NVME_PI_BYTES       8                   /* of guard, application tag and reference tag, for 16-bit guards */
-#define NVME_PI_ACT         (UINT32_C(1) << 29) /* the controller generates it, or checks and strips it */
-#define NVME_PI_CHECK_GUARD (UINT32_C(1) << 28)
-#define NVME_PI_CHECK_APP   (UINT32_C(1) << 27)
-#define NVME_PI_CHECK_REF   (UINT32_C(1) << 26)
+#define NVME_PI_ACT           (UINT32_C(1) << 29) /* the controller generates it, or checks and strips it */
+#define NVME_PI_CHECK_GUARD   (UINT32_C(1) << 28)
+#define NVME_PI_CHECK_APP     (UINT32_C(1) << 27)
+#define NVME_PI_CHECK_REF     (UINT32_C(1) << 26)
+#define NVME_PI_CHECK_STORAGE (UINT32_C(1) << 24) /* STC */
+
+/* Its formats (Identify Namespace for the NVM command set, PIF). */
+#define NVME_PI_GUARD_16 0
+#define NVME_PI_GUARD_32 1
+#define NVME_PI_GUARD_64 2
+/* Bytes of guard, application tag, storage tag and reference tag. */
+#define NVME_PI_BYTES(format)    ((format) == NVME_PI_GUARD_16 ? 8u : 16u)
+#define NVME_NVM_ELBAF_PIF_SHIFT 7
+
+/* Host Behavior Support, byte 2: the host knows namespaces with guards of 32 and 64 bits (LBAFEE). */
+#define NVME_HOST_BEHAVIOR_LBAFEE 2
 
 /* SGL descriptors, Base 4.1.2. The type is the high nibble of the last byte, the subtype the low one. */
 enum nvme_sgl_type {
@@ -155,6 +166,31 @@ struct nvme_sqe {
 	__le32 cdw15;
 };
 _Static_assert(sizeof(struct nvme_sqe) == 64, "Base 3.3.3.1");
+
+/* The storage and reference space that a command names (NVM 5.2.1.4): its last 64 bits, as far as the format has them,
+ * and in *first the 16 in front of them; those of a space of 80 bits. */
+static inline uint64_t nvme_pi_space(const struct nvme_sqe *sqe, unsigned format, uint16_t *first)
+{
+	uint64_t last = le32toh(sqe->cdw14);
+
+	*first = format == NVME_PI_GUARD_32 ? (uint16_t)le32toh(sqe->cdw2) : 0;
+	if (format == NVME_PI_GUARD_16) {
+		return last;
+	}
+	return last | (uint64_t)(format == NVME_PI_GUARD_32 ? le32toh(sqe->cdw3) : le32toh(sqe->cdw3) & 0xffff) << 32;
+}
+
+/* Writes them into a command. */
+static inline void nvme_pi_space_set(struct nvme_sqe *sqe, unsigned format, uint16_t first, uint64_t last)
+{
+	sqe->cdw14 = htole32((uint32_t)last);
+	if (format != NVME_PI_GUARD_16) {
+		sqe->cdw3 = htole32((uint32_t)(last >> 32) & (format == NVME_PI_GUARD_32 ? UINT32_MAX : 0xffff));
+	}
+	if (format == NVME_PI_GUARD_32) {
+		sqe->cdw2 = htole32(first);
+	}
+}
 _Static_assert(offsetof(struct nvme_sqe, sgl1) == 24, "Base 3.3.3.1");
 _Static_assert(offsetof(struct nvme_sqe, cdw10) == 40, "Base 3.3.3.1");
 

@@ -58,6 +58,7 @@ static const struct status_name names[] = {
 	{NVME_ST(MEDIA, COMPARE_FAILED), "compare failure"},
 	{NVME_ST(MEDIA, ACCESS_DENIED), "access denied"},
 	{NVME_ST(MEDIA, UNWRITTEN_BLOCK), "deallocated or unwritten block"},
+	{NVME_ST(MEDIA, STORAGE_TAG_CHECK), "storage tag check error"},
 	{NVME_ST(PATH, ANA_INTERNAL_PATH_ERROR), "internal path error"},
 	{NVME_ST(PATH, ANA_PERSISTENT_LOSS), "asymmetric access persistent loss"},
 	{NVME_ST(PATH, ANA_INACCESSIBLE), "asymmetric access inaccessible"},

@@ -267,26 +267,37 @@ static uint16_t feature_set_host_id(struct nvmf_request *req, const struct nvmf_
 
 /* ---- Host behavior support ---- */
 
+_Static_assert(sizeof(struct nvme_feat_host_behavior) == 512 && offsetof(struct nvme_feat_host_behavior, acre) == 0,
+	       "Base 5.27.1.18");
+
 static uint16_t feature_get_behavior(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
 				     uint16_t *where)
 {
-	struct nvme_feat_host_behavior behavior = {.acre = nvmf_request_ctrlr(req)->features.host_behavior};
+	const struct nvmf_features *features = &nvmf_request_ctrlr(req)->features;
+	uint8_t behavior[sizeof(struct nvme_feat_host_behavior)] = {features->advanced_retry};
 	struct nvmf_window w = {.req = req};
 
-	nvmf_window_put(&w, 0, &behavior, sizeof(behavior));
+	behavior[NVME_HOST_BEHAVIOR_LBAFEE] = features->extended_formats;
+	nvmf_window_put(&w, 0, behavior, sizeof(behavior));
 	return NVME_ST_SUCCESS;
 }
 
 static uint16_t feature_set_behavior(struct nvmf_request *req, const struct nvmf_feature *f, uint32_t *value,
 				     uint16_t *where)
 {
-	struct nvme_feat_host_behavior behavior = {0};
+	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	uint8_t behavior[sizeof(struct nvme_feat_host_behavior)] = {0};
+	struct nvmf_qpair *qpair;
 
-	nvmf_request_copy_data(req, &behavior, sizeof(behavior));
-	if (behavior.acre > NVME_ENABLE_ACRE) {
+	nvmf_request_copy_data(req, behavior, sizeof(behavior));
+	if (behavior[0] > NVME_ENABLE_ACRE || behavior[NVME_HOST_BEHAVIOR_LBAFEE] > 1) {
 		return nvmf_bad_field(where, NVMF_WHERE_NOWHERE);
 	}
-	nvmf_request_ctrlr(req)->features.host_behavior = behavior.acre;
+	ctrlr->features.advanced_retry = behavior[0] != 0;
+	ctrlr->features.extended_formats = behavior[NVME_HOST_BEHAVIOR_LBAFEE] != 0;
+	TAILQ_FOREACH (qpair, &ctrlr->qpairs, ctrlr_link) {
+		atomic_store_explicit(&qpair->extended_formats, ctrlr->features.extended_formats, memory_order_relaxed);
+	}
 	return NVME_ST_SUCCESS;
 }
 

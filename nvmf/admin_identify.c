@@ -102,6 +102,7 @@ static void identify_fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl
 	nvmf_put_padded(id->sn, sizeof(id->sn), s->serial_number);
 	nvmf_put_padded(id->mn, sizeof(id->mn), s->model_number);
 	id->rab = 6;
+	id->ctratt |= htole32(NVME_CTRL_CTRATT_ELBAS);
 	id->cmic = NVME_CTRL_CMIC_MULTI_PORT | NVME_CTRL_CMIC_MULTI_CTRL;
 	id->oaes = htole32(NVME_CTRL_OAES_NA | NVME_CTRL_OAES_CROSS_CTRL_RESET |
 			   (s->ana_reporting ? NVME_CTRL_OAES_ANA : 0));
@@ -322,17 +323,26 @@ static bool identify_csi_is_nvm(struct nvmf_request *req, const struct nvmf_iden
 	return false;
 }
 
-/* There are no storage tags and only 16-bit guards: all zeroes. */
+/* All zeroes but for the format of protection information. */
 static void identify_nvm_ns(struct nvmf_request *req, const struct nvmf_identify *cmd)
 {
+	const struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
+	struct nvmf_window w = {.req = req};
+	struct nvme_nvm_id_ns id = {0};
+
 	if (!identify_csi_is_nvm(req, cmd)) {
 		return;
 	}
-	if (!identify_nsid_is_valid(nvmf_request_ctrlr(req), cmd->nsid)) {
+	if (!identify_nsid_is_valid(ctrlr, cmd->nsid)) {
 		identify_answer_invalid_ns(req);
 		return;
 	}
-	identify_answer_zeroes(req);
+	const struct nvmf_ns *ns = nvmf_ctrlr_visible_ns(ctrlr, cmd->nsid);
+	if (ns != NULL) {
+		nvmf_md_identify_nvm(ctrlr->transport, ns, &id);
+	}
+	nvmf_window_put(&w, 0, &id, sizeof(id));
+	nvmf_request_answer(req, NVME_ST_SUCCESS);
 }
 
 /* Only their own fields limit Verify, Write Uncorrectable, the number of a deallocation's ranges and their sum. */

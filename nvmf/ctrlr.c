@@ -122,6 +122,7 @@ void nvmf_ctrlr_link_qpair(struct nvmf_ctrlr *ctrlr, struct nvmf_qpair *qpair, u
 	qpair->linked = true;
 	nvmf_qos_link(qpair, ctrlr->qos);
 	atomic_store_explicit(&qpair->write_through, ctrlr->features.volatile_write_cache == 0, memory_order_relaxed);
+	atomic_store_explicit(&qpair->extended_formats, ctrlr->features.extended_formats, memory_order_relaxed);
 	TAILQ_INSERT_TAIL(&ctrlr->qpairs, qpair, ctrlr_link);
 	ctrlr->num_io_qpairs += qid != 0;
 	USDT(nvmf_ctrlr_add_qpair, qpair, qid, ctrlr->subsystem->nqn, ctrlr->hostnqn);

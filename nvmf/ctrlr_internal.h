@@ -59,7 +59,8 @@ struct nvmf_features {
 	uint32_t volatile_write_cache;
 	uint32_t write_atomicity;
 	uint32_t async_events;
-	uint8_t host_behavior;
+	bool advanced_retry;   /* Host Behavior Support: ACRE */
+	bool extended_formats; /* LBAFEE */
 };
 
 struct nvmf_ctrlr {

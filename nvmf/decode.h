@@ -217,9 +217,11 @@ struct nvmf_geometry {
 	uint64_t num_blocks;
 	uint32_t max_transfer_bytes; /* MDTS */
 	uint8_t block_shift;         /* data of a block: 1 << block_shift bytes */
-	uint8_t md_eighths;          /* metadata of a block, units of 8 bytes; 0: none, then the next two are unused */
+	uint8_t md_eighths;          /* metadata of a block, units of 8 bytes; 0: none, then the rest is unused */
 	uint8_t pi_type : 2;         /* the type of protection information in it, 1 to 3; 0: none */
+	uint8_t pi_format : 2;       /* NVME_PI_GUARD_... */
 	bool md_hidden : 1;          /* hosts see blocks without it */
+	uint8_t storage_bits;        /* of the storage tag in the protection information */
 };
 
 struct nvmf_lba_range {
@@ -239,8 +241,9 @@ uint16_t nvmf_decode_rw(const struct nvme_sqe *sqe, const struct nvmf_geometry *
 /* Protection information fields of a command: PRINFO, and the tags in dwords 14 and 15. */
 struct nvmf_pi {
 	bool act; /* PRACT: the controller generates it, or checks and strips it */
-	bool check_guard, check_app, check_ref;
-	uint32_t ref;
+	bool check_guard, check_app, check_ref, check_storage;
+	uint64_t ref;     /* the last 64 bits of the storage and reference space (nvme_pi_space()) */
+	uint16_t storage; /* those in front of them */
 	uint16_t app, app_mask;
 };
 /* Decodes the protection information fields; all zero if the namespace has none. Invalid Protection Information (NVM

@@ -14,9 +14,21 @@ struct nvmf_geometry nvmf_md_seen(const struct nvmf_transport *t, const struct n
 	struct nvmf_geometry seen = *geo;
 
 	if (md_is_hidden(t, geo)) {
-		seen.md_eighths = seen.pi_type = 0;
+		seen.md_eighths = seen.pi_type = seen.pi_format = seen.storage_bits = 0;
 	}
 	return seen;
+}
+
+/* A host that has not said (by Host Behavior Support) that it knows formats with longer guards takes such a namespace
+ * for one with a guard of 16 bits. */
+static uint16_t md_check_host(const struct nvmf_request *req, const struct nvmf_geometry *seen, uint16_t *where)
+{
+	if (seen->pi_format == NVME_PI_GUARD_16 ||
+	    atomic_load_explicit(&req->qpair->extended_formats, memory_order_relaxed)) {
+		return NVME_ST_SUCCESS;
+	}
+	*where = NVMF_WHERE_NSID;
+	return NVME_ST_DNR(GENERIC, INVALID_NS);
 }
 
 uint16_t nvmf_md_decode_rw(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, struct nvmf_lba_range *range,
@@ -24,16 +36,18 @@ uint16_t nvmf_md_decode_rw(const struct nvmf_request *req, const struct nvmf_ns_
 {
 	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
 	struct nvmf_pi pi;
+	uint16_t status = nvmf_decode_rw_md(req->sqe, &seen, range, &pi, bytes, where);
 
-	return nvmf_decode_rw_md(req->sqe, &seen, range, &pi, bytes, where);
+	return status == NVME_ST_SUCCESS ? md_check_host(req, &seen, where) : status;
 }
 
 uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where)
 {
 	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
 	struct nvmf_pi pi;
+	uint16_t status = nvmf_decode_pi(req->sqe, &seen, &pi, where);
 
-	return nvmf_decode_pi(req->sqe, &seen, &pi, where);
+	return status == NVME_ST_SUCCESS ? md_check_host(req, &seen, where) : status;
 }
 
 /* Copy has a reference tag for each range, and the blocks that it writes get the tags of their new place. With type 2
@@ -42,7 +56,8 @@ uint16_t nvmf_md_check_copy(const struct nvmf_request *req, const struct nvmf_ns
 {
 	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
 
-	return nsv->geo.pi_type == 2 && seen.pi_type == 2 ? nvmf_bad_field(where, NVMF_WHERE_OPCODE) : NVME_ST_SUCCESS;
+	return nsv->geo.pi_type == 2 && seen.pi_type == 2 ? nvmf_bad_field(where, NVMF_WHERE_OPCODE)
+							  : md_check_host(req, &seen, where);
 }
 
 /* What the bdev layer does with protection information for a command with PRACT: it generates it for a Write and checks
@@ -52,7 +67,7 @@ static uint8_t md_pi_action(const struct nvmf_request *req, const struct nvmf_ge
 	if (!pi->act) {
 		return 0;
 	}
-	if (geo->md_eighths * 8 == NVME_PI_BYTES) {
+	if (geo->md_eighths * 8u == NVME_PI_BYTES(geo->pi_format)) {
 		return BDEV_DIF_PLAIN;
 	}
 	return nvmf_io_command(req)->bdev_type == BDEV_IO_WRITE ? BDEV_DIF_MAKE : 0;
@@ -76,9 +91,10 @@ void nvmf_md_set(struct nvmf_request *req, const struct nvmf_ns_view *nsv)
 		return;
 	}
 	uint8_t checks = (uint8_t)((pi.check_guard ? BDEV_DIF_GUARD : 0) | (pi.check_app ? BDEV_DIF_APP : 0) |
-				   (pi.check_ref ? BDEV_DIF_REF : 0));
+				   (pi.check_ref ? BDEV_DIF_REF : 0) | (pi.check_storage ? BDEV_DIF_STORAGE : 0));
 	bdev_io_set_dif(&req->bdev_io, (uint8_t)(BDEV_DIF_TAGS | checks | md_pi_action(req, geo, &pi)), pi.ref, pi.app,
 			pi.app_mask);
+	req->bdev_io.dif_storage = pi.storage;
 }
 
 void nvmf_md_identify(const struct nvmf_transport *t, const struct nvmf_ns *ns, struct nvme_id_ns *id)
@@ -95,6 +111,16 @@ void nvmf_md_identify(const struct nvmf_transport *t, const struct nvmf_ns *ns, 
 	if (seen.pi_type != 0) {
 		id->dpc = (uint8_t)(1u << (seen.pi_type - 1) | (first ? NVME_NS_DPC_PI_FIRST : NVME_NS_DPC_PI_LAST));
 		id->dps = (uint8_t)(seen.pi_type | (first ? NVME_NS_DPS_PI_FIRST : 0));
+	}
+}
+
+void nvmf_md_identify_nvm(const struct nvmf_transport *t, const struct nvmf_ns *ns, struct nvme_nvm_id_ns *id)
+{
+	struct nvmf_geometry seen = nvmf_md_seen(t, &ns->geo);
+
+	if (seen.pi_type != 0) {
+		id->lbstm = htole64(bdev_get_md(ns->bdev)->storage_mask);
+		id->elbaf[0] = htole32(seen.storage_bits | (uint32_t)seen.pi_format << NVME_NVM_ELBAF_PIF_SHIFT);
 	}
 }
 
@@ -115,6 +141,8 @@ int nvmf_md_geometry(const struct nvmf_ns *ns, struct nvmf_geometry *geo)
 	}
 	geo->md_eighths = (uint8_t)(md->size / 8);
 	geo->pi_type = md->dif_type;
+	geo->pi_format = md->dif_type != 0 ? md->dif_guard : NVME_PI_GUARD_16;
+	geo->storage_bits = md->dif_type != 0 ? md->storage_bits : 0;
 	geo->md_hidden = ns->opts.hide_metadata;
 	return 0;
 }

@@ -101,6 +101,8 @@ uint16_t nvmf_md_check_copy(const struct nvmf_request *req, const struct nvmf_ns
 void nvmf_md_set(struct nvmf_request *req, const struct nvmf_ns_view *nsv);
 /* Fills in the metadata fields of Identify Namespace. */
 void nvmf_md_identify(const struct nvmf_transport *t, const struct nvmf_ns *ns, struct nvme_id_ns *id);
+/* ... and in that of the NVM command set (NVM 4.1.5.3). */
+void nvmf_md_identify_nvm(const struct nvmf_transport *t, const struct nvmf_ns *ns, struct nvme_nvm_id_ns *id);
 /* Fills in the metadata fields of a new namespace's geometry. -EINVAL: the bdev's metadata cannot be exposed. */
 int nvmf_md_geometry(const struct nvmf_ns *ns, struct nvmf_geometry *geo);
 

@@ -262,6 +262,7 @@ struct nvmf_qpair {
 	bool anonymous;              /* control thread: counted as such: nvmf/anonymous.c */
 	_Atomic bool faulty;         /* its end is a fault; see nvmf_qpair_fail() */
 	_Atomic bool write_through;  /* its host has switched the write cache off; set by the control thread */
+	_Atomic bool extended_formats; /* its host knows guards of 32 and 64 bits (LBAFEE); set by the control thread */
 
 	/* Rare. */
 	struct nvmf_latency latency; /* of its commands; read by the control thread */

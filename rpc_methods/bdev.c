@@ -144,7 +144,7 @@ static void add_md(json_t *o, const struct bdev *b)
 	if (md->dif_type != 0) {
 		json_object_set_new(o, "dif_is_head_of_md", json_boolean(md->dif_is_first));
 		json_object_set_new(o, "enabled_dif_check_types", checks_json(md->checks));
-		json_object_set_new(o, "dif_pi_format", rpc_uint(0));
+		json_object_set_new(o, "dif_pi_format", rpc_uint(md->dif_guard));
 	}
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "bdev/dif.h"
 #include "bdev/module.h"
 
 void rpc_bdev_answer_name(struct rpc_request *req, int rc, const char *name, const char *error)
@@ -39,14 +40,15 @@ bool rpc_bdev_decode_md(struct rpc_request *req, uint32_t md_size, int32_t dif_t
 		rpc_error(req, -EINVAL, "dif_type %d: must be 0 (none) to 3", dif_type);
 		return false;
 	}
-	if (dif_pi_format != 0) {
-		rpc_error(req, -ENOTSUP,
-			  "dif_pi_format %u: guards of 32 and 64 bits are not supported, only 0 (16 bits) is allowed",
+	if (dif_pi_format >= DIF_GUARDS) {
+		rpc_error(req, -EINVAL, "dif_pi_format %u: must be 0 (a guard of 16 bits), 1 (32 bits) or 2 (64 bits)",
 			  dif_pi_format);
 		return false;
 	}
-	*md = (struct bdev_md){
-		.size = (uint16_t)md_size, .dif_type = (uint8_t)dif_type, .dif_is_first = dif_is_head_of_md};
+	*md = (struct bdev_md){.size = (uint16_t)md_size,
+			       .dif_type = (uint8_t)dif_type,
+			       .dif_guard = (uint8_t)dif_pi_format,
+			       .dif_is_first = dif_is_head_of_md};
 	return true;
 }
 
@@ -135,4 +137,7 @@ void rpc_bdev_add_md(json_t *params, const struct bdev_md *md, bool interleave)
 	rpc_bdev_add_true(params, "md_interleave", interleave);
 	rpc_bdev_add_uint(params, "dif_type", md->dif_type);
 	json_object_set_new(params, "dif_is_head_of_md", json_boolean(md->dif_is_first));
+	if (md->dif_guard != 0) {
+		rpc_bdev_add_uint(params, "dif_pi_format", md->dif_guard);
+	}
 }

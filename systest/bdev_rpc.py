@@ -89,20 +89,40 @@ def test_metadata_apart_from_the_data_is_shown_and_saved():
         check(saved["in the size"].items() >= {"block_size": 4096, "md_interleave": True}.items(), saved)
 
 
+def test_longer_guards_are_shown_and_saved():
+    with Daemon() as d:
+        made = [("bdev_malloc_create", "m1", 1), ("bdev_malloc_create", "m2", 2), ("bdev_null_create", "n1", 1), ("bdev_null_create", "n2", 2)]
+        for method, name, pi_format in made:
+            d.call(method, name=name, num_blocks=16, block_size=4096, md_size=16, dif_type=1, dif_pi_format=pi_format)
+        d.call("bdev_malloc_create", name="unused", num_blocks=16, block_size=4096, md_size=16, dif_pi_format=2)    # there is nothing to format
+        d.call("bdev_error_create", base_name="m2")
+        bdevs = {b["name"]: b for b in d.call("bdev_get_bdevs")}
+        for _, name, pi_format in [*made, ("", "EE_m2", 2)]:
+            check((bdevs[name]["md_size"], bdevs[name]["dif_type"], bdevs[name]["dif_pi_format"]) == (16, 1, pi_format), bdevs[name])
+        check("dif_pi_format" not in bdevs["unused"], bdevs["unused"])
+        saved = {c["params"]["name"]: c for c in d.call("framework_get_config", name="bdev") if "name" in c.get("params", {})}
+        for method, name, pi_format in made:
+            check(saved[name]["method"] == method and saved[name]["params"]["dif_pi_format"] == pi_format, saved[name])
+
+
 def test_errors_name_the_field_and_the_value():
     with Daemon() as d:
         fails(d, ["block_size 1000", "512"], "bdev_malloc_create", num_blocks=1, block_size=1000)
         fails(d, ["num_blocks 0"], "bdev_null_create", name="n", num_blocks=0, block_size=512)
         fails(d, ["md_size 12"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=12)
-        fails(d, ["dif_pi_format 1"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=16, dif_type=1, dif_pi_format=1)
+        fails(d, ["dif_pi_format 3", "must be 0"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=16, dif_type=1, dif_pi_format=3)
+        fails(d, ["md_size 8", "dif_pi_format 1", "16, 32, 64"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=8, dif_type=1,
+              dif_pi_format=1)
         fails(d, ["dif_type 4"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=16, dif_type=4)
         fails(d, ["dif_type 1", "md_size is 0"], "bdev_malloc_create", num_blocks=1, block_size=512, dif_type=1)
         fails(d, ["md_size 12"], "bdev_malloc_create", num_blocks=1, block_size=512, md_size=12, md_interleave=True)
         fails(d, ["md_size 70000"], "bdev_null_create", name="n", num_blocks=1, block_size=512, md_size=70000)
         fails(d, ["dif_type -1"], "bdev_null_create", name="n", num_blocks=1, block_size=512, md_size=8, dif_type=-1)
         fails(d, ["dif_type 1", "md_size is 0"], "bdev_null_create", name="n", num_blocks=1, block_size=512, dif_type=1)
-        fails(d, ["dif_pi_format 1"], "bdev_null_create", name="n", num_blocks=1, block_size=512, md_size=16, dif_type=1,
-              dif_pi_format=1)
+        fails(d, ["dif_pi_format 256", "must be 0"], "bdev_null_create", name="n", num_blocks=1, block_size=512, md_size=16, dif_type=1,
+              dif_pi_format=256)
+        fails(d, ["md_size 8", "dif_pi_format 2", "16, 32, 64"], "bdev_null_create", name="n", num_blocks=1, block_size=512, md_size=8,
+              dif_type=1, dif_pi_format=2)
         fails(d, ["num_blocks"], "bdev_malloc_create", num_blocks=1 << 48, block_size=512)
         fails(d, ["'nosuch'"], "bdev_get_bdevs", name="nosuch")
         fails(d, ["no such bdev"], "bdev_null_delete", name="nosuch")

@@ -152,7 +152,10 @@ class Bdevs(Session):
         self.of_kind = {}           # made by bdev_KIND_create, and not claimed by what bdev_*_delete would take along
 
     def metadata(self):
-        return {"md_size": 8, "md_interleave": self.chance(0.5), "dif_type": self.rng.randint(0, 3)} if self.chance(0.2) else {}
+        if not self.chance(0.2):
+            return {}
+        longer = {"md_size": 16, "dif_pi_format": self.rng.randint(0, 2)} if self.chance(0.5) else {"md_size": 8}
+        return {**longer, "md_interleave": self.chance(0.5), "dif_type": self.rng.randint(0, 3)}
 
     def take(self):
         if not self.free:

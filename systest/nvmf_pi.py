@@ -12,7 +12,7 @@ from appliance_lib import DEADLINE, check, main, wait_for
 from nvmf_lib import ADDRESS, NQN, PORT, Host, Target, verifying, wait_io
 
 BACK_PORT, FRONT_PORT = PORT, PORT + 20000
-PRACT, GUARD, APP, REF = 1 << 29, 1 << 28, 1 << 27, 1 << 26
+PRACT, GUARD, APP, REF, STORAGE = 1 << 29, 1 << 28, 1 << 27, 1 << 26, 1 << 24
 WRITE, READ, COMPARE, WRITE_ZEROES, VERIFY = 1, 2, 5, 8, 0xc
 
 
@@ -44,8 +44,34 @@ def crc(data):
     return c
 
 
-def protected(blocks, ref, app):
-    return b"".join(b + struct.pack(">HHI", crc(b), app, ref + i) for i, b in enumerate(blocks))
+def reflected_crc(data, polynomial, ones):
+    c = ones
+    for byte in data:
+        c ^= byte
+        for _ in range(8):
+            c = c >> 1 ^ (polynomial if c & 1 else 0)
+    return c ^ ones
+
+
+def crc32c(data):
+    return reflected_crc(data, 0x82f63b78, (1 << 32) - 1)
+
+
+def crc64(data):
+    return reflected_crc(data, 0x9a6c9329ac4bc9b5, (1 << 64) - 1)
+
+
+def tuple_of(data, ref, app, pi_format=0, storage=0):
+    """Protection information of a block (NVM 5.2.1)."""
+    if pi_format == 1:
+        return struct.pack(">IHHQ", crc32c(data), app, storage, ref)
+    if pi_format == 2:
+        return struct.pack(">QHHI", crc64(data), app, ref >> 32, ref & (1 << 32) - 1)
+    return struct.pack(">HHI", crc(data), app, ref)
+
+
+def protected(blocks, ref, app, pi_format=0, storage=0):
+    return b"".join(b + tuple_of(b, ref + i, app, pi_format, storage) for i, b in enumerate(blocks))
 
 
 class Raw:
@@ -54,10 +80,10 @@ class Raw:
     def __init__(self, daemon):
         self.daemon = daemon
 
-    def run(self, opcode, lba, blocks, prinfo, ref=0, app=0, data=None, length=0, nsid=1):
+    def run(self, opcode, lba, blocks, prinfo, ref=0, app=0, data=None, length=0, nsid=1, storage=0):
         """(status, data)"""
         params = {"data": base64.urlsafe_b64encode(data).decode()} if data else {"data_len": length} if length else {}
-        cmd = struct.pack("<BBHI32xIIIIII", opcode, 0, 0, nsid, lba, 0, blocks - 1 | prinfo, 0, ref, app)
+        cmd = struct.pack("<BBHIII24xIIIIII", opcode, 0, 0, nsid, storage, ref >> 32, lba, 0, blocks - 1 | prinfo, 0, ref & (1 << 32) - 1, app)
         r = self.daemon.call("bdev_nvme_send_cmd", name="Nvme0", cmd_type="io", data_direction="c2h" if length else "h2c",
                              cmdbuf=base64.urlsafe_b64encode(cmd).decode(), **params)
         status = struct.unpack("<H", base64.urlsafe_b64decode(r["cpl"])[14:16])[0] >> 1 & 0x7ff
@@ -153,6 +179,56 @@ def test_protection_information_passes_a_target_that_has_it_from_another():
               "what goes bad below is found by the options of the controller")
         b.call("bdev_nvme_detach_controller", name="Nvme0")
         f.call("bdev_nvme_detach_controller", name="Nvme0")
+
+
+def check_longer_guards(pi_format):
+    """Type 2, whose reference tags the host chooses: one that a guard of 16 bits has no room for."""
+    blocks = [bytes(i * 31 + j * 7 & 255 for j in range(512)) for i in range(4)]
+    ref, both, tag = 0x7ffffffffffe, PRACT | GUARD | REF, 0xabcd if pi_format == 1 else 0
+    with back() as b, front() as f:
+        b.add_ns(malloc(b, "M0", 512, 16, 2, dif_pi_format=pi_format))
+        b.add_ns(malloc(b, "M1", 512, 16, 1, dif_pi_format=pi_format), nsid=2)
+        b.add_ns(malloc(b, "M2", 512, 32, 1, dif_pi_format=pi_format), nsid=3, hide_metadata=True)
+        bdevs = attach(f, prchk_guard=True, prchk_reftag=True)
+        shown = f.call("bdev_get_bdevs", name=bdevs[0])[0]
+        check([shown[k] for k in ("block_size", "md_size", "dif_type", "dif_pi_format")] == [528, 16, 2, pi_format], shown)
+        raw = Raw(f)
+        good = protected(blocks, ref, 0x1234, pi_format, tag)
+        check(raw.run(WRITE, 40, 4, GUARD | APP | REF | STORAGE, ref, 0xffff1234, good, storage=tag)[0] == 0, "written")
+        check(raw.run(READ, 40, 4, GUARD | APP | REF | STORAGE, ref, 0xffff1234, length=4 * 528, storage=tag) == (0, good), "read as it was")
+        check(raw.run(READ, 40, 4, both, ref, length=4 * 512) == (0, b"".join(blocks)), "stripped")
+        check(raw.run(READ, 42, 2, both, ref + 2, length=2 * 512) == (0, b"".join(blocks[2:])), "the tag has gone on")
+        check(raw.run(READ, 40, 4, both, ref ^ 1 << 40, length=4 * 512)[0] == 0x284, "reference tag")
+        check(raw.run(READ, 40, 4, APP, 0, 0xffff1235, length=4 * 528)[0] == 0x283, "application tag")
+        check(raw.run(READ, 40, 4, STORAGE, ref, length=4 * 528, storage=tag ^ 1)[0] == (0x288 if pi_format == 1 else 0), "storage tag")
+        bad = bytearray(good)
+        bad[2 * 528 + 100] ^= 1
+        check(raw.run(WRITE, 40, 4, GUARD, data=bytes(bad))[0] == 0x282, "the guard is checked when it is written")
+        check(raw.run(READ, 40, 4, 0, length=4 * 528) == (0, good), "nothing has changed")
+        check(raw.run(WRITE, 40, 4, 0, data=bytes(bad))[0] == 0 and raw.run(READ, 40, 4, GUARD, length=4 * 528)[0] == 0x282, "found when it is read")
+        check(raw.run(VERIFY, 40, 4, GUARD)[0] == 0x282 and raw.run(VERIFY, 40, 2, GUARD)[0] == 0, "and by Verify")
+        check(raw.run(WRITE, 7, 1, PRACT, ref, 0x55, blocks[0], storage=tag)[0] == 0, "made by the target")
+        check(raw.run(READ, 7, 1, 0, length=528) == (0, protected(blocks[:1], ref, 0x55, pi_format, tag)), "as it should be")
+        check(raw.run(READ, 7, 1, REF, 8, length=528, nsid=2)[0] == 0x181, "a reference tag that type 1 cannot have")
+        f.add_ns(bdevs[1])
+        with verifying(f, 1, "-q", "8", "-t", str(DEADLINE)) as h:      # varve-perf has it made and stripped
+            wait_io(f, [h], 1500)
+            h.check_perfect(h.stop())
+        f.add_ns(bdevs[2])
+        with verifying(f, 2, "-q", "8", "-t", str(DEADLINE)) as h:
+            wait_io(f, [h], 1500)
+            h.check_perfect(h.stop())
+        f.call("bdev_nvme_detach_controller", name="Nvme0")
+        b.wait_empty()
+        b.stop_clean("the guard is", "the reference tag is", "the application tag is", "the storage tag is")
+
+
+def test_guards_of_32_bits():
+    check_longer_guards(1)
+
+
+def test_guards_of_64_bits():
+    check_longer_guards(2)
 
 
 def test_hosts_without_protection_information_have_it_inserted_and_stripped():

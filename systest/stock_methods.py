@@ -18,7 +18,7 @@ KINDS = {"boolean": {"boolean"}, "string": {"string", "uuid", "enum"}, "uuid": {
 SENT_AS = {("nvmf_create_target", "discovery_filter"): "string", ("bdev_rbd_create", "config"): "object",
            ("bdev_rbd_register_cluster", "config_param"): "object"}
 # What doc/compat.md explains, and these tables do not show: values that are refused, and names that only older clients send. stock_rpc.py and the modules' tests try them.
-NOT_IN_THE_TABLE = {("bdev_malloc_create", "dif_pi_format"), ("bdev_null_create", "dif_pi_format"), ("nvmf_create_subsystem", "max_discard_size_kib"),
+NOT_IN_THE_TABLE = {("nvmf_create_subsystem", "max_discard_size_kib"),
                     ("nvmf_create_subsystem", "max_write_zeroes_size_kib")}
 
 

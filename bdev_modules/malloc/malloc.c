@@ -249,7 +249,7 @@ static uint16_t malloc_step(struct bdev_io *io)
 	if (io->type == BDEV_IO_COPY) {
 		part.copy.src_offset_blocks += ctx->done_blocks;
 	}
-	part.dif_ref += b->md.dif_type != 3 ? (uint32_t)ctx->done_blocks : 0;
+	part.dif_ref = bdev_dif_ref_after(&b->md, part.dif_ref, ctx->done_blocks);
 	ctx->done_blocks += part.num_blocks;
 	return malloc_carry_out(&part);
 }

@@ -30,8 +30,9 @@ static const struct rpc_param malloc_create_params[] = {
 	MALLOC_PARAM(dif_type, RPC_INT32, RPC_OPTIONAL,
 		     "protection information in the metadata: 1 to 3; default: 0, none"),
 	MALLOC_PARAM(dif_is_head_of_md, RPC_BOOL, RPC_OPTIONAL,
-		     "it is the first 8 bytes of the metadata, not the last"),
-	MALLOC_PARAM(dif_pi_format, RPC_UINT32, RPC_OPTIONAL, "0: its guard has 16 bits; others are not supported"),
+		     "it is the first 8 or 16 bytes of the metadata, not the last"),
+	MALLOC_PARAM(dif_pi_format, RPC_UINT32, RPC_OPTIONAL,
+		     "0: its guard has 16 bits; 1: 32 bits; 2: 64 bits; 1 and 2 take 16 bytes"),
 	MALLOC_PARAM(numa_id, RPC_INT32, RPC_OPTIONAL, "node its memory comes from; default: -1, any"),
 	RPC_PARAM_END};
 

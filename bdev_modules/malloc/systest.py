@@ -9,7 +9,7 @@ class Steps:
     def malloc(self):
         size = self.rng.choice((512, 4096))
         self.add("malloc", self.call("bdev_malloc_create", **self.optional(
-            "bdev_malloc_create", "md_size", "md_interleave", "dif_type", "numa_id", name=self.name("M"),
+            "bdev_malloc_create", "md_size", "md_interleave", "dif_type", "dif_pi_format", "numa_id", name=self.name("M"),
             num_blocks=self.rng.choice((8, 64, 2048)) * 8, block_size=size, **self.metadata())))
 
     def delete_malloc(self):
@@ -30,6 +30,8 @@ def stock(folder):
                                 "md_size": 8, "md_interleave": True, "dif_type": 1, "dif_is_head_of_md": False, "dif_pi_format": 0,
                                 "numa_id": -1}, "M2"),
         ("bdev_malloc_create", {"num_blocks": 8192, "block_size": 4096, "name": "M3", "md_size": 8, "dif_type": 1, **switches}, "M3"),
+        ("bdev_malloc_create", {"num_blocks": 8192, "block_size": 4096, "name": "M4", "md_size": 16, "md_interleave": True, "dif_type": 1,
+                                "dif_is_head_of_md": True, "dif_pi_format": 2}, "M4"),
         ("bdev_malloc_create", {"num_blocks": 8192, "block_size": 512, "name": "M1", **switches}, Error(EXISTS, "M1")),
         ("bdev_malloc_delete", {"name": "Malloc0"}, True),
         ("bdev_malloc_delete", {"name": "Malloc0"}, Error(NO_DEVICE, "Malloc0")),

@@ -8,7 +8,7 @@ class Steps:
     def null(self):
         metadata = {k: v for k, v in self.metadata().items() if k != "md_interleave"}
         self.add("null", self.call("bdev_null_create", **self.optional(
-            "bdev_null_create", "md_size", "md_interleave", "dif_type", name=self.name("N"),
+            "bdev_null_create", "md_size", "md_interleave", "dif_type", "dif_pi_format", name=self.name("N"),
             num_blocks=self.rng.randint(8, 1 << 30) * 8, block_size=4096, **metadata)))
 
     def resize_null(self):

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Namespaces whose blocks carry metadata: how the bdev describes it, and what commands need for it. Other namespaces do
  * not come here. */
+#include "bdev/dif.h"
 #include "bdev_modules/nvme/internal.h"
+
+_Static_assert(DIF_GUARD_16 == NVME_PI_GUARD_16 && DIF_GUARD_32 == NVME_PI_GUARD_32 && DIF_GUARD_64 == NVME_PI_GUARD_64,
+	       "NVM 4.1.5.3, PIF");
 
 /* --- Control thread --- */
 
@@ -13,6 +17,10 @@ const char *bdev_nvme_md_unusable(const struct nvme_ns *ns, bool fabrics)
 	if (ns->md_size % 8 != 0 || ns->pi_type > 3) {
 		return "the size of its metadata is not a multiple of 8 bytes, or the type of its protection "
 		       "information is unknown";
+	}
+	if (ns->pi_type != 0 && (ns->pi_format >= DIF_GUARDS || ns->md_size < dif_bytes(ns->pi_format) ||
+				 !dif_storage_bits_are_good(ns->pi_format, ns->storage_bits))) {
+		return "the format of its protection information is unknown";
 	}
 	/* Base 3.3.1.2: over fabrics a command has no buffer but that of its data */
 	if (fabrics && !ns->md_interleaved) {
@@ -31,10 +39,13 @@ struct bdev_md bdev_nvme_md_of(const struct nvme_ns *ns, const struct bdev_nvme_
 	md.by_device = true;
 	md.separate = !ns->md_interleaved;
 	if (md.dif_type != 0) {
+		md.dif_guard = ns->pi_format;
+		md.storage_bits = ns->storage_bits;
+		md.storage_mask = ns->storage_mask;
 		md.dif_is_first = (ns->id.dps & NVME_NS_DPS_PI_FIRST) != 0;
 		/* NVM 5.2.2.1: with PRACT the controller generates and strips protection information, but only if the
 		 * metadata has nothing else */
-		md.plain_by_device = md.size == NVME_PI_BYTES;
+		md.plain_by_device = md.size == dif_bytes(md.dif_guard);
 		md.checks = a->prchk_guard ? BDEV_DIF_GUARD : 0;
 		md.checks |= a->prchk_reftag && md.dif_type != 3 ? BDEV_DIF_REF : 0;
 	}
@@ -46,20 +57,21 @@ struct bdev_md bdev_nvme_md_of(const struct nvme_ns *ns, const struct bdev_nvme_
 static uint32_t md_prinfo(uint8_t checks)
 {
 	return (checks & BDEV_DIF_GUARD ? NVME_PI_CHECK_GUARD : 0) | (checks & BDEV_DIF_APP ? NVME_PI_CHECK_APP : 0) |
-	       (checks & BDEV_DIF_REF ? NVME_PI_CHECK_REF : 0);
+	       (checks & BDEV_DIF_REF ? NVME_PI_CHECK_REF : 0) |
+	       (checks & BDEV_DIF_STORAGE ? NVME_PI_CHECK_STORAGE : 0);
 }
 
 void bdev_nvme_md_set_pi(struct nvme_sqe *cmd, const struct bdev_md *md, const struct bdev_io *io, bool act)
 {
 	bool has_tags = (io->dif_flags & BDEV_DIF_TAGS) != 0;
-	uint32_t ref = has_tags ? io->dif_ref : md->dif_type == 3 ? 0 : (uint32_t)io->offset_blocks;
+	uint64_t ref = has_tags ? io->dif_ref : bdev_dif_default_ref(md, io->offset_blocks);
 	uint8_t checks = has_tags ? io->dif_flags : md->checks;
 
 	/* Type 3 has no expected reference tag: the controller would refuse a command that asks to check it
 	 * (NVM 5.2.3). */
 	checks &= md->dif_type == 3 ? (uint8_t)~BDEV_DIF_REF : UINT8_MAX;
 	cmd->cdw12 |= htole32(md_prinfo(checks) | (act ? NVME_PI_ACT : 0));
-	cmd->cdw14 = htole32(ref);
+	nvme_pi_space_set(cmd, md->dif_guard, has_tags ? io->dif_storage : 0, ref);
 	cmd->cdw15 = has_tags ? htole32((uint32_t)io->dif_app_mask << 16 | io->dif_app) : 0;
 }
 

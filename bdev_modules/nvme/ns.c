@@ -513,9 +513,10 @@ static const struct nvme_ns *ns_find_in_ctrlr(const struct nvme_ctrlr *ctrlr, ui
 static bool ns_is_same(const struct nvme_ns *a, const struct nvme_ns *b)
 {
 	return a->block_size == b->block_size && a->md_size == b->md_size && a->pi_type == b->pi_type &&
-	       a->md_interleaved == b->md_interleaved && a->id.dps == b->id.dps && a->csi == b->csi &&
-	       memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 && memcmp(a->nguid, b->nguid, sizeof(a->nguid)) == 0 &&
-	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
+	       a->pi_format == b->pi_format && a->storage_bits == b->storage_bits &&
+	       a->storage_mask == b->storage_mask && a->md_interleaved == b->md_interleaved && a->id.dps == b->id.dps &&
+	       a->csi == b->csi && memcmp(a->uuid, b->uuid, sizeof(a->uuid)) == 0 &&
+	       memcmp(a->nguid, b->nguid, sizeof(a->nguid)) == 0 && memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
 }
 
 void bdev_nvme_limits_narrow(struct bdev *b, const struct bdev *one)

@@ -32,10 +32,11 @@ static bool perf_streams_add(struct perf *p, struct perf_target *t, const struct
 			(unsigned long long)whole, ns->block_size);
 		return false;
 	}
-	if (ns->md_size != 0 && (ns->pi_type == 0 || ns->md_size != NVME_PI_BYTES)) { /* the data would include it */
+	if (ns->md_size != 0 &&
+	    (ns->pi_type == 0 || ns->md_size != NVME_PI_BYTES(ns->pi_format))) { /* the data would include it */
 		fprintf(stderr,
-			"varve-perf: namespace %u: its blocks carry %u bytes of metadata; only 8, of protection "
-			"information, are possible\n",
+			"varve-perf: namespace %u: its blocks carry %u bytes of metadata; only protection "
+			"information, and nothing else, is possible\n",
 			ns->nsid, ns->md_size);
 		return false;
 	}

@@ -75,6 +75,7 @@ struct perf_stream *perf_stream_create(const struct perf_options *opts, struct p
 				  .first_lba = first_lba,
 				  .units = units,
 				  .random = (opts->seed + ++serial) * UINT64_C(0x9e3779b97f4a7c15) | 1};
+	s->pi_format = ns->pi_format;
 	if (ns->pi_type != 0) { /* type 3 has no reference tag to check */
 		s->prinfo = NVME_PI_ACT | NVME_PI_CHECK_GUARD |
 			    (ns->pi_type != NVME_NS_DPS_PI_TYPE3 ? NVME_PI_CHECK_REF : 0);

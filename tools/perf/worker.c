@@ -112,7 +112,7 @@ static int perf_io_submit(struct perf_stream *s, struct perf_io *io)
 	io->req.cmd.cdw10 = htole32((uint32_t)lba);
 	io->req.cmd.cdw11 = htole32((uint32_t)(lba >> 32));
 	io->req.cmd.cdw12 = htole32((s->blocks_per_unit - 1) | s->prinfo);
-	io->req.cmd.cdw14 = htole32((uint32_t)lba); /* the reference tag, where there is one */
+	nvme_pi_space_set(&io->req.cmd, s->pi_format, 0, lba); /* the reference tag, where there is one */
 	io->req.to_device = !io->is_read;
 	io->req.cb = perf_request_done;
 	int rc = nvme_qpair_submit(s->qpair, &io->req);

@@ -137,7 +137,7 @@ static void test_plain_blocks_get_metadata_and_lose_it(void)
 		for (unsigned i = 0; i < MANY; i++) {
 			const uint8_t *t = b + i * EXT + DATA;
 			CU_ASSERT_EQUAL(memcmp(b + i * EXT, a + i * DATA, DATA), 0);
-			CU_ASSERT_EQUAL(t[0] << 8 | t[1], type == 0 ? 0 : dif_crc(0, a + i * DATA, DATA));
+			CU_ASSERT_EQUAL(t[0] << 8 | t[1], type == 0 ? 0 : dif_crc(DIF_GUARD_16, 0, a + i * DATA, DATA));
 			CU_ASSERT_EQUAL(t[6] << 8 | t[7], type == 1 || type == 2 ? 100 + i : 0);
 		}
 		CU_ASSERT_EQUAL(run(&u, BDEV_IO_READ, c, 100, MANY, BDEV_DIF_PLAIN, 0, 0, 0), 0);
@@ -357,7 +357,7 @@ static void test_blocks_of_64_kib_with_metadata(void)
 	fill(out, 4 * 65536, 4);
 	CU_ASSERT_EQUAL(run(&u, BDEV_IO_WRITE, out, 990, 4, BDEV_DIF_PLAIN, 0, 0, 0), 0);
 	CU_ASSERT_EQUAL(run(&u, BDEV_IO_READ, in, 990, 4, 0, 0, 0, 0), 0);
-	CU_ASSERT_EQUAL(in[65536] << 8 | in[65537], dif_crc(0, out, 65536)); /* the guard comes first */
+	CU_ASSERT_EQUAL(in[65536] << 8 | in[65537], dif_crc(DIF_GUARD_16, 0, out, 65536)); /* the guard comes first */
 	CU_ASSERT_EQUAL(run(&u, BDEV_IO_READ, in, 990, 4, BDEV_DIF_PLAIN, 0, 0, 0), 0);
 	CU_ASSERT_EQUAL(memcmp(in, out, 4 * 65536), 0);
 	close_and_delete(&u);

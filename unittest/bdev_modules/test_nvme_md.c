@@ -18,21 +18,37 @@
 static struct dif_format format; /* of the namespace under test */
 static struct user u;
 
-static void begin(uint8_t type, uint16_t md_size, bool interleaved, bool first)
+static void begin_with(uint8_t type, uint16_t md_size, bool interleaved, bool first, enum dif_guard guard,
+		       uint8_t storage_bits)
 {
 	struct bdev_nvme_attach a = attach_opts();
 
 	drive_begin();
+	model.extended_formats = guard != DIF_GUARD_16;
+	model.ns[1].pi_format = (uint8_t)guard;
+	model.ns[1].storage_bits = storage_bits;
 	struct model_ns *ns = &model.ns[1];
 	ns->md_size = md_size;
 	ns->pi_type = type;
 	ns->interleaved = interleaved;
 	ns->pi_first = first;
-	memset(ns->md, 0xff, ns->blocks * md_size); /* there is room for 16 */
-	format = (struct dif_format){DATA, md_size, type == 0 || first ? 0 : (uint16_t)(md_size - DIF_BYTES), type};
+	ns->md = realloc(ns->md, ns->blocks * md_size);
+	memset(ns->md, 0xff, ns->blocks * md_size);
+	format = (struct dif_format){DATA,
+				     md_size,
+				     type == 0 || first ? 0 : (uint16_t)(md_size - dif_bytes(guard)),
+				     type,
+				     (uint8_t)guard,
+				     storage_bits,
+				     (UINT64_C(1) << storage_bits) - 1};
 	a.prchk_guard = a.prchk_reftag = true;
 	CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n2", true, fixture_thread(0)), 0);
+}
+
+static void begin(uint8_t type, uint16_t md_size, bool interleaved, bool first)
+{
+	begin_with(type, md_size, interleaved, first, DIF_GUARD_16, 0);
 }
 
 static void end(void)
@@ -96,14 +112,37 @@ static const struct shape {
 	uint8_t type;
 	uint16_t md_size;
 	bool interleaved, first;
+	enum dif_guard guard;
+	uint8_t storage_bits;
 } shapes[] = {
-	{1, 8, true, false},  {2, 8, true, true},  {3, 8, true, false},   {1, 8, false, false}, {2, 8, false, false},
-	{3, 8, false, true},  {1, 16, true, true}, {1, 16, true, false},  {2, 16, false, true}, {2, 16, false, false},
-	{3, 16, true, false}, {0, 8, true, false}, {0, 16, false, false},
+	{1, 8, true, false},
+	{2, 8, true, true},
+	{3, 8, true, false},
+	{1, 8, false, false},
+	{2, 8, false, false},
+	{3, 8, false, true},
+	{1, 16, true, true},
+	{1, 16, true, false},
+	{2, 16, false, true},
+	{2, 16, false, false},
+	{3, 16, true, false},
+	{0, 8, true, false},
+	{0, 16, false, false},
+	{1, 16, true, false, DIF_GUARD_32, 16},
+	{2, 16, false, true, DIF_GUARD_32, 40},
+	{3, 16, true, false, DIF_GUARD_32, 16},
+	{1, 32, true, false, DIF_GUARD_32, 16},
+	{2, 32, false, true, DIF_GUARD_32, 32},
+	{1, 16, true, false, DIF_GUARD_64, 0},
+	{2, 16, false, false, DIF_GUARD_64, 8},
+	{3, 16, false, false, DIF_GUARD_64, 0},
+	{1, 32, false, false, DIF_GUARD_64, 0},
+	{2, 32, true, true, DIF_GUARD_64, 0},
 };
 #define FOR_EACH_SHAPE(s_)                                                                                             \
-	for (const struct shape *s_ = shapes; s_ < shapes + sizeof(shapes) / sizeof(shapes[0]) &&                      \
-					      (begin(s_->type, s_->md_size, s_->interleaved, s_->first), true);        \
+	for (const struct shape *s_ = shapes;                                                                          \
+	     s_ < shapes + sizeof(shapes) / sizeof(shapes[0]) &&                                                       \
+	     (begin_with(s_->type, s_->md_size, s_->interleaved, s_->first, s_->guard, s_->storage_bits), true);       \
 	     end(), s_++)
 
 static void test_a_bdev_says_what_its_blocks_carry(void)
@@ -118,7 +157,10 @@ static void test_a_bdev_says_what_its_blocks_carry(void)
 		CU_ASSERT(md->size == s->md_size && md->dif_type == s->type && md->separate == !s->interleaved &&
 			  md->by_device);
 		CU_ASSERT_EQUAL(md->checks, s->type == 0 ? 0 : BDEV_DIF_GUARD | ref);
-		CU_ASSERT_EQUAL(md->plain_by_device, s->type != 0 && s->md_size == 8);
+		CU_ASSERT_EQUAL(md->plain_by_device, s->type != 0 && s->md_size == dif_bytes(s->guard));
+		CU_ASSERT_EQUAL(md->dif_guard, s->guard);
+		CU_ASSERT_EQUAL(md->storage_bits, s->storage_bits);
+		CU_ASSERT_EQUAL(md->storage_mask, format.storage_mask);
 		CU_ASSERT_EQUAL(md->dif_is_first, s->first);
 	}
 }
@@ -420,6 +462,70 @@ static void test_dwords_of_a_command(void)
 	}
 }
 
+static void test_dwords_of_longer_tags(void)
+{
+	const uint64_t lba = UINT64_C(0x123456789abcdef0);
+	struct bdev_md md = {.size = 16, .dif_type = 1, .checks = BDEV_DIF_REF, .dif_guard = DIF_GUARD_64};
+	struct bdev_io io = {.offset_blocks = lba};
+
+	for (unsigned i = 0; i < 4; i++) {
+		struct nvme_sqe cmd = {0};
+		bool is_32 = i % 2 == 1, tagged = i >= 2;
+		md.dif_guard = is_32 ? DIF_GUARD_32 : DIF_GUARD_64;
+		md.storage_bits = is_32 ? 16 : 0;
+		bdev_io_set_dif(&io, tagged ? BDEV_DIF_TAGS | BDEV_DIF_STORAGE : 0, lba + 1, 0, 0);
+		io.dif_storage = 0xabcd;
+		bdev_nvme_md_set_pi(&cmd, &md, &io, false);
+		CU_ASSERT_EQUAL(le32toh(cmd.cdw12), tagged ? NVME_PI_CHECK_STORAGE : NVME_PI_CHECK_REF);
+		CU_ASSERT_EQUAL(le32toh(cmd.cdw14), tagged ? 0x9abcdef1 : 0x9abcdef0);
+		CU_ASSERT_EQUAL(le32toh(cmd.cdw3), is_32 ? 0x12345678 : 0x5678);
+		CU_ASSERT_EQUAL(le32toh(cmd.cdw2), is_32 && tagged ? 0xabcd : 0);
+	}
+}
+
+/* The drive compares it, if the I/O asks for that. */
+static void test_storage_tags_reach_the_drive(void)
+{
+	begin_with(1, 16, true, false, DIF_GUARD_32, 16);
+	struct request *r = request_new(&u);
+	struct iovec iov = {buffer, 2 * DATA};
+
+	fill(buffer, 2 * DATA, 1);
+	for (unsigned i = 0; i < 3; i++) {
+		bdev_io_set_rw(r->io, i == 0 ? BDEV_IO_WRITE : BDEV_IO_READ, &iov, 1, 9, 2);
+		bdev_io_set_dif(r->io, BDEV_DIF_PLAIN | CHECKED | BDEV_DIF_STORAGE, 9, 0, 0xffff);
+		r->io->dif_storage = i < 2 ? 0x4711 : 0x4710;
+		CU_ASSERT_EQUAL(request_run(r), i < 2 ? 0 : NVME_ST(MEDIA, STORAGE_TAG_CHECK));
+	}
+	CU_ASSERT_EQUAL(model.ns[1].md[9 * 16 + 6] << 8 | model.ns[1].md[9 * 16 + 7], 0x4711);
+	request_free(r);
+	end();
+}
+
+/* A format that the driver does not know, or that is no format. */
+static void test_unknown_formats_are_left_alone(void)
+{
+	static const struct {
+		uint8_t pi_format, storage_bits;
+		uint16_t md_size;
+	} bad[] = {{3, 0, 16}, {NVME_PI_GUARD_32, 15, 16}, {NVME_PI_GUARD_64, 48, 16}, {NVME_PI_GUARD_64, 0, 8}};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct bdev_nvme_attach a = attach_opts();
+		drive_begin();
+		model.extended_formats = true;
+		model.ns[1].md_size = bad[i].md_size;
+		model.ns[1].interleaved = true;
+		model.ns[1].pi_type = 1;
+		model.ns[1].pi_format = bad[i].pi_format;
+		model.ns[1].storage_bits = bad[i].storage_bits;
+		CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+		CU_ASSERT_PTR_NULL(bdev_find("Nvme0n2"));
+		CU_ASSERT_PTR_NOT_NULL(bdev_find("Nvme0n1"));
+		drive_end();
+	}
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_bdev_says_what_its_blocks_carry),
 	UNIT(test_blocks_pass_with_their_metadata),
@@ -435,6 +541,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_stands_on_it_checks_by_itself),
 	UNIT(test_metadata_that_cannot_be_used_is_refused),
 	UNIT(test_dwords_of_a_command),
+	UNIT(test_dwords_of_longer_tags),
+	UNIT(test_storage_tags_reach_the_drive),
+	UNIT(test_unknown_formats_are_left_alone),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_nvme_md", tests, drive_setup, drive_teardown)

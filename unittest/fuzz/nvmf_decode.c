@@ -34,29 +34,45 @@ static void walk(const struct nvmf_sgl *sgl, size_t icd_len, uint32_t need)
 	expect(total == sgl->length && count == sgl->num_descs);
 }
 
+/* Type, format and storage tag in turn: a space of 32, 80 or 48 bits, of which the storage tag is no part. */
+static void decode_md_of(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, unsigned ref_bits)
+{
+	uint64_t ref_mask = ref_bits == 64 ? UINT64_MAX : (UINT64_C(1) << ref_bits) - 1;
+	struct nvmf_lba_range range;
+	struct nvmf_pi pi;
+	uint64_t bytes;
+	uint16_t where;
+
+	if (nvmf_decode_rw_md(sqe, geo, &range, &pi, &bytes, &where) != 0) {
+		return;
+	}
+	uint64_t data = (uint64_t)range.num_blocks << 9, all = range.num_blocks * (512 + geo->md_eighths * UINT64_C(8));
+	expect(range.slba + range.num_blocks <= geo->num_blocks && bytes <= geo->max_transfer_bytes);
+	expect(bytes == all || (bytes == data && pi.act && geo->pi_type != 0 &&
+				geo->md_eighths == (geo->pi_format == NVME_PI_GUARD_16 ? 1 : 2)));
+	expect(!pi.check_ref || geo->pi_type == 2 || (geo->pi_type == 1 && ((pi.ref ^ range.slba) & ref_mask) == 0));
+	expect(pi.storage == 0 || geo->pi_format == NVME_PI_GUARD_32);
+}
+
 static void decode_md(const struct nvme_sqe *sqe)
 {
-	for (uint8_t type = 0; type <= 3; type++) {
-		for (uint8_t md = 1; md <= 16; md = (uint8_t)(md * 4)) {
-			const struct nvmf_geometry geo = {.num_blocks = 1000,
-							  .max_transfer_bytes = 1 << 17,
-							  .block_shift = 9,
-							  .md_eighths = md,
-							  .pi_type = type};
-			struct nvmf_lba_range range;
-			struct nvmf_pi pi;
-			uint64_t bytes;
-			uint16_t where;
+	static const struct {
+		uint8_t format, storage_bits, ref_bits;
+	} formats[] = {{NVME_PI_GUARD_16, 0, 32},
+		       {NVME_PI_GUARD_32, 16, 64},
+		       {NVME_PI_GUARD_32, 40, 40},
+		       {NVME_PI_GUARD_64, 0, 48}};
 
-			if (nvmf_decode_rw_md(sqe, &geo, &range, &pi, &bytes, &where) != 0) {
-				continue;
-			}
-			uint64_t data = (uint64_t)range.num_blocks << 9,
-				 all = range.num_blocks * (512 + md * UINT64_C(8));
-			expect(range.slba + range.num_blocks <= geo.num_blocks && bytes <= geo.max_transfer_bytes);
-			expect(bytes == all || (bytes == data && pi.act && type != 0 && md == 1));
-			expect(!pi.check_ref || type == 2 || (type == 1 && pi.ref == (uint32_t)range.slba));
-		}
+	for (unsigned i = 0; i < 4 * 5 * 4; i++) {
+		const unsigned f = i / 20;
+		const struct nvmf_geometry geo = {.num_blocks = 1000,
+						  .max_transfer_bytes = 1 << 17,
+						  .block_shift = 9,
+						  .md_eighths = (uint8_t)(1u << i % 5),
+						  .pi_type = i / 5 % 4,
+						  .pi_format = formats[f].format & 3,
+						  .storage_bits = formats[f].storage_bits};
+		decode_md_of(sqe, &geo, formats[f].ref_bits);
 	}
 }
 

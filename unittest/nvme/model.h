@@ -60,6 +60,8 @@ struct model_ns {
 	uint16_t md_size;
 	bool interleaved;            /* metadata is moved as part of the data */
 	uint8_t pi_type;             /* protection information: 0: none */
+	uint8_t pi_format;           /* NVME_PI_GUARD_... */
+	uint8_t storage_bits;        /* of the storage tag in it */
 	bool pi_first;               /* at the beginning of the metadata, not at its end */
 	uint16_t noiob;              /* blocks: a boundary that I/O should not cross; 0: none */
 	uint16_t mssrl;              /* Copy: blocks of a range; 0: the limits are not told */
@@ -83,7 +85,9 @@ struct model {
 	bool refuse_shutdown; /* CSTS.SHST stays what it is */
 	bool shadow_offered, sgl_offered, no_open;
 	uint8_t mdts;
-	uint16_t oncs, ocfs; /* Identify Controller */
+	uint16_t oncs, ocfs;         /* Identify Controller */
+	bool extended_formats;       /* it says that there are guards of 32 and 64 bits */
+	bool extended_formats_known; /* the host has said that it knows them */
 	uint16_t cntlid;
 	uint8_t cmic, anatt;
 	const char *serial;

@@ -54,6 +54,7 @@ static void identify_ctrl(struct model *m, uint8_t data[4096])
 	id->cqes = 0x44;
 	id->nn = htole32(MODEL_NAMESPACES);
 	id->oncs = htole16(m->oncs);
+	id->ctratt = htole32(m->extended_formats ? NVME_CTRL_CTRATT_ELBAS : 0);
 	id->ocfs = htole16(m->ocfs);
 	id->avscc = id->icsvscc = !m->no_vendor_sizes;
 	id->fuses = htole16(NVME_CTRL_FUSES_COMPARE_AND_WRITE);
@@ -92,6 +93,33 @@ static uint16_t identify_ns(struct model *m, uint32_t nsid, uint8_t data[4096])
 	return 0;
 }
 
+static uint16_t identify_nvm_ns(struct model *m, uint32_t nsid, uint8_t data[4096])
+{
+	struct nvme_nvm_id_ns *id = (struct nvme_nvm_id_ns *)data;
+
+	if (!m->extended_formats) {
+		return INVALID;
+	}
+	if (nsid == 0 || nsid > MODEL_NAMESPACES) {
+		return NVME_ST_DNR(GENERIC, INVALID_NS);
+	}
+	const struct model_ns *ns = &m->ns[nsid - 1];
+	id->lbstm = htole64((UINT64_C(1) << ns->storage_bits) - 1);
+	id->elbaf[0] = htole32(ns->storage_bits | (uint32_t)ns->pi_format << 7);
+	id->elbaf[1] = htole32(3 << 7); /* another format, which no namespace has */
+	return 0;
+}
+
+/* The data of Host Behavior Support: byte 2 is LBAFEE. */
+static uint16_t set_behavior(struct model *m, const struct nvme_sqe *sqe)
+{
+	uint8_t data[512] = {0};
+	uint16_t status = model_move(m, sqe, data, sizeof(data), false);
+
+	m->extended_formats_known = data[2] != 0;
+	return status;
+}
+
 static void list_ns(struct model *m, uint32_t after, uint8_t data[4096])
 {
 	__le32 *list = (__le32 *)data;
@@ -115,6 +143,9 @@ static uint16_t identify(struct model *m, const struct nvme_sqe *sqe)
 		break;
 	case NVME_IDENTIFY_CNS_CTRL:
 		identify_ctrl(m, data);
+		break;
+	case NVME_IDENTIFY_CNS_CSI_NS:
+		status = identify_nvm_ns(m, nsid, data);
 		break;
 	case NVME_IDENTIFY_CNS_NS_ACTIVE_LIST:
 		list_ns(m, nsid, data);
@@ -301,6 +332,10 @@ void model_admin_command(struct model *m, const struct nvme_sqe *sqe)
 	case nvme_admin_get_features:
 		if ((le32toh(sqe->cdw10) & 0xff) == NVME_FEAT_FID_NUM_QUEUES) {
 			dw0 = (MODEL_QUEUES - 2) | (MODEL_QUEUES - 2) << 16;
+		}
+		if (sqe->opcode == nvme_admin_set_features &&
+		    (le32toh(sqe->cdw10) & 0xff) == NVME_FEAT_FID_HOST_BEHAVIOR) {
+			status = set_behavior(m, sqe);
 		}
 		break;
 	case nvme_admin_get_log_page:

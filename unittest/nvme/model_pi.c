@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model's metadata and protection information (NVM 5.2): 16-bit guards of types 1 to 3, generated and checked by
- * the controller; blocks moved with their metadata behind them, or beside them. */
+/* The model's metadata and protection information (NVM 5.2): guards of 16, 32 and 64 bits of types 1 to 3, generated
+ * and checked by the controller; blocks moved with their metadata behind them, or beside them. */
 #include "unittest/nvme/model_internal.h"
 
 #include <stdlib.h>
@@ -9,10 +9,47 @@
 #define POLYNOMIAL 0x8bb7 /* of T10's CRC */
 #define INVALID_PI NVME_ST_DNR(CMD_SPECIFIC, INVALID_PI)
 
-struct tuple {
-	__be16 guard, app;
-	__be32 ref;
-};
+__extension__ typedef unsigned __int128 wide; /* the storage and reference space, of up to 80 bits */
+
+/* By format: bytes of the guard, and of the space; the application tag has two. */
+static const struct {
+	unsigned guard, space;
+} layouts[] = {[NVME_PI_GUARD_16] = {2, 4}, [NVME_PI_GUARD_32] = {4, 10}, [NVME_PI_GUARD_64] = {8, 6}};
+
+static void field_put(uint8_t *at, wide value, unsigned bytes)
+{
+	while (bytes-- > 0) {
+		at[bytes] = (uint8_t)value;
+		value >>= 8;
+	}
+}
+
+static wide field_get(const uint8_t *at, unsigned bytes)
+{
+	wide value = 0;
+
+	while (bytes-- > 0) {
+		value = value << 8 | *at++;
+	}
+	return value;
+}
+
+static unsigned tuple_bytes(const struct model_ns *ns)
+{
+	return layouts[ns->pi_format].guard + 2 + layouts[ns->pi_format].space;
+}
+
+/* CRC-32C and CRC-64/NVME, continued from crc, the register as it is. */
+static uint64_t reflected_from(uint64_t polynomial, uint64_t crc, const uint8_t *data, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		crc ^= data[i];
+		for (unsigned bit = 0; bit < 8; bit++) {
+			crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
+		}
+	}
+	return crc;
+}
 
 static uint16_t guard_from(uint16_t crc, const uint8_t *data, size_t len)
 {
@@ -37,47 +74,75 @@ static size_t block_bytes(const struct model_ns *ns)
 
 static size_t tuple_offset(const struct model_ns *ns)
 {
-	return ns->pi_first ? 0 : ns->md_size - sizeof(struct tuple);
+	return ns->pi_first ? 0 : ns->md_size - tuple_bytes(ns);
 }
 
-static uint16_t guard_of(const struct model_ns *ns, const uint8_t *data, const uint8_t *md)
+static uint64_t guard_of(const struct model_ns *ns, const uint8_t *data, const uint8_t *md)
 {
-	return guard_from(model_pi_guard(data, block_bytes(ns)), md, tuple_offset(ns));
+	uint64_t polynomial = ns->pi_format == NVME_PI_GUARD_32 ? 0x82f63b78 : UINT64_C(0x9a6c9329ac4bc9b5),
+		 ones = ns->pi_format == NVME_PI_GUARD_32 ? UINT32_MAX : UINT64_MAX;
+
+	if (ns->pi_format == NVME_PI_GUARD_16) {
+		return guard_from(model_pi_guard(data, block_bytes(ns)), md, tuple_offset(ns));
+	}
+	uint64_t of_data = reflected_from(polynomial, ones, data, block_bytes(ns));
+	return reflected_from(polynomial, of_data, md, tuple_offset(ns)) ^ ones;
 }
 
-static uint32_t ref_of(const struct nvme_sqe *sqe, const struct model_ns *ns, uint32_t i)
+static wide ref_mask(const struct model_ns *ns)
 {
-	return le32toh(sqe->cdw14) + (ns->pi_type == 3 ? 0 : i);
+	return ((wide)1 << (layouts[ns->pi_format].space * 8 - ns->storage_bits)) - 1;
+}
+
+/* What the command names, for its i-th block. */
+static wide space_of(const struct nvme_sqe *sqe, const struct model_ns *ns, uint32_t i)
+{
+	wide space = le32toh(sqe->cdw14), mask = ref_mask(ns);
+
+	if (ns->pi_format != NVME_PI_GUARD_16) {
+		space |= (wide)le32toh(sqe->cdw3) << 32;
+	}
+	if (ns->pi_format == NVME_PI_GUARD_32) {
+		space |= (wide)le32toh(sqe->cdw2) << 64;
+	}
+	return ns->pi_type == 3 ? space : (space & ~mask) | ((space + i) & mask);
 }
 
 static void generate(const struct nvme_sqe *sqe, const struct model_ns *ns, const uint8_t *data, uint8_t *md,
 		     uint32_t blocks)
 {
+	unsigned guard = layouts[ns->pi_format].guard;
+
 	for (uint32_t i = 0; i < blocks; i++, data += block_bytes(ns), md += ns->md_size) {
-		struct tuple t = {.guard = htobe16(guard_of(ns, data, md)),
-				  .app = htobe16((uint16_t)le32toh(sqe->cdw15)),
-				  .ref = htobe32(ref_of(sqe, ns, i))};
-		memcpy(md + tuple_offset(ns), &t, sizeof(t));
+		uint8_t *t = md + tuple_offset(ns);
+		field_put(t, guard_of(ns, data, md), guard);
+		field_put(t + guard, le32toh(sqe->cdw15), 2);
+		field_put(t + guard + 2, space_of(sqe, ns, i), layouts[ns->pi_format].space);
 	}
 }
 
 static uint16_t check_block(const struct nvme_sqe *sqe, const struct model_ns *ns, const uint8_t *data,
 			    const uint8_t *md, uint32_t i)
 {
-	uint32_t how = le32toh(sqe->cdw12), app = le32toh(sqe->cdw15);
-	struct tuple t;
+	uint32_t how = le32toh(sqe->cdw12), expected_app = le32toh(sqe->cdw15);
+	unsigned guard = layouts[ns->pi_format].guard;
+	const uint8_t *t = md + tuple_offset(ns);
+	wide app = field_get(t + guard, 2), space = field_get(t + guard + 2, layouts[ns->pi_format].space),
+	     wrong = space ^ space_of(sqe, ns, i), mask = ref_mask(ns);
 
-	memcpy(&t, md + tuple_offset(ns), sizeof(t));
-	if (be16toh(t.app) == UINT16_MAX && (ns->pi_type != 3 || be32toh(t.ref) == UINT32_MAX)) { /* checks are off */
+	if (app == UINT16_MAX && (ns->pi_type != 3 || (space & mask) == mask)) { /* checks are off */
 		return 0;
 	}
-	if ((how & NVME_PI_CHECK_GUARD) && be16toh(t.guard) != guard_of(ns, data, md)) {
+	if ((how & NVME_PI_CHECK_GUARD) && field_get(t, guard) != guard_of(ns, data, md)) {
 		return NVME_ST(MEDIA, GUARD_CHECK);
 	}
-	if ((how & NVME_PI_CHECK_APP) && ((be16toh(t.app) ^ app) & app >> 16) != 0) {
+	if ((how & NVME_PI_CHECK_APP) && ((app ^ expected_app) & expected_app >> 16) != 0) {
 		return NVME_ST(MEDIA, APPTAG_CHECK);
 	}
-	return (how & NVME_PI_CHECK_REF) && be32toh(t.ref) != ref_of(sqe, ns, i) ? NVME_ST(MEDIA, REFTAG_CHECK) : 0;
+	if ((how & NVME_PI_CHECK_REF) && (wrong & mask) != 0) {
+		return NVME_ST(MEDIA, REFTAG_CHECK);
+	}
+	return (how & NVME_PI_CHECK_STORAGE) && (wrong & ~mask) != 0 ? NVME_ST(MEDIA, STORAGE_TAG_CHECK) : 0;
 }
 
 static uint16_t check(const struct nvme_sqe *sqe, const struct model_ns *ns, const uint8_t *data, const uint8_t *md,
@@ -94,7 +159,7 @@ static uint16_t check(const struct nvme_sqe *sqe, const struct model_ns *ns, con
 /* NVM 5.2.3: the reference tag of type 1 is the address; that of type 3 is not checked. */
 static uint16_t check_prinfo(const struct nvme_sqe *sqe, const struct model_ns *ns, uint64_t lba)
 {
-	bool wrong = ns->pi_type == 3 || (ns->pi_type == 1 && le32toh(sqe->cdw14) != (uint32_t)lba);
+	bool wrong = ns->pi_type == 3 || (ns->pi_type == 1 && ((space_of(sqe, ns, 0) ^ lba) & ref_mask(ns)) != 0);
 
 	return ns->pi_type != 0 && wrong && (le32toh(sqe->cdw12) & NVME_PI_CHECK_REF) ? INVALID_PI : 0;
 }
@@ -194,13 +259,14 @@ static uint16_t move_staged(struct model *m, const struct nvme_sqe *sqe, struct 
 
 uint16_t model_md_move(struct model *m, const struct nvme_sqe *sqe, struct model_ns *ns, uint64_t lba, uint32_t blocks)
 {
-	bool stripped = ns->pi_type != 0 && ns->md_size == sizeof(struct tuple) && (le32toh(sqe->cdw12) & NVME_PI_ACT);
+	bool stripped = ns->pi_type != 0 && ns->md_size == tuple_bytes(ns) && (le32toh(sqe->cdw12) & NVME_PI_ACT);
 	size_t extended = (block_bytes(ns) + ns->md_size) * blocks;
 	struct staged s = {.blocks = blocks, .md_moved = stripped ? 0 : ns->md_size, .data = calloc(2, extended)};
 
 	s.md = s.data + blocks * block_bytes(ns);
 	s.extended = s.data + extended;
-	uint16_t status = move_staged(m, sqe, ns, lba, &s);
+	bool known = ns->pi_format == NVME_PI_GUARD_16 || m->extended_formats_known; /* Host Behavior Support */
+	uint16_t status = known ? move_staged(m, sqe, ns, lba, &s) : NVME_ST_DNR(GENERIC, INVALID_NS);
 	free(s.data);
 	return status;
 }

@@ -840,6 +840,55 @@ static void test_protection_information_fields(void)
 	CU_ASSERT_FALSE(pi.act || pi.check_ref);
 }
 
+/* The reference tag has the bits that guard and storage tag leave: 32 of a space of 32, 80 or 48 bits at least. */
+static void test_protection_information_of_longer_guards(void)
+{
+	static const struct {
+		uint8_t format, storage_bits;
+		uint64_t ref; /* what is decoded of the dwords below */
+		uint16_t storage;
+		unsigned ref_bits;
+	} cases[] = {
+		{NVME_PI_GUARD_16, 0, UINT64_C(0x55667788), 0, 32},
+		{NVME_PI_GUARD_16, 8, UINT64_C(0x55667788), 0, 24},
+		{NVME_PI_GUARD_32, 16, UINT64_C(0x1122334455667788), 0xbeef, 64},
+		{NVME_PI_GUARD_32, 40, UINT64_C(0x1122334455667788), 0xbeef, 40},
+		{NVME_PI_GUARD_64, 0, UINT64_C(0x334455667788), 0, 48},
+		{NVME_PI_GUARD_64, 16, UINT64_C(0x334455667788), 0, 32},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct nvmf_geometry g = {.num_blocks = UINT64_MAX,
+						.max_transfer_bytes = 131072,
+						.block_shift = 12,
+						.md_eighths = cases[i].format == NVME_PI_GUARD_16 ? 1 : 2,
+						.pi_type = 1,
+						.pi_format = cases[i].format & 3,
+						.storage_bits = cases[i].storage_bits};
+		for (unsigned bit = 0; bit < 64; bit++) {
+			uint64_t slba = UINT64_C(0x1122334455667788) ^ UINT64_C(1) << bit;
+			struct nvmf_lba_range r;
+			struct nvmf_pi pi;
+			uint64_t bytes;
+			md_sqe(slba, NVME_PI_CHECK_REF | NVME_PI_CHECK_STORAGE, 0x55667788);
+			sqe.cdw3 = htole32(0x11223344);
+			sqe.cdw2 = htole32(0xdeadbeef);
+			if (bit < cases[i].ref_bits) {
+				EXPECT_FAULT(nvmf_decode_pi(&sqe, &g, &pi, &where), CMD_SPECIFIC, INVALID_PI,
+					     NVMF_WHERE(56, 0));
+			} else {
+				CU_ASSERT_EQUAL(nvmf_decode_pi(&sqe, &g, &pi, &where), 0);
+			}
+			CU_ASSERT_TRUE(pi.check_storage);
+			CU_ASSERT_EQUAL(pi.ref, cases[i].ref);
+			CU_ASSERT_EQUAL(pi.storage, cases[i].storage);
+			sqe.cdw12 = htole32(NVME_PI_ACT | 3); /* not transferred, as it is nothing else */
+			CU_ASSERT_EQUAL(nvmf_decode_rw_md(&sqe, &g, &r, &pi, &bytes, &where), 0);
+			CU_ASSERT_EQUAL(bytes, 4 * 4096);
+		}
+	}
+}
+
 static void test_described_length_is_what_the_host_says(void)
 {
 	static const struct nvmf_sgl_rules rules = {.in_capsule = true, .keyed = true, .max_descs = 16};
@@ -937,6 +986,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_described_length_is_what_the_host_says),
 	UNIT(test_metadata_counts_among_the_bytes_unless_the_controller_makes_it),
 	UNIT(test_protection_information_fields),
+	UNIT(test_protection_information_of_longer_guards),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_decode", tests, NULL, NULL)

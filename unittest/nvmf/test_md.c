@@ -174,7 +174,7 @@ static void test_the_controller_makes_and_strips_what_it_is_asked_to(void)
 	CU_ASSERT_EQUAL(memcmp(in, out, 200 * DATA), 0);
 	CU_ASSERT_EQUAL(run(nvme_cmd_compare, 20, 200, act, 20, 0, out, 200 * DATA), 0);
 	CU_ASSERT_EQUAL(run(nvme_cmd_read, 21, 1, 0, 0, 0, ext, EXT), 0);
-	CU_ASSERT_EQUAL(ext[512] << 8 | ext[513], dif_crc(0, out + DATA, DATA));
+	CU_ASSERT_EQUAL(ext[512] << 8 | ext[513], dif_crc(DIF_GUARD_16, 0, out + DATA, DATA));
 	CU_ASSERT_EQUAL(ext[514] << 8 | ext[515], 0x4321);
 	CU_ASSERT_EQUAL(ext[519], 21);
 	CU_ASSERT_EQUAL(run(nvme_cmd_write_zeroes, 22, 4, act, 22, 0x77, NULL, 0), 0);
@@ -321,6 +321,177 @@ static void test_data_units_do_not_count_metadata(void)
 	}
 }
 
+/* ---- Guards of 32 and 64 bits ---- */
+
+#define EXT_16      (DATA + 16)
+#define STORAGE     NVME_ST_DNR(MEDIA, STORAGE_TAG_CHECK)
+#define NO_BEHAVIOR NVME_ST_DNR(GENERIC, INVALID_NS)
+
+/* Host Behavior Support: sets LBAFEE. */
+static uint16_t set_behavior(uint8_t acre, uint8_t lbafee)
+{
+	uint8_t data[512] = {acre, 0, lbafee};
+
+	loop_cmd_init(&cmd, admin, nvme_admin_set_features, 0);
+	cmd.sqe.cdw10 = htole32(NVME_FEAT_FID_HOST_BEHAVIOR);
+	loop_cmd_data(&cmd, data, sizeof(data));
+	return loop_run(&cmd);
+}
+
+static void get_behavior(uint8_t data[512])
+{
+	loop_cmd_init(&cmd, admin, nvme_admin_get_features, 0);
+	cmd.sqe.cdw10 = htole32(NVME_FEAT_FID_HOST_BEHAVIOR);
+	loop_cmd_data(&cmd, data, 512);
+	CU_ASSERT_EQUAL(loop_run(&cmd), 0);
+}
+
+static void attach_extended(uint16_t md_size, uint8_t type, enum dif_guard guard)
+{
+	attach(DATA, (struct bdev_md){.size = md_size, .dif_type = type, .dif_guard = (uint8_t)guard}, false);
+	CU_ASSERT_EQUAL(set_behavior(0, 1), 0);
+}
+
+/* A command whose tags are longer than those of run(): ref has 64 bits, in front of which storage stands. */
+static uint16_t run_long(uint8_t opcode, uint64_t slba, uint16_t blocks, uint32_t prinfo, uint64_t ref,
+			 uint16_t storage, void *buf, uint32_t len)
+{
+	md_init(&cmd, opcode, slba, blocks, prinfo, (uint32_t)ref, 0xffff0042, buf, len);
+	cmd.sqe.cdw3 = htole32((uint32_t)(ref >> 32));
+	cmd.sqe.cdw2 = htole32(storage);
+	return loop_run(&cmd);
+}
+
+static void test_longer_guards_are_told(void)
+{
+	static const struct {
+		struct bdev_md md;
+		uint32_t elbaf;
+		uint64_t lbstm;
+	} cases[] = {
+		{{.size = 8, .dif_type = 1}, 0, 0},
+		{{.size = 16, .dif_type = 1, .dif_guard = DIF_GUARD_32}, 1 << 7 | 16, 0xffff},
+		{{.size = 64, .dif_type = 3, .dif_guard = DIF_GUARD_64, .dif_is_first = true}, 2 << 7, 0},
+		{{.size = 16, .dif_type = 0, .dif_guard = DIF_GUARD_64}, 0, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		for (unsigned hide = 0; hide < 3; hide++) {
+			struct nvme_nvm_id_ns nvm;
+			struct nvme_id_ctrl ctrlr;
+			struct nvme_id_ns id;
+			*transport_strips() = hide == 2;
+			attach(4096, cases[i].md, hide == 1);
+			identify(&id);
+			CU_ASSERT_EQUAL(le16toh(id.lbaf[0].ms), hide ? 0 : cases[i].md.size);
+			CU_ASSERT_EQUAL(id.dps & NVME_NS_DPS_PI_MASK, hide ? 0 : cases[i].md.dif_type);
+			memset(&nvm, 0xff, sizeof(nvm));
+			CU_ASSERT_EQUAL(loop_identify(admin, NVME_IDENTIFY_CNS_CSI_NS, nsid, 0, &nvm), 0);
+			CU_ASSERT_EQUAL(le32toh(nvm.elbaf[0]), hide ? 0 : cases[i].elbaf);
+			CU_ASSERT_EQUAL(le64toh(nvm.lbstm), hide ? 0 : cases[i].lbstm);
+			CU_ASSERT_EQUAL(nvm.pic, 0);
+			CU_ASSERT_EQUAL(loop_identify(admin, NVME_IDENTIFY_CNS_CTRL, 0, 0, &ctrlr), 0);
+			CU_ASSERT_NOT_EQUAL(le32toh(ctrlr.ctratt) & NVME_CTRL_CTRATT_ELBAS, 0);
+			detach();
+		}
+	}
+	*transport_strips() = false;
+}
+
+/* One that does not know longer guards would look for one of 16 bits. */
+static void test_hosts_say_first_that_they_know_longer_guards(void)
+{
+	uint8_t data[512];
+
+	for (enum dif_guard g = DIF_GUARD_16; g < DIF_GUARDS; g++) {
+		const uint16_t refused = g == DIF_GUARD_16 ? 0 : NO_BEHAVIOR;
+		attach(DATA, (struct bdev_md){.size = 16, .dif_type = 1, .dif_guard = (uint8_t)g}, false);
+		get_behavior(data);
+		CU_ASSERT_EQUAL(data[0] | data[2], 0);
+		CU_ASSERT_EQUAL(run(nvme_cmd_write, 3, 1, 0, 3, 0, out, EXT_16), refused);
+		CU_ASSERT_EQUAL(run(nvme_cmd_read, 3, 1, 0, 3, 0, in, EXT_16), refused);
+		CU_ASSERT_EQUAL(run(nvme_cmd_compare, 3, 1, 0, 3, 0, out, EXT_16), refused);
+		CU_ASSERT_EQUAL(run(nvme_cmd_write_zeroes, 3, 1, 0, 3, 0, NULL, 0), refused);
+		CU_ASSERT_EQUAL(run(nvme_cmd_verify, 3, 1, 0, 3, 0, NULL, 0), refused);
+		memset(in, 0, 32); /* one range: block 0 */
+		CU_ASSERT_EQUAL(run(nvme_cmd_copy, 100, 1, 0, 0, 0, in, 32), refused);
+		CU_ASSERT_EQUAL(set_behavior(1, 1), 0);
+		get_behavior(data);
+		CU_ASSERT_EQUAL(data[0], 1);
+		CU_ASSERT_EQUAL(data[2], 1);
+		CU_ASSERT_EQUAL(run(nvme_cmd_write, 3, 1, 0, 3, 0, out, EXT_16), 0);
+		CU_ASSERT_EQUAL(run(nvme_cmd_read, 3, 1, 0, 3, 0, in, EXT_16), 0);
+		CU_ASSERT_EQUAL(memcmp(in, out, EXT_16), 0);
+		struct loop_conn *another = loop_io_queue(admin, 2); /* connected after that */
+		CU_ASSERT_EQUAL(loop_rw(another, nvme_cmd_read, nsid, 3, 0, in, EXT_16), 0);
+		CU_ASSERT_EQUAL(set_behavior(0, 0), 0);
+		CU_ASSERT_EQUAL(loop_rw(another, nvme_cmd_read, nsid, 3, 0, in, EXT_16), refused);
+		CU_ASSERT_EQUAL(set_behavior(0, 2), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+		CU_ASSERT_EQUAL(set_behavior(2, 0), NVME_ST_DNR(GENERIC, INVALID_FIELD));
+		loop_close(another);
+		detach();
+	}
+	attach(DATA, (struct bdev_md){.size = 16, .dif_type = 1, .dif_guard = DIF_GUARD_64},
+	       true); /* sees no metadata */
+	CU_ASSERT_EQUAL(loop_rw(io, nvme_cmd_write, nsid, 3, 0, out, DATA), 0);
+	detach();
+}
+
+static void test_longer_guards_are_made_checked_and_stripped(void)
+{
+	const uint32_t act = NVME_PI_ACT | NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF | NVME_PI_CHECK_APP;
+
+	for (enum dif_guard g = DIF_GUARD_32; g < DIF_GUARDS; g++) {
+		const unsigned guard_bytes = g == DIF_GUARD_32 ? 4 : 8;
+		attach_extended(16, 1, g);
+		fill(out, 200 * DATA, 3);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_write, 20, 200, act, 20, 0, out, 200 * DATA), 0);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_read, 20, 200, act, 20, 0, in, 200 * DATA), 0);
+		CU_ASSERT_EQUAL(memcmp(in, out, 200 * DATA), 0);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_compare, 20, 200, act, 20, 0, out, 200 * DATA), 0);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_read, 21, 1, 0, 0, 0, ext, EXT_16), 0);
+		uint64_t guard = 0;
+		for (unsigned i = 0; i < guard_bytes; i++) {
+			guard = guard << 8 | ext[DATA + i];
+		}
+		CU_ASSERT_EQUAL(guard, dif_crc(g, 0, out + DATA, DATA));
+		CU_ASSERT_EQUAL(ext[DATA + guard_bytes] << 8 | ext[DATA + guard_bytes + 1], 0x42);
+		CU_ASSERT_EQUAL(ext[EXT_16 - 1], 21);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_write_zeroes, 22, 4, act, 22, 0, NULL, 0), 0);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_read, 22, 4, act, 22, 0, in, 4 * DATA), 0);
+		CU_ASSERT_EQUAL(in[0] | in[4 * DATA - 1], 0);
+		ext[5] ^= 1; /* a write of the host's own protection information */
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_write, 21, 1, NVME_PI_CHECK_GUARD, 21, 0, ext, EXT_16), GUARD);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_write, 21, 1, 0, 21, 0, ext, EXT_16), 0);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_read, 20, 3, act, 20, 0, in, 3 * DATA), GUARD);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_verify, 20, 3, NVME_PI_CHECK_GUARD, 20, 0, NULL, 0), GUARD);
+		detach();
+	}
+}
+
+/* The tag of type 1 is the address; a host chooses that of type 2, and each of its bits counts. */
+static void test_longer_tags_are_checked(void)
+{
+	const uint32_t act = NVME_PI_ACT | NVME_PI_CHECK_REF, stc = act | NVME_PI_CHECK_STORAGE;
+
+	for (enum dif_guard g = DIF_GUARD_32; g < DIF_GUARDS; g++) {
+		const uint64_t ref = UINT64_C(0x7fffffffffff), bit = UINT64_C(1) << (g == DIF_GUARD_32 ? 63 : 47);
+		attach_extended(16, 1, g);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_write, 5, 1, act, UINT64_C(1) << 33 | 5, 0, out, DATA),
+				NVME_ST_DNR(CMD_SPECIFIC, INVALID_PI));
+		detach();
+		attach_extended(16, 2, g);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_write, 5, 2, act, ref, 0x1234, out, 2 * DATA), 0);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_read, 5, 2, act, ref, 0, in, 2 * DATA), 0);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_read, 6, 1, act, ref + 1, 0, in, DATA), 0);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_read, 5, 2, act, ref ^ bit, 0, in, 2 * DATA), REF);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_read, 5, 2, stc, ref, 0x1234, in, 2 * DATA), 0);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_read, 5, 2, stc, ref, 0x1235, in, 2 * DATA),
+				g == DIF_GUARD_32 ? STORAGE : 0); /* the other has no storage tag */
+		detach();
+	}
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_the_format_is_told),
 	UNIT(test_metadata_come_on_top_of_the_largest_transfer),
@@ -333,6 +504,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_fused_compare_and_write_with_protection),
 	UNIT(test_blocks_of_64_kib),
 	UNIT(test_data_units_do_not_count_metadata),
+	UNIT(test_longer_guards_are_told),
+	UNIT(test_hosts_say_first_that_they_know_longer_guards),
+	UNIT(test_longer_guards_are_made_checked_and_stripped),
+	UNIT(test_longer_tags_are_checked),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_md", tests, loop_start, loop_stop)
