@@ -707,7 +707,7 @@ static void test_target_that_was_never_started_can_be_destroyed(void)
 	struct nvmf_transport_opts topts;
 	struct nvmf_subsystem *s, *idle;
 	struct nvmf_tgt *tgt;
-	uint32_t nsid;
+	uint32_t added;
 
 	CU_ASSERT_EQUAL_FATAL(nvmf_tgt_create(&(struct nvmf_tgt_opts){.name = "never"}, &tgt), 0);
 	nvmf_tgt_destroy(tgt); /* nothing was added */
@@ -719,14 +719,14 @@ static void test_target_that_was_never_started_can_be_destroyed(void)
 	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_create(tgt, "nqn.2024-01.io.varve:never", &sopts, &s), 0);
 	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_create(tgt, "nqn.2024-01.io.varve:idle", &sopts, &idle), 0);
 	make_malloc("m", 512, 1024);
-	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(s, "m", &(struct nvmf_ns_opts){0}, &nsid), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(s, "m", &(struct nvmf_ns_opts){0}, &added), 0);
 	strcpy(address.trsvcid, "4499");
 	CU_ASSERT_EQUAL(nvmf_subsystem_add_listener(s, &address), 0);
 	nvmf_subsystem_start(s, loop_done, &waits[0]);
 	CU_ASSERT_EQUAL(loop_wait_for(&waits[0]), 0);
-	nvmf_subsystem_pause(s, nsid + 1, loop_done, &waits[1]);
+	nvmf_subsystem_pause(s, added + 1, loop_done, &waits[1]);
 	CU_ASSERT_EQUAL(loop_wait_for(&waits[1]), 0);
-	nvmf_subsystem_remove_ns(s, nsid, loop_done, &waits[2]);
+	nvmf_subsystem_remove_ns(s, added, loop_done, &waits[2]);
 	nvmf_tgt_destroy(tgt);
 	CU_ASSERT_NOT_EQUAL(loop_wait_for(&waits[2]), LOOP_PENDING);
 	CU_ASSERT_PTR_NULL(nvmf_tgt_find("never"));
