@@ -7,7 +7,7 @@
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
 needs_modules
-in_guest -n -c 4 -p 0 -t 1100
+in_guest -n -c 4 -p 128 -t 1100
 # shellcheck source=systest/lab/nvmf.sh
 . "$(dirname "$0")/lab/nvmf.sh"
 

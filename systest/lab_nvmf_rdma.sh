@@ -8,6 +8,7 @@
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
 in_guest -n -c 4 -p 0 -t 1500
+MEGABYTES=512 # for its RAM disks
 # shellcheck source=systest/lab/nvmf.sh
 . "$(dirname "$0")/lab/nvmf.sh"
 

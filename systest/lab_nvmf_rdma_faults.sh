@@ -6,7 +6,7 @@
 # that are silent or die, I/O outstanding when the connection ends. The host goes on, data are right, the target forgets who is gone.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
-in_guest -n -c 4 -p 0 -t 1500
+in_guest -n -c 4 -p 128 -t 1500
 # shellcheck source=systest/lab/nvmf.sh
 . "$(dirname "$0")/lab/nvmf.sh"
 
