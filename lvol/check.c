@@ -208,11 +208,14 @@ static int check_reservations(struct lvol_store *s)
 		need += volume_promise(&s->volumes[i]);
 		rc = check_reservation(s, &s->volumes[i]);
 	}
+	if (rc != 0 || need == 0) {
+		return rc;
+	}
 	for (uint32_t i = 0; i < s->geometry.num_clusters; i++) {
 		used += lvol_bit(s->clusters_owned, i);
 	}
 	uint64_t left = s->geometry.num_clusters - used;
-	if (rc == 0 && need > left) {
+	if (need > left) {
 		rc = lvol_problem_add(s,
 				      "volumes with reservations may need %" PRIu64 " clusters more, %" PRIu64
 				      " are free: another program has filled the store",
