@@ -219,6 +219,17 @@ void live_account_open(struct lvol_live_volume *v, uint64_t own, uint64_t reserv
 
 /* ---- Changing it ---- */
 
+/* Another program may have left an attribute that counts as something else than it says. */
+static bool reserve_is_stored(const struct lvol_live_volume *v, uint64_t clusters)
+{
+	const struct live_xattr *x = live_xattr_find(&v->internal->meta, LVOL_DESC_XATTR, LVOL_RESERVE_XATTR);
+	struct lvol_error e;
+	uint64_t stored = 0;
+	bool good = x == NULL || lvol_reserve_decode(x->value, x->value_length, &stored, &e) == 0;
+
+	return good && stored == clusters && v->reserved == clusters;
+}
+
 static int reserve_check(struct live_change *c)
 {
 	const struct lvol_live_volume *v = c->volume;
@@ -226,7 +237,7 @@ static int reserve_check(struct live_change *c)
 	if (v->read_only || v->internal->fixed) {
 		return -EPERM;
 	}
-	return c->num_clusters > v->num_clusters ? -EINVAL : c->num_clusters == v->reserved ? 1 : 0;
+	return c->num_clusters > v->num_clusters ? -EINVAL : reserve_is_stored(v, c->num_clusters) ? 1 : 0;
 }
 
 int live_xattr_reserve_set(struct live_meta *m, uint64_t clusters)
