@@ -186,7 +186,12 @@ def test_status_fits_one_screen():
         for i in range(30):
             d.call("bdev_null_create", name=f"Null{i}", num_blocks=1024, block_size=512)
         d.ctl("serve", "Null7", "--address", WHERE)
+        check("QoS" not in d.ctl("status")[0], "no group, no line")
+        for i in range(9):
+            d.call("bdev_qos_group_create", name=f"group{i}", rw_ios_per_sec=70 + i, w_mbytes_per_sec=3)
+        d.call("bdev_set_qos_group", name="Null7", group="group0")
         out, _ = d.ctl("status")
+        check("QoS groups  9\n" in out and "group0: 70 I/Os/s, 3 MiB/s written; 1 bdev; 0 I/Os have waited" in out, out)
         lines = out.splitlines()
         check(len(lines) < 24 and max(map(len, lines)) <= 80 and "health      ok" in out, out)
         check("bdevs       30, 15.0M; 1 served" in out and "Null7" in out and "more" in out and f"TCP {ADDRESS}:{PORT}" in out, out)
@@ -198,13 +203,15 @@ def test_status_fits_one_screen():
         check(p.returncode == 0 and f"process {d.process.pid}" in p.stdout, p)
         text = d.ctl("top", "-b", "-v", "bdevs", "-d", "0.1")[0]
         check("Null3" in text, text)
+        rows = json.loads(d.ctl("top", "-j", "-v", "bdevs", "-d", "0.1")[0].splitlines()[-1])["bdevs"]
+        check({r["name"]: r["qos_group"] for r in rows if r["name"] in ("Null7", "Null3")} == {"Null7": "group0", "Null3": None}, rows)
 
 
 def test_status_tells_what_is_wrong():
     bdev = {"name": "B", "state": "removing", "state_us": 20_000_000, "block_size": 512, "num_blocks": 8}
     s = {"state": {"state": "RUNNING", "version": "v", "pid": 1, "age_us": 90_000_000}, "bdevs": [bdev], "subsystems": [], "controllers": {}, "reactors": [],
          "inflight": [{"age_us": 11_000_000}] * 2, "remote": [{"name": "R", "ctrlrs": [{"state": "failed", "trid": {}}, {"state": "enabled", "trid": {}}]}],
-         "alerts": [{"type": "bdev_slow_io", "ctx": "\x1b[2J" + "x" * 100, "time_us": 0, "id": 1}] * 50}
+         "qos_groups": [], "alerts": [{"type": "bdev_slow_io", "ctx": "\x1b[2J" + "x" * 100, "time_us": 0, "id": 1}] * 50}
     check(status.problems(s) == ["bdev B is removing for 20 s", "2 commands of hosts for more than 10 s", "R: 1 of 2 paths not connected"], status.problems(s))
     text = status.text_of(s)
     store = {"name": "lvs", "cluster_size": 1 << 20, "total_data_clusters": 96, "free_clusters": 32, "reserved_clusters": 0, "reserved_missing_clusters": 0, "space_reached": 0}

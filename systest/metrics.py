@@ -290,7 +290,7 @@ COLUMNS = {
               "read_bytes_per_s": "varve_bdev_bytes_total", "write_bytes_per_s": "varve_bdev_bytes_total",
               "read_latency_us": "varve_bdev_io_seconds_total", "write_latency_us": "varve_bdev_io_seconds_total",
               "queue_depth": "varve_bdev_queue_depth", "resource_waits_per_s": "varve_bdev_waits_total",
-              "rate_limit_waits_per_s": "varve_bdev_waits_total", "errors": "varve_bdev_errors_total"},
+              "rate_limit_waits_per_s": "varve_bdev_waits_total", "qos_group": "varve_qos_group_ios_total", "errors": "varve_bdev_errors_total"},
     "subsystems": {"state": "varve_nvmf_subsystem_state", "state_us": None, "namespaces": "varve_nvmf_subsystem_namespaces",
                    "controllers": "varve_nvmf_subsystem_controllers", "qpairs": "varve_nvmf_subsystem_queue_pairs",
                    "inflight": "varve_nvmf_subsystem_requests", "oldest_us": "varve_nvmf_subsystem_oldest_request_seconds",
@@ -329,6 +329,8 @@ def compare_with_varve_top(trtype):
         t.add_malloc("M0")
         t.call("bdev_error_create", base_name="M0")
         t.add_ns("EE_M0", nsid=1)
+        t.call("bdev_qos_group_create", name="gold", rw_ios_per_sec=1000000)
+        t.call("bdev_set_qos_group", name="EE_M0", group="gold")
         t.call("trace_set_trigger", name="errors", type="io_error")
         address = t.call("metrics_start", address="127.0.0.1:0")
         with Host(t, "-w", "randread", "-t", "3600", "-q", "2", nsid=1) as h:

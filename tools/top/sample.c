@@ -22,6 +22,7 @@ static const char *const methods[TOP_ANSWERS] = {
 	[TOP_TRACE] = "trace_get_stats",
 	[TOP_TRIGGERS] = "trace_get_triggers",
 	[TOP_TRANSPORT_TYPES] = "nvmf_get_transport_types",
+	[TOP_QOS_GROUPS] = "bdev_get_qos_groups",
 };
 
 /* These methods have members that stock clients do not accept; they must be asked for. */

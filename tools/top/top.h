@@ -48,6 +48,7 @@ enum top_answer {
 	TOP_TRACE,
 	TOP_TRIGGERS,
 	TOP_TRANSPORT_TYPES, /* of older daemons: NULL */
+	TOP_QOS_GROUPS,      /* the same */
 	TOP_ANSWERS,
 };
 

@@ -32,8 +32,26 @@ static const struct top_column bdev_columns[] = {
 	{"QD", "queue_depth", TOP_COUNT, 6},
 	{"WAIT MEM/s", "resource_waits_per_s", TOP_RATE, 10},
 	{"WAIT QOS/s", "rate_limit_waits_per_s", TOP_RATE, 10},
+	{"QOS GROUP", "qos_group", TOP_TEXT, 16},
 	{"ERRORS", "errors", TOP_COUNT, 8},
 };
+
+/* {bdev: the name of its group}. */
+static json_t *top_qos_groups_by_bdev(const struct top_sample *now)
+{
+	json_t *by_bdev = json_object(), *group, *bdev;
+	size_t i, j;
+
+	json_array_foreach (now->answers[TOP_QOS_GROUPS], i, group) {
+		json_array_foreach (json_object_get(group, "bdevs"), j, bdev) {
+			const char *name = top_text(bdev, "name");
+			if (name != NULL) {
+				json_object_set(by_bdev, name, json_object_get(group, "name"));
+			}
+		}
+	}
+	return by_bdev;
+}
 
 /* The mean latency of the I/Os that ended between the samples. */
 static double top_latency_us(const json_t *now, const json_t *before, const char *ticks, const char *ops, uint64_t rate)
@@ -60,6 +78,7 @@ static void top_build_bdevs(struct top_table *t, const struct top_sample *now, c
 {
 	const json_t *list = top_list_of(now, TOP_BDEVS, "bdevs"), *old = top_list_of(before, TOP_BDEVS, "bdevs"), *d;
 	double seconds = top_seconds(now, before);
+	json_t *groups = top_qos_groups_by_bdev(now);
 	size_t i;
 
 	json_array_foreach (list, i, d) {
@@ -80,8 +99,10 @@ static void top_build_bdevs(struct top_table *t, const struct top_sample *now, c
 		top_set(row, 8, top_number(d, "in_flight"));
 		top_set(row, 9, top_rate(d, b, "num_nomem_waits", seconds));
 		top_set(row, 10, top_rate(d, b, "num_qos_waits", seconds));
-		top_set(row, 11, top_count_errors(d));
+		top_set_text(row, 11, top_text(d, "name") != NULL ? top_text(groups, top_text(d, "name")) : NULL);
+		top_set(row, 12, top_count_errors(d));
 	}
+	json_decref(groups);
 }
 
 const struct top_view top_view_bdevs = {"bdevs", "Bdevs", bdev_columns, N(bdev_columns), 1, 1, top_build_bdevs};

@@ -31,7 +31,8 @@ def look(client):
     """All that is shown, as one object."""
     s = {"state": client.call("appliance_get_state")}
     for key, method in (("reactors", "framework_get_reactors"), ("bdevs", "bdev_get_bdevs"), ("subsystems", "nvmf_get_subsystems"),
-                        ("inflight", "nvmf_get_inflight"), ("remote", "bdev_nvme_get_controllers"), ("stores", "bdev_lvol_get_lvstores")):
+                        ("inflight", "nvmf_get_inflight"), ("qos_groups", "bdev_get_qos_groups"),
+                        ("remote", "bdev_nvme_get_controllers"), ("stores", "bdev_lvol_get_lvstores")):
         s[key] = client.ask(method, [])
     s["reactors"] = s["reactors"].get("reactors", []) if isinstance(s["reactors"], dict) else []
     s["controllers"] = {x["nqn"]: client.ask("nvmf_subsystem_get_controllers", [], nqn=x["nqn"]) for x in s["subsystems"] if x.get("subtype") == "NVMe"}
@@ -88,8 +89,21 @@ def bdev_lines(s):
     lines = [f"  bdevs       {len(s['bdevs'])}, {size_text(total)}; {n_served} served"]
     for b in sorted(s["bdevs"], key=lambda b: (b["name"] not in served, b["name"])):
         to = "namespace %d of %s" % (served[b["name"]][1], served[b["name"]][0]) if b["name"] in served else "claimed by " + str(b.get("claimed_by")) if b.get("claimed") else "free"
-        lines.append(f"              {b['name']:<12} {size_text(b['block_size'] * b['num_blocks']):>7}  {to}")
+        group = f"; QoS group {b['qos_group']}" if b.get("qos_group") else ""
+        lines.append(f"              {b['name']:<12} {size_text(b['block_size'] * b['num_blocks']):>7}  {to}{group}")
     return lines
+
+
+LIMITS = (("rw_ios_per_sec", "I/Os/s"), ("rw_mbytes_per_sec", "MiB/s"), ("r_mbytes_per_sec", "MiB/s read"), ("w_mbytes_per_sec", "MiB/s written"))
+
+
+def qos_group_lines(s):
+    """None, where there is no group."""
+    lines = [f"  QoS groups  {len(s['qos_groups'])}"]
+    for g in s["qos_groups"]:
+        limits = ", ".join(f"{g[key]} {unit}" for key, unit in LIMITS if g[key]) or "no limit"
+        lines.append(f"              {g['name']}: {limits}; {count(len(g['bdevs']), 'bdev')}; {g['waits']} I/Os have waited")
+    return lines if s["qos_groups"] else []
 
 
 def subsystem_lines(s):
@@ -148,7 +162,7 @@ def text_of(s, columns=80, lines=LINES):
     head = [f"varve {state['version']}, process {state['pid']}, {state['state']} for {age_text(state['age_us'])}",
             f"  health      {'ok' if not wrong else count(len(wrong), 'problem') + '; varve-doctor -p ' + str(state['pid']) + ' says more'}"]
     cores = [f"  cores       {len(busy)}, busy {max(busy, default=0):.0f} % at most since the start"]
-    blocks = [head + [f"              {w}" for w in wrong[:4]] + cores, bdev_lines(s), store_lines(s), subsystem_lines(s), host_lines(s), path_lines(s), alert_lines(s)]
+    blocks = [head + [f"              {w}" for w in wrong[:4]] + cores, bdev_lines(s), qos_group_lines(s), store_lines(s), subsystem_lines(s), host_lines(s), path_lines(s), alert_lines(s)]
     out = fit(blocks, lines - 1)
     return "\n".join(clean(line)[:columns].rstrip() for line in out)
 
