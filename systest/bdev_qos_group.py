@@ -109,7 +109,8 @@ def share(trtype):
             check_metrics(t)
             g = group(t)
             check(g["waits"] > 0 and g["waited_us"] > 0 and g["burst_ms"] == BURST_MS and g["rw_ios_per_sec"] == IOPS, g)
-            check(t.call("bdev_get_iostat", name="one")["bdevs"][0]["num_qos_waits"] >= member(t, "one")["waits"] > 0, g)
+            waits = member(t, "one")["waits"]
+            check(t.call("bdev_get_iostat", name="one")["bdevs"][0]["num_qos_waits"] >= waits > 0, g)
             t.call("bdev_qos_group_set_limit", name="g", rw_ios_per_sec=0, w_mbytes_per_sec=2)
             wait_io(t, [a, b], 1000)
             t.call("bdev_qos_group_set_limit", name="g", w_mbytes_per_sec=0)
