@@ -7,6 +7,7 @@
 
 #include "env_dpdk/env.h"
 #include "rpc/rpc.h"
+#include "thread/governor.h"
 #include "thread/scheduler.h"
 #include "thread/thread.h"
 #include "util/log.h"
@@ -232,6 +233,9 @@ static void rpc_framework_get_scheduler(struct rpc_request *req, void *params)
 
 	scheduler_get_opts(&opts);
 	json_object_set_new(o, "scheduler_name", json_string(scheduler_names[opts.kind]));
+	if (governor_is_used()) {
+		json_object_set_new(o, "governor_name", json_string(GOVERNOR_NAME));
+	}
 	json_object_set_new(o, "scheduler_period", rpc_uint(opts.kind == SCHEDULER_DYNAMIC ? opts.period_us : 0));
 	json_object_set_new(o, "isolated_core_mask", scheduler_isolated_json(&opts));
 	json_object_set_new(o, "scheduling_core", json_integer(opts.gather_lcore));
@@ -243,16 +247,43 @@ static void rpc_framework_get_scheduler(struct rpc_request *req, void *params)
 RPC_METHOD(
 	"framework_get_scheduler", rpc_framework_get_scheduler, struct rpc_no_params, NULL, ALWAYS,
 	"Say how threads are placed on reactors, and of the dynamic scheduler its period (in microseconds) and limits",
-	.result = "{scheduler_name: string, scheduler_period: int, isolated_core_mask: string, scheduling_core: int, "
+	.result = "{scheduler_name: string, governor_name?: string, scheduler_period: int, isolated_core_mask: string, "
+		  "scheduling_core: int, "
 		  "load_limit?: int, core_limit?: int, core_busy?: int}")
+
+static json_t *governor_cores_json(void)
+{
+	json_t *list = json_array();
+	unsigned lcore;
+
+	ENV_FOREACH_LCORE (lcore) {
+		json_t *core = json_object();
+		json_object_set_new(core, "lcore_id", json_integer(lcore));
+		json_object_set_new(core, "current_frequency", json_integer(governor_khz(lcore)));
+		json_array_append_new(list, core);
+	}
+	return list;
+}
 
 static void rpc_framework_get_governor(struct rpc_request *req, void *params)
 {
-	rpc_reply(req, json_object());
+	json_t *o = json_object(), *specific = json_object();
+
+	if (governor_is_used()) {
+		json_object_set_new(o, "governor_name", json_string(GOVERNOR_NAME));
+		json_object_set_new(specific, "env", json_string(governor_driver()));
+		json_object_set(o, "module_specific", specific);
+		json_object_set_new(o, "cores", governor_cores_json());
+	}
+	json_decref(specific);
+	rpc_reply(req, o);
 }
 RPC_METHOD("framework_get_governor", rpc_framework_get_governor, struct rpc_no_params, NULL, ALWAYS,
-	   "Answer with an empty object: there is no governor, and the frequency of CPUs is left to the kernel",
-	   .result = "{}")
+	   "Say what governs the frequency of CPUs while the dynamic scheduler is in use, and their present "
+	   "frequencies (in "
+	   "kHz); an empty object if the kernel does",
+	   .result = "{governor_name?: string, module_specific?: {env: string}, cores?: [{lcore_id: int, "
+		     "current_frequency: int}]}")
 
 struct monitor_switches {
 	bool enabled;

@@ -7,6 +7,7 @@
 
 #include "env_dpdk/env.h"
 #include "rpc/rpc.h"
+#include "thread/governor.h"
 #include "thread/thread.h"
 
 #define ALWAYS (RPC_STARTUP | RPC_RUNTIME)
@@ -280,6 +281,9 @@ static json_t *reactor_json(unsigned lcore, bool detail)
 	json_object_set_new(o, "tid", json_integer(s.tid));
 	json_object_set_new(o, "busy", rpc_uint(s.busy_ticks));
 	json_object_set_new(o, "idle", rpc_uint(s.idle_ticks));
+	if (governor_is_used()) { /* in MHz */
+		json_object_set_new(o, "core_freq", json_integer(governor_khz(lcore) / 1000));
+	}
 	json_object_set_new(o, "in_interrupt", json_boolean(s.sleeping));
 	json_object_set_new(o, "irq", rpc_uint(s.irq_jiffies));
 	json_object_set_new(o, "sys", rpc_uint(s.sys_jiffies));
@@ -309,5 +313,6 @@ RPC_METHOD("framework_get_reactors", rpc_framework_get_reactors, struct detail, 
 	   "CPUs in "
 	   "interrupts, in the kernel and in programs (in jiffies)",
 	   .result = "{tick_rate: int, pid: int, reactors: [{lcore: int, numa_id: int, tid: int, busy: int, idle: int, "
+		     "core_freq?: int, "
 		     "in_interrupt: bool, irq: int, sys: int, usr: int, sleeps?: int, lw_threads: [{name: string, id: "
 		     "int, cpumask: string, elapsed: int}]}]}")

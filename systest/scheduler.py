@@ -163,6 +163,47 @@ def test_context_switches_are_logged_while_that_is_asked_for():
         check(d.stop() == 0, d.log())
 
 
+def cpufreq(folder, cpus):
+    """A folder like the kernel's, with a governor that takes a speed."""
+    files = {"scaling_driver": "acpi-cpufreq", "scaling_governor": "schedutil", "scaling_available_governors": "performance userspace schedutil",
+             "scaling_available_frequencies": "2400000 1800000 1200000", "scaling_min_freq": "1200000", "scaling_max_freq": "2400000",
+             "scaling_cur_freq": "1800000", "scaling_setspeed": "<unsupported>"}
+    for cpu in range(cpus):
+        path = folder / f"cpu{cpu}" / "cpufreq"
+        path.mkdir(parents=True)
+        for name, text in files.items():
+            (path / name).write_text(text + "\n")
+    return folder
+
+
+def test_the_frequency_of_cpus_goes_by_the_load_while_the_scheduler_is_dynamic():
+    with Daemon("--wait-for-rpc", ready=False) as holder:
+        folder = cpufreq(holder.folder / "sys", 2)
+
+        def read(name):
+            return [(folder / f"cpu{i}" / "cpufreq" / name).read_text().strip() for i in range(2)]
+        with Daemon("-m", "[0-1]", env={"VARVE_SYSFS_CPU": str(folder)}) as d:
+            check(d.call("framework_get_governor") == {} and read("scaling_governor") == ["schedutil"] * 2, "static: the kernel's")
+            d.call("framework_set_scheduler", **LAZY)
+            check("the dynamic scheduler governs the frequency of 2 CPUs (scaling_setspeed)" in d.log(), d.log())
+            check(d.call("framework_get_governor") == {"governor_name": "cpufreq", "module_specific": {"env": "acpi-cpufreq"}, "cores": [
+                {"lcore_id": i, "current_frequency": 1800000} for i in range(2)]}, d.call("framework_get_governor"))
+            check(d.call("framework_get_scheduler")["governor_name"] == "cpufreq", "named by the scheduler, too")
+            check([r["core_freq"] for r in d.call("framework_get_reactors")["reactors"]] == [1800, 1800], "in MHz")
+            wait_for(lambda: read("scaling_setspeed") == ["1200000"] * 2, "idle CPUs to go down")
+            d.call("framework_set_scheduler", **EAGER)  # any load is much
+            wait_for(lambda: d.call("thread_get_stats") and "2400000" in read("scaling_setspeed"), "a CPU to go up")
+            d.call("framework_set_scheduler", name="static")
+            check(d.call("framework_get_governor") == {} and read("scaling_governor") == ["schedutil"] * 2, "given back")
+            d.call("framework_set_scheduler", **LAZY)
+            check(read("scaling_governor") == ["userspace"] * 2, "taken again")
+            check(d.stop() == 0 and read("scaling_governor") == ["schedutil"] * 2, "given back at the end")
+        with Daemon("-m", "[0-1]", env={"VARVE_SYSFS_CPU": str(folder / "none")}) as d:
+            d.call("framework_set_scheduler", **LAZY)
+            check(f"left to the kernel: {folder}/none/cpu0/cpufreq/scaling_governor: No such file" in d.log(), d.log())
+            check(d.call("framework_get_governor") == {} and "governor_name" not in d.call("framework_get_scheduler"), "there is none")
+
+
 def test_two_clients_change_it_at_once_while_hosts_do_io_and_varve_stops():
     if NUM_CPUS < 2:
         raise Skip("needs two CPUs")

@@ -426,7 +426,7 @@ def test_a_stock_top_gets_what_it_expects():
         stock("channels", channels)
         stock("channel", [c for t in channels for c in t["io_channels"]])
         scheduler = d.call("framework_get_scheduler")
-        check(scheduler.get("governor_name") is None and d.call("framework_get_governor") == {}, "a governor")
+        check(scheduler.get("governor_name") is None and d.call("framework_get_governor") == {}, "a governor, though the scheduler is static")
         check(type(scheduler["scheduler_period"]) is int and type(scheduler["scheduler_name"]) is str, scheduler)
         version = d.call("spdk_get_version")
         check(isinstance(version["version"], str) and {"major", "minor", "patch", "suffix"} <= set(version["fields"]), version)

@@ -6,6 +6,7 @@
  * whose reactor sleeps, is moved like any other: the reactor wakes for it. The control thread itself stays. */
 #include "thread/scheduler.h"
 
+#include "thread/governor.h"
 #include "thread/thread_internal.h"
 
 #include <assert.h>
@@ -26,6 +27,8 @@ static uint64_t moves;
 struct period {
 	struct balance_core *cores;
 	struct balance_thread *threads; /* by thread->balance_index */
+	unsigned *lcores;               /* of the cores, for the governor */
+	enum governor_step *steps;
 	unsigned num_cores, num_threads;
 };
 
@@ -56,13 +59,17 @@ static bool period_alloc(struct period *p)
 	p->num_threads = threads_count();
 	p->cores = calloc(p->num_cores, sizeof(p->cores[0]));
 	p->threads = calloc(p->num_threads + 1, sizeof(p->threads[0]));
-	return p->cores != NULL && p->threads != NULL;
+	p->lcores = calloc(p->num_cores, sizeof(p->lcores[0]));
+	p->steps = calloc(p->num_cores, sizeof(p->steps[0]));
+	return p->cores != NULL && p->threads != NULL && p->lcores != NULL && p->steps != NULL;
 }
 
 static void period_free(struct period *p)
 {
 	free(p->cores);
 	free(p->threads);
+	free(p->lcores);
+	free(p->steps);
 }
 
 /* On a reactor, between two of its rounds. */
@@ -132,6 +139,19 @@ static void period_move(struct period *p)
 	}
 }
 
+/* After the threads have moved. An isolated core is like the others: its threads do not move, but it may be idle. */
+static void period_govern(struct period *p)
+{
+	if (!governor_is_used()) {
+		return;
+	}
+	for (unsigned i = 0; i < p->num_cores; i++) {
+		p->lcores[i] = p->cores[i].lcore;
+		p->steps[i] = governor_decide(&options.limits, p->cores[i].load, reactor_by_index(i)->assigned);
+	}
+	governor_apply(p->lcores, p->steps, p->num_cores);
+}
+
 /* Whether a reactor is held up in a function. Its threads cannot be asked what they did without waiting for it. */
 static bool reactor_is_held_up(const struct reactor *r)
 {
@@ -163,6 +183,7 @@ static void period_end(void *arg)
 		unsigned n = balance(&options.limits, p.cores, p.num_cores, core_of_lcore(&p, options.gather_lcore),
 				     p.threads, p.num_threads);
 		period_move(&p);
+		period_govern(&p);
 		moves += n;
 		USDT(dynsched_balance, p.num_threads, n);
 	} else {
@@ -249,8 +270,10 @@ int scheduler_set_opts(const struct scheduler_opts *opts)
 	thread_timer_stop(&period_timer);
 	reactor_let_empty_sleep(options.kind == SCHEDULER_DYNAMIC);
 	if (options.kind == SCHEDULER_DYNAMIC) {
+		governor_start();
 		period_begin();
 	} else {
+		governor_stop();
 		reactors_wake();
 	}
 	return 0;
@@ -270,5 +293,6 @@ void scheduler_stop(void)
 {
 	reactor_let_empty_sleep(false);
 	thread_timer_stop(&period_timer);
+	governor_stop();
 	thread_monitor_switches(false);
 }
