@@ -885,6 +885,21 @@ static void test_discovery_log_has_what_the_host_may_use_and_the_filter_passes(v
 	CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_DISCOVER, false, 0, data, 1024), 0);
 	CU_ASSERT_EQUAL(le(8, 8), 1);
 	ctrlr->listen_address = listens;
+	/* What each word of the filter compares: both listeners have one transport, and nothing else. */
+	for (uint32_t filter = NVMF_DISCOVERY_MATCH_ANY; filter <= 7; filter++) {
+		uint64_t listeners = filter & (NVMF_DISCOVERY_MATCH_TRADDR | NVMF_DISCOVERY_MATCH_TRSVCID) ? 1 : 2;
+		nvmf_tgt_set_discovery_filter(loop_tgt(), filter);
+		CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_DISCOVER, false, 0, data, 1024), 0);
+		CU_ASSERT_EQUAL(le(8, 8), listeners);
+		strcpy(ctrlr->listen_address.trsvcid, "77");
+		CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_DISCOVER, false, 0, data, 1024), 0);
+		CU_ASSERT_EQUAL(le(8, 8), filter & NVMF_DISCOVERY_MATCH_TRSVCID ? 0 : listeners);
+		ctrlr->listen_address = listens;
+		strcpy(ctrlr->listen_address.trtype, "pigeon");
+		CU_ASSERT_EQUAL(loop_get_log(c, NVME_LOG_LID_DISCOVER, false, 0, data, 1024), 0);
+		CU_ASSERT_EQUAL(le(8, 8), filter & NVMF_DISCOVERY_MATCH_TRTYPE ? 0 : listeners);
+		ctrlr->listen_address = listens;
+	}
 	nvmf_tgt_set_discovery_filter(loop_tgt(), NVMF_DISCOVERY_MATCH_ANY);
 	struct loop_wait wait = LOOP_WAIT;
 	nvmf_subsystem_remove_listener(loop_subsystem(), &loop_other_address, loop_done, &wait);
