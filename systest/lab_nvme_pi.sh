@@ -4,7 +4,7 @@
 # limit: 700
 # Drives with metadata and protection information, emulated, through vfio with an IOMMU: made and stripped by the drive under verified I/O;
 # and passed from a host, by a target that has the drive, over the software RDMA device; what is bad is refused. Blocks of 512 bytes, 4 KiB
-# and 64 KiB; metadata with the data and apart from it; types 1 to 3.
+# and 64 KiB; metadata with the data and apart from it; types 1 to 3; guards of 16 and 64 bits.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
 if [ -z "${VM:-}" ]; then
@@ -22,6 +22,9 @@ ns 2 ms=8,mset=0,pi=2
 ns 3 ms=16,mset=1,pi=3,pil=1,logical_block_size=4096,physical_block_size=4096
 ns 4 ms=64,mset=0,pi=1,logical_block_size=4096,physical_block_size=4096
 ns 5 ms=8,mset=1,pi=1,logical_block_size=65536,physical_block_size=65536
+# pif=2: guards of 64 bits. The emulated drive's Write Zeroes has the guard of 4096 zeroes and nothing else, whatever a block is
+ns 6 ms=16,mset=1,pi=1,pif=2,logical_block_size=4096,physical_block_size=4096
+ns 7 ms=64,mset=0,pi=2,pif=2,pil=1,logical_block_size=4096,physical_block_size=4096
 in_guest -i -n -c 4 -t 660 -q "$QEMU"
 DRIVE=$(nvmes)
 
@@ -34,6 +37,7 @@ test_drive_makes_strips_and_checks() {
   verified 1
   verified 2 -o 64k
   verified 5 -o 128k
+  verified 6
 }
 
 test_metadata_that_would_be_moved_with_the_data_is_refused() {

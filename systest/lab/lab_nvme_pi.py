@@ -11,8 +11,9 @@ from nvmf_pi import APP, GUARD, PRACT, READ, REF, VERIFY, WRITE, Raw
 
 WRITE_ZEROES = 8
 TABLE = [nvmf_pi.crc(bytes([i])) for i in range(256)]
-# nsid: data, metadata, type, at the beginning of the metadata; lab_nvme_pi.sh has the same list
-NAMESPACES = {1: (512, 8, 1, False), 2: (512, 8, 2, False), 3: (4096, 16, 3, True), 4: (4096, 64, 1, False), 5: (65536, 8, 1, False)}
+# nsid: data, metadata, type, at the beginning of the metadata, format; lab_nvme_pi.sh has the same list
+NAMESPACES = {1: (512, 8, 1, False, 0), 2: (512, 8, 2, False, 0), 3: (4096, 16, 3, True, 0), 4: (4096, 64, 1, False, 0), 5: (65536, 8, 1, False, 0),
+              6: (4096, 16, 1, False, 2), 7: (4096, 64, 2, True, 2)}
 
 
 def crc(data):
@@ -25,7 +26,8 @@ def crc(data):
 class Namespace:
     def __init__(self, raw, nsid):
         self.raw, self.nsid = raw, nsid
-        self.data, self.md, self.type, self.first = NAMESPACES[nsid]
+        self.data, self.md, self.type, self.first, self.format = NAMESPACES[nsid]
+        self.pi = 16 if self.format else 8
         self.extended = self.data + self.md
         self.checks = GUARD | APP | (REF if self.type != 3 else 0)
 
@@ -33,8 +35,9 @@ class Namespace:
         return [bytes((i * 37 + j * 11 + self.nsid + (j >> 8)) & 255 for j in range(256)) * (self.data // 256) for i in range(n)]
 
     def block(self, data, ref, app):
-        rest = bytes(self.md - 8)
-        info = struct.pack(">HHI", crc(data if self.first else data + rest), app, ref)
+        rest = bytes(self.md - self.pi)
+        covered = data if self.first else data + rest
+        info = struct.pack(">QHHI", nvmf_pi.crc64(covered), app, ref >> 32, ref & 0xffffffff) if self.format else struct.pack(">HHI", crc(covered), app, ref)
         return data + (info + rest if self.first else rest + info)
 
     def protected(self, blocks, ref, app):
@@ -67,12 +70,12 @@ def refused(ns, good):
 
 def made(ns):
     blocks = ns.blocks(3)
-    plain = b"".join(blocks if ns.md == 8 else [b + bytes(ns.md) for b in blocks])
-    length = ns.data if ns.md == 8 else ns.extended
+    plain = b"".join(blocks if ns.md == ns.pi else [b + bytes(ns.md) for b in blocks])
+    length = ns.data if ns.md == ns.pi else ns.extended
     check(ns.run(WRITE, 30, 3, PRACT, 30, 0x77, plain)[0] == 0, "written")
     want = ns.protected(blocks, 30, 0x77)
     check(ns.run(READ, 30, 3, 0, length=ns.extended) == (0, want), "as it should be")
-    check(ns.run(READ, 30, 3, PRACT | ns.checks, 30, 0xffff0077, length=length) == (0, plain if ns.md == 8 else want), "and stripped")
+    check(ns.run(READ, 30, 3, PRACT | ns.checks, 30, 0xffff0077, length=length) == (0, plain if ns.md == ns.pi else want), "and stripped")
 
 
 def zeroed(ns):
@@ -88,9 +91,9 @@ def run(address):
     with Drive(cores="[0]", max_io_size=262144) as b, nvmf_pi.front() as f:
         bdevs = b.call("bdev_nvme_attach_controller", name="D", trtype="PCIe", traddr=address, prchk_guard=True, prchk_reftag=True)
         check(bdevs == [f"Dn{i}" for i in NAMESPACES], bdevs)
-        for nsid, (data, md, dif, first) in NAMESPACES.items():
+        for nsid, (data, md, dif, first, pi_format) in NAMESPACES.items():
             shown = b.call("bdev_get_bdevs", name=f"Dn{nsid}")[0]
-            check([shown[k] for k in ("block_size", "md_size", "dif_type", "dif_is_head_of_md")] == [data + md, md, dif, first], shown)
+            check([shown[k] for k in ("block_size", "md_size", "dif_type", "dif_is_head_of_md", "dif_pi_format")] == [data + md, md, dif, first, pi_format], shown)
             b.add_ns(f"Dn{nsid}", nsid=nsid)
         f.call("bdev_nvme_attach_controller", name="Nvme0", trtype="RDMA", adrfam="IPv4", traddr="127.0.0.1", trsvcid=str(b.port),
                subnqn="nqn.2026-11.io.varve:test")
