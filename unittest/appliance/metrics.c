@@ -82,16 +82,18 @@ static void test_label_values_cannot_break_out(void)
 	check_text(&m, "# HELP a h\n# TYPE a gauge\na{x=\"\xef\xbf\xbd\xc3\xa9\"} 1\n");
 }
 
+#define LONG_VALUE 100000
+
 static void test_long_values_are_cut_and_long_texts_are_not(void)
 {
 	struct metrics_text m = {0};
-	char *long_value = calloc(1, 100001);
+	char *long_value = calloc(1, LONG_VALUE + 1);
 	size_t len;
 
-	memset(long_value, 'x', 100000);
+	memset(long_value, 'x', LONG_VALUE);
 	metrics_family(&m, "a", METRICS_GAUGE, "h");
 	for (int i = 0; i < 1000; i++) {
-		metrics_uint(&m, 1, "x", long_value, NULL);
+		metrics_uint(&m, 1, "x", i == 0 ? long_value : &long_value[LONG_VALUE - 4000], NULL);
 	}
 	char *text = metrics_take(&m, &len);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(text);
