@@ -75,7 +75,7 @@ configure() { # PORT
 }
 
 target_start() { # PORT
-  "$VARVE_BUILD/bin/varve" --no-huge --no-pci -m "[$(($1 % 2 + 2))]" -s 384 -r "/tmp/varve$1.sock" >> "/tmp/varve$1.log" 2>&1 &
+  "$VARVE_BUILD/bin/varve" --no-huge --no-pci -m "[$(($1 % 2 + 2))]" -s 192 -r "/tmp/varve$1.sock" >> "/tmp/varve$1.log" 2>&1 &
   echo $! > "/tmp/varve$1.pid"
   await 120 rpc "$1" framework_wait_init
   configure "$1" | rpcs "$1"
