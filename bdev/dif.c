@@ -296,6 +296,12 @@ static uint64_t cursor_crc_from_buffer(struct iov_cursor *c, enum dif_guard guar
 	return crc;
 }
 
+/* The guard of a block, from the CRC of its data: most have no metadata in front of the protection information. */
+static inline uint64_t crc_with_md(const struct dif_format *f, uint64_t crc, const uint8_t *md)
+{
+	return f->offset == 0 ? crc : dif_crc(f->guard, crc, md, f->offset);
+}
+
 void dif_insert(const struct dif_format *f, const struct dif_tags *tags, const struct iovec *iovs, size_t skip,
 		uint32_t blocks, void *extended)
 {
@@ -309,7 +315,7 @@ void dif_insert(const struct dif_format *f, const struct dif_tags *tags, const s
 			iov_to_buffer(&c, to, f->data_size);
 			continue;
 		}
-		uint64_t guard = dif_crc(f->guard, cursor_crc_to_buffer(&c, f->guard, to, f->data_size), md, f->offset);
+		uint64_t guard = crc_with_md(f, cursor_crc_to_buffer(&c, f->guard, to, f->data_size), md);
 		struct tuple t = tuple_make(f, tags, i, guard);
 		tuple_encode(f->guard, &t, bytes);
 		memcpy(md + f->offset, bytes, dif_bytes(f->guard));
@@ -327,8 +333,7 @@ bool dif_strip(const struct dif_format *f, const struct dif_tags *tags, const st
 		const uint8_t *md = from + f->data_size;
 		uint64_t guard = 0;
 		if (guard_counts) {
-			guard = cursor_crc_from_buffer(&c, f->guard, from, f->data_size);
-			guard = dif_crc(f->guard, guard, md, f->offset);
+			guard = crc_with_md(f, cursor_crc_from_buffer(&c, f->guard, from, f->data_size), md);
 		} else {
 			iov_from_buffer(&c, from, f->data_size);
 		}
