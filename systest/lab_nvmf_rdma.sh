@@ -421,13 +421,16 @@ test_kernel_has_protection_information_made_and_checked() {
   {
     call bdev_malloc_create '{"name":"P1","block_size":4096,"num_blocks":8192,"md_size":8,"md_interleave":true,"dif_type":1}'
     call bdev_malloc_create '{"name":"P2","block_size":512,"num_blocks":32768,"md_size":16,"md_interleave":true,"dif_type":2}'
+    call bdev_malloc_create '{"name":"P3","block_size":512,"num_blocks":65536,"md_size":16,"md_interleave":true,"dif_type":1,"dif_pi_format":2}'
     call_subsystem $SHARED
     call_add_ns $SHARED 1 P1
     call_add_ns $SHARED 2 P2 ',"hide_metadata":true'
+    call_add_ns $SHARED 3 P3
   } | rpcs
   connect $SHARED
   d=$(await_disk $SHARED 1)
   await_disk $SHARED 2
+  await_disk $SHARED 3 # its guard has 64 bits
   c=/dev/$(controllers $SHARED)
   nvme id-ns "$c" -n 1 | tee /tmp/i
   grep -qx 'flbas   : 0x10' /tmp/i
@@ -436,9 +439,12 @@ test_kernel_has_protection_information_made_and_checked() {
   grep -qx 'dps     : 0x1' /tmp/i
   grep -q 'ms:8 .*lbads:12 .*(in use)' /tmp/i
   nvme id-ns "$c" -n 2 | grep -q 'ms:0 .*lbads:9 .*(in use)'
+  nvme id-ns "$c" -n 3 | grep -q 'ms:16 .*lbads:9 .*(in use)'
   same "size in sectors" "$(cat "/sys/block/${d##*/}/size")" 65536
+  same "size in sectors, guards of 64 bits" "$(cat "/sys/block/$(disk $SHARED 3)/size")" 65536
   "${FIO[@]}" --rw=randrw --verify_backlog=64 --iodepth=8 --output=/tmp/fio.out --name=pages --filename="$d" --bs=4k --size=1M \
-    --name=large --filename="$d" --bs=128k --offset=4M --size=4M --name=hidden --filename="/dev/$(disk $SHARED 2)" --bs=512 --size=128k || {
+    --name=large --filename="$d" --bs=128k --offset=4M --size=4M --name=hidden --filename="/dev/$(disk $SHARED 2)" --bs=512 --size=128k \
+    --name=longer --filename="/dev/$(disk $SHARED 3)" --bs=16k --size=512k || {
     cat /tmp/fio.out
     fail "fio has errors"
   }
@@ -469,6 +475,7 @@ test_kernel_learns_of_a_block_that_is_not_what_was_written() {
     call nvmf_delete_subsystem "{\"nqn\":\"$SHARED\"}"
     call bdev_malloc_delete '{"name":"P1"}'
     call bdev_malloc_delete '{"name":"P2"}'
+    call bdev_malloc_delete '{"name":"P3"}'
   } | rpcs
 }
 
