@@ -449,6 +449,7 @@ test_kernel_has_protection_information_made_and_checked() {
     fail "fio has errors"
   }
   mkfs.ext4 -q "$d"
+  mkdir -p /tmp/fs
   mount "$d" /tmp/fs
   head -c 1M /dev/urandom | tee /tmp/random > /tmp/fs/random
   umount /tmp/fs
