@@ -167,7 +167,7 @@ def places(t):
         (t.folder / f"{name}.key").touch(mode=0o600)
         (t.folder / f"{name}.key").write_text(text)
     return {"/etc/varve/tls": t.folder / "tls", "/etc/varve/varve.json": t.folder / "saved.json", "/var/lib/varve/traces": t.folder, "127.0.0.1:9464": address,
-            "192.0.2.1": "127.0.0.1"}
+            "192.0.2.1": "127.0.0.1", "name=Db": "name=Malloc0", "name=Logs": "name=Malloc1"}
 
 
 def test_the_plain_lines_of_operations_md():
