@@ -49,7 +49,7 @@ static struct nvmf_ctrlr *ctrlr_find_by_cirn(const struct nvmf_subsystem *s, uin
 {
 	struct nvmf_ctrlr *ctrlr;
 
-	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
+	LIST_FOREACH (ctrlr, &s->ctrlrs_by_cirn[cirn % NVMF_CIRN_BUCKETS], cirn_link) {
 		if (ctrlr->cirn == cirn) {
 			return ctrlr;
 		}
@@ -57,40 +57,43 @@ static struct nvmf_ctrlr *ctrlr_find_by_cirn(const struct nvmf_subsystem *s, uin
 	return NULL;
 }
 
+void nvmf_cross_reset_gone(struct nvmf_ctrlr *ctrlr)
+{
+	if (ctrlr->cirn != 0) {
+		LIST_REMOVE(ctrlr, cirn_link);
+		ctrlr->cirn = 0;
+	}
+}
+
 static void ctrlr_give_name(struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_subsystem *s = ctrlr->subsystem;
-	uint8_t *ciu = &s->cius[ctrlr->cntlid - s->min_cntlid];
+	uint8_t *ciu = &s->cntlids[ctrlr->cntlid - s->min_cntlid].ciu;
 	uint64_t cirn;
 
 	*ciu = (uint8_t)(*ciu % UINT8_MAX + 1);
 	do {
 		cirn = (uint64_t)s->instance_tag << 32 | cross_reset_random();
 	} while (ctrlr_find_by_cirn(s, cirn) != NULL);
+	nvmf_cross_reset_gone(ctrlr);
 	ctrlr->ciu = *ciu;
 	ctrlr->cirn = cirn;
+	LIST_INSERT_HEAD(&s->ctrlrs_by_cirn[cirn % NVMF_CIRN_BUCKETS], ctrlr, cirn_link);
 }
 
-int nvmf_cross_reset_init(struct nvmf_ctrlr *ctrlr)
+void nvmf_cross_reset_init(struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_subsystem *s = ctrlr->subsystem;
 
 	TAILQ_INIT(&ctrlr->cross_resets.list);
 	ctrlr->cross_resets.hold_us = HOLD_US;
 	if (s->subtype == NVMF_SUBTYPE_DISCOVERY) {
-		return 0;
-	}
-	if (s->cius == NULL) {
-		s->cius = calloc(s->max_cntlid - s->min_cntlid + 1u, sizeof(s->cius[0]));
-	}
-	if (s->cius == NULL) {
-		return -ENOMEM;
+		return;
 	}
 	if (s->instance_tag == 0) {
 		s->instance_tag = cross_reset_random();
 	}
 	ctrlr_give_name(ctrlr);
-	return 0;
 }
 
 void nvmf_cross_reset_renew(struct nvmf_ctrlr *ctrlr)

@@ -48,6 +48,30 @@ static void ctrlr_idle_timeout(void *arg)
 	nvmf_ctrlr_destroy(ctrlr, "it was left disabled or shut down for too long");
 }
 
+/* The entry of an id; NULL: no controller can have the id, or none has had one yet. */
+static struct nvmf_cntlid *cntlid_of(const struct nvmf_subsystem *s, uint16_t cntlid)
+{
+	bool allowed = cntlid >= s->min_cntlid && cntlid <= s->max_cntlid;
+
+	return allowed && s->cntlids != NULL ? &s->cntlids[cntlid - s->min_cntlid] : NULL;
+}
+
+/* Gives a new controller an id that is free. false: no memory. */
+static bool cntlid_take(struct nvmf_ctrlr *ctrlr, uint16_t cntlid)
+{
+	struct nvmf_subsystem *s = ctrlr->subsystem;
+
+	if (s->cntlids == NULL) {
+		s->cntlids = calloc(s->max_cntlid - s->min_cntlid + UINT32_C(1), sizeof(s->cntlids[0]));
+	}
+	if (s->cntlids == NULL) {
+		return false;
+	}
+	ctrlr->cntlid = cntlid;
+	cntlid_of(s, cntlid)->ctrlr = ctrlr;
+	return true;
+}
+
 struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair *admin, const struct nvmf_connect *c,
 				     uint16_t cntlid)
 {
@@ -62,11 +86,11 @@ struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair
 	ctrlr->transport = admin->transport;
 	ctrlr->listen_address = admin->listen_address;
 	ctrlr->local_address = admin->local_address;
-	ctrlr->cntlid = cntlid;
-	if (nvmf_cross_reset_init(ctrlr) != 0) {
+	if (!cntlid_take(ctrlr, cntlid)) {
 		free(ctrlr);
 		return NULL;
 	}
+	nvmf_cross_reset_init(ctrlr);
 	ctrlr->state_ticks = env_ticks();
 	ctrlr->max_io_qpairs = s->subtype == NVMF_SUBTYPE_NVME ? admin->transport->opts.max_io_qpairs_per_ctrlr : 0;
 	memcpy(ctrlr->hostid, c->hostid, sizeof(ctrlr->hostid));
@@ -373,6 +397,8 @@ static void ctrlr_free(struct nvmf_ctrlr *ctrlr)
 	USDT(nvmf_ctrlr_destruct, ctrlr, thread_id(thread_current()));
 	USDT(nvmf_subsystem_remove_ctrlr, s->nqn, ctrlr, ctrlr->hostnqn);
 	TAILQ_REMOVE(&s->ctrlrs, ctrlr, link);
+	cntlid_of(s, ctrlr->cntlid)->ctrlr = NULL;
+	nvmf_cross_reset_gone(ctrlr);
 	nvmf_host_latency_leave(ctrlr);
 	trace_owner_release(ctrlr->trace_owner);
 	nvmf_ana_release(ctrlr->ana);
@@ -443,14 +469,9 @@ struct nvmf_ns *nvmf_ctrlr_visible_ns(const struct nvmf_ctrlr *ctrlr, uint32_t n
 
 struct nvmf_ctrlr *nvmf_ctrlr_find(const struct nvmf_subsystem *s, uint16_t cntlid)
 {
-	struct nvmf_ctrlr *ctrlr;
+	const struct nvmf_cntlid *id = cntlid_of(s, cntlid);
 
-	TAILQ_FOREACH (ctrlr, &s->ctrlrs, link) {
-		if (ctrlr->cntlid == cntlid) {
-			return ctrlr;
-		}
-	}
-	return NULL;
+	return id != NULL ? id->ctrlr : NULL;
 }
 
 struct nvmf_ctrlr *nvmf_ctrlr_next(const struct nvmf_subsystem *s, const struct nvmf_ctrlr *after)

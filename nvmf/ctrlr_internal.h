@@ -70,6 +70,7 @@ struct nvmf_ctrlr {
 	uint16_t cntlid;
 	uint8_t ciu; /* with cntlid and cirn the controller's struct nvmf_ctrlr_name; 0 in discovery subsystems */
 	uint64_t cirn;
+	LIST_ENTRY(nvmf_ctrlr) cirn_link;      /* if cirn is not 0 */
 	struct nvmf_cross_resets cross_resets; /* the Cross-Controller Resets that its host has asked it for */
 	enum nvmf_ctrlr_state state;
 	uint64_t state_ticks;

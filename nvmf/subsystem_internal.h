@@ -141,6 +141,15 @@ struct nvmf_ctrlr_waiter {
 
 /* ---- Subsystems ---- */
 
+/* What is known of a controller id. */
+struct nvmf_cntlid {
+	struct nvmf_ctrlr *ctrlr; /* NULL: it is free */
+	uint8_t ciu;              /* of the last controller with this id */
+};
+
+#define NVMF_CIRN_BUCKETS 256
+LIST_HEAD(nvmf_cirn_bucket, nvmf_ctrlr);
+
 struct nvmf_subsystem {
 	struct nvmf_tgt *tgt;
 	uint32_t index; /* in the target's subsystems and in each group's views */
@@ -167,9 +176,8 @@ struct nvmf_subsystem {
 	uint32_t dmrsl; /* of its options: poll groups read both, and they never change */
 	uint8_t wzsl;
 	uint16_t min_cntlid, max_cntlid, next_cntlid;
-	uint32_t instance_tag; /* random: the upper half of the CIRN of all its controllers */
-	uint8_t *cius; /* by cntlid - min_cntlid: the CIU of the last controller with that id; NULL: there was none yet
-			*/
+	uint32_t instance_tag;       /* random: the upper half of the CIRN of all its controllers */
+	struct nvmf_cntlid *cntlids; /* by cntlid - min_cntlid; NULL: there was no controller yet */
 	struct nvmf_peers peers;
 	unsigned peer_requests; /* requests to the peers that are under way */
 	uint32_t max_nsid;
@@ -179,6 +187,8 @@ struct nvmf_subsystem {
 	struct nvmf_qos_list qos;
 	TAILQ_HEAD(, nvmf_listener) listeners;
 	TAILQ_HEAD(, nvmf_ctrlr) ctrlrs;
+	struct nvmf_cirn_bucket
+		ctrlrs_by_cirn[NVMF_CIRN_BUCKETS]; /* by the CIRN's remainder; no discovery controllers */
 	TAILQ_HEAD(, nvmf_host_latency) latencies; /* the others, if there are any, are the last */
 	struct thread_msg destroy_msg; /* frees it from the event loop, when no caller is left that uses it */
 	nvmf_done_fn destroy_done;
