@@ -32,8 +32,8 @@ struct qos_group_limits {
 	RPC_PARAM(struct qos_group_limits, name, RPC_STRING, RPC_REQUIRED, name_help_),                                \
 		RPC_RATE_PARAMS(struct qos_group_limits),                                                              \
 		RPC_PARAM(struct qos_group_limits, burst_ms, RPC_UINT32, RPC_OPTIONAL,                                 \
-			  "milliseconds of idle time that are saved up for a burst; by default 20", .min = 1,          \
-			  .max = RATE_BURST_MS_MAX)
+			  "milliseconds of idle time that are saved up for a burst; by default 20",                    \
+			  .min = SHARE_BURST_MS_MIN, .max = RATE_BURST_MS_MAX)
 
 static const struct rpc_param group_create_params[] = {
 	QOS_GROUP_LIMIT_PARAMS("of the group, at most 63 bytes; its limits may also be set later"), RPC_PARAM_END};

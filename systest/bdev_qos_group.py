@@ -136,7 +136,7 @@ def test_members_and_groups_come_and_go_under_io():
     with two_bdevs() as t:
         with verifying(t, 1, "-q", "16", "-t", "3600") as a, verifying(t, 2, "-q", "16", "-t", "3600", hostnqn=OTHER) as b:
             for turn in range(5):
-                t.call("bdev_qos_group_create", name="g", rw_mbytes_per_sec=1, burst_ms=1)
+                t.call("bdev_qos_group_create", name="g", rw_mbytes_per_sec=1, burst_ms=5)
                 t.call("bdev_qos_group_create", name="h", rw_ios_per_sec=100 + turn)
                 for name in NAMES:
                     join(t, name, group="g", min_rw_ios_per_sec=5)
@@ -224,7 +224,7 @@ def test_what_cannot_be_kept_is_refused():
         join(d, "two", group="g", min_w_mbytes_per_sec=4)
         refused(d, ["rw_ios_per_sec 599", "600"], "bdev_qos_group_set_limit", name="g", rw_ios_per_sec=599)
         refused(d, ["r_mbytes_per_sec 6", "7"], "bdev_qos_group_set_limit", name="g", r_mbytes_per_sec=6)
-        d.call("bdev_qos_group_set_limit", name="g", w_mbytes_per_sec=0, burst_ms=1)
+        d.call("bdev_qos_group_set_limit", name="g", w_mbytes_per_sec=0, burst_ms=5)
         d.call("bdev_qos_group_set_limit", name="g", burst_ms=70)
         check({k: v for k, v in group(d).items() if k.endswith("per_sec") or k == "burst_ms"} ==
               {"rw_ios_per_sec": 1000, "rw_mbytes_per_sec": 0, "r_mbytes_per_sec": 0, "w_mbytes_per_sec": 0, "burst_ms": 70}, group(d))

@@ -184,7 +184,7 @@ class Bdevs(Session):
         name, limits = self.name("qg"), ("rw_ios_per_sec", "rw_mbytes_per_sec", "r_mbytes_per_sec", "w_mbytes_per_sec")
         if self.call("bdev_qos_group_create", name=name, **({"rw_ios_per_sec": self.rng.randint(1, 1000)} if self.chance(0.5) else {})):
             self.qos_groups.append(name)
-            self.call("bdev_qos_group_set_limit", name=name, rw_ios_per_sec=self.rng.randint(1000, 50000), burst_ms=self.rng.randint(1, 1000),
+            self.call("bdev_qos_group_set_limit", name=name, rw_ios_per_sec=self.rng.randint(1000, 50000), burst_ms=self.rng.randint(5, 1000),
                       **{limit: self.rng.randint(1000, 50000) for limit in self.some(limits[1:])})
 
     def join_qos_group(self):

@@ -371,7 +371,7 @@ def test_settings_of_an_object_are_sent_with_its_name():
         entries = [e for s in tree["subsystems"] + tree["varve"] for e in s["config"] or []]
         next(e for e in entries if e["method"] == "bdev_set_qos_limit" and e["params"]["name"] == "B")["params"]["rw_mbytes_per_sec"] = 9
         next(e for e in entries if e["method"] == "bdev_set_qos_group" and e["params"]["name"] == "B")["params"].update(group="B", min_rw_ios_per_sec=0)
-        next(e for e in entries if e["method"] == "bdev_qos_group_set_limit" and e["params"]["name"] == "B")["params"].update(rw_ios_per_sec=0, burst_ms=1)
+        next(e for e in entries if e["method"] == "bdev_qos_group_set_limit" and e["params"]["name"] == "B")["params"].update(rw_ios_per_sec=0, burst_ms=5)
         next(e for e in entries if e["method"].endswith("set_ana_state") and e["params"]["anagrpid"] == 5)["params"]["ana_state"] = "inaccessible"
         next(e for e in entries if e["method"] == "bdev_nvme_set_options")["params"]["bdev_retry_count"] = 4
         file.write_text(bad_end(tree))

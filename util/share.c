@@ -24,12 +24,23 @@ static void group_leave(struct share_group *g)
 	atomic_flag_clear_explicit(&g->busy, memory_order_release);
 }
 
+/* With many members a refill takes longer, so that they come less often: each costs about a quarter of a microsecond
+ * per member. But much more often than a bucket of a minimum runs over, which holds half a burst. */
+static void group_set_interval(struct share_group *g)
+{
+	uint64_t us = g->num_members * (uint64_t)SHARE_REFILL_US_PER_MEMBER;
+
+	us = us < g->burst_us / 4 ? us : g->burst_us / 4;
+	us = us > RATE_REFILL_MIN_US ? us : RATE_REFILL_MIN_US;
+	STORE(g->interval_ticks, g->hz * us / 1000000);
+}
+
 void share_group_init(struct share_group *g, uint64_t now, uint64_t hz)
 {
 	*g = (struct share_group){.hz = hz, .burst_us = RATE_BURST_MS * UINT64_C(1000), .busy = ATOMIC_FLAG_INIT};
 	TAILQ_INIT(&g->members);
 	STORE(g->refilled_ticks, now);
-	STORE(g->interval_ticks, hz * RATE_REFILL_MIN_US / 1000000);
+	group_set_interval(g);
 }
 
 /* ---- Changes ---- */
@@ -106,6 +117,7 @@ void share_group_set(struct share_group *g, const struct rate_limits *limits)
 	for (unsigned k = 0; k < RATE_BUCKETS; k++) {
 		group_set_limit(g, (enum rate_bucket_id)k, share_limit(limits, (enum rate_bucket_id)k));
 	}
+	group_set_interval(g);
 	group_leave(g);
 }
 
@@ -116,14 +128,6 @@ static void group_change_minimum(struct share_group *g, struct share_member *m, 
 		g->min_per_sec[k] = g->min_per_sec[k] - m->min_per_sec[k] + per_sec;
 		m->min_per_sec[k] = per_sec;
 	}
-}
-
-/* With many members refills take longer, and come less often. */
-static void group_set_interval(struct share_group *g)
-{
-	uint64_t us = g->num_members > RATE_REFILL_MIN_US ? g->num_members : RATE_REFILL_MIN_US;
-
-	STORE(g->interval_ticks, g->hz * us / 1000000);
 }
 
 void share_group_add(struct share_group *g, struct share_member *m, const struct rate_limits *minimum)
@@ -206,9 +210,20 @@ struct refill {
 	__int128 leftover; /* what is still to be given away */
 };
 
+/* Half a burst. The other half is room that what idle members leave goes through to those that want it, also if the
+ * minimums add up to the limit. */
 static int64_t minimum_room(const struct share_group *g, const struct share_member *m, unsigned k)
 {
-	return tokens_due(m->min_per_sec[k], g->burst_us, 1000000);
+	return tokens_due(m->min_per_sec[k], g->burst_us / 2, 1000000);
+}
+
+/* So that all buckets together have room for what the limit yields in the burst time. */
+static int64_t rest_room(const struct share_group *g, uint64_t rest, uint64_t minimums)
+{
+	int64_t room =
+		tokens_due(rest, g->burst_us, 1000000) + tokens_due(minimums, g->burst_us - g->burst_us / 2, 1000000);
+
+	return room < TOKENS_MAX ? room : TOKENS_MAX;
 }
 
 /* Each member gets its minimum. */
@@ -260,7 +275,7 @@ static void refill_one(struct share_group *g, struct refill *r)
 	uint64_t rest = per_sec > minimums ? per_sec - minimums : 0;
 	int64_t common = LOAD(g->tokens[r->k]);
 
-	r->room = tokens_due(rest, g->burst_us, 1000000);
+	r->room = rest_room(g, rest, minimums);
 	r->most = r->wanting != 0 ? r->room / r->wanting : 0;
 	r->saved = 0;
 	r->leftover = (__int128)common + g->kept_back[r->k] + tokens_due(rest, r->ticks, g->hz);

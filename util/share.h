@@ -3,16 +3,16 @@
  * number of threads take from, without a lock.
  *
  * The tokens of each limit become due at its rate R. A member with a minimum m gets its part of them, m, into a bucket
- * of its own, which holds what m yields in the burst time. The rest, R less all minimums, and what overflows from the
- * buckets of members that are idle, is divided equally among the members that want more than they have; while none
+ * of its own, which holds what m yields in half the burst time. The rest, R less all minimums, and what overflows from
+ * the buckets of members that are idle, is divided equally among the members that want more than they have; while none
  * does, it is put into a bucket that anybody may take from. An I/O may go if, for each limit that it counts for, its
  * member's bucket or the common one is above zero. It may take more than the bucket holds, and those after it wait the
  * longer: the debt is its member's if the member's bucket had tokens, and otherwise of all together. So in any time t
  *
  *   - all members together get at most R * t + R * burst, and of each bucket that there was one I/O (of each thread)
  * that overdrew it;
- *   - a member that always has I/O waiting, and looks at least once in the burst time, gets at least m * t less one
- * I/O;
+ *   - a member that always has I/O waiting, and looks at least once in a quarter of the burst time, gets at least m * t
+ * less one I/O;
  *   - members that always have I/O waiting get equal parts of the rest, however many threads each of them has.
  *
  * Times are ticks of one clock, which the caller reads. */
@@ -25,6 +25,12 @@
 #include "util/rate.h"
 
 #define SHARE_MEMBERS_MAX 1024
+/* The least burst time. Whoever waits looks a little less often than once in RATE_REFILL_US, which is to be a quarter
+ * of the burst time at most; refills come a quarter of it after each other at most. So no bucket of a minimum, which
+ * holds half of it, runs over. */
+#define SHARE_BURST_MS_MIN 5
+/* Refills come so much time after each other for each member, up to a quarter of the burst time. */
+#define SHARE_REFILL_US_PER_MEMBER 4
 /* A member that had to wait counts as one that wants more for so long; much longer than RATE_REFILL_US, so that members
  * whose threads look late, or that have one I/O at a time, do not lose their turns. */
 #define SHARE_WANT_US 10000
@@ -62,7 +68,8 @@ void share_group_init(struct share_group *g, uint64_t now, uint64_t hz);
 
 /* ---- One thread at a time, which may wait for a refill's end ---- */
 
-/* Sets all limits, and the burst time. What was saved up for a limit that changes is lost; debts stay. */
+/* Sets all limits, and the burst time: 0, or SHARE_BURST_MS_MIN or more. What was saved up for a limit that changes is
+ * lost; debts stay. */
 void share_group_set(struct share_group *g, const struct rate_limits *limits);
 /* Makes m a member with these minimums; it begins with empty buckets. m must be no member. burst_ms has no meaning. */
 void share_group_add(struct share_group *g, struct share_member *m, const struct rate_limits *minimum);
@@ -81,7 +88,8 @@ bool share_sum_fits(const struct rate_limits *limits, const struct rate_limits *
 /* ---- Any thread ---- */
 
 /* Gives what has become due to the members, if the time for it has come and no other thread does. Takes time in
- * proportion to the number of members, but comes the less often for it: at most once in a microsecond per member. */
+ * proportion to the number of members, but comes the less often for it: at most once in SHARE_REFILL_US_PER_MEMBER for
+ * each, up to a quarter of the burst time. */
 void share_refill(struct share_group *g, uint64_t now);
 /* Whether an I/O of a member, of so many bytes, may go. */
 bool share_allows(const struct share_group *g, const struct share_member *m, enum rate_kind kind, uint64_t bytes);

@@ -106,8 +106,27 @@ static void test_a_member_that_was_idle_has_what_it_saved_up(void)
 	share_refill(&g, 5000 * MS);
 	uint64_t other = flood(&members[1], RATE_READS, 512, 5000 * MS);
 	uint64_t own = flood(&members[0], RATE_READS, 512, 5000 * MS);
-	CU_ASSERT_EQUAL(other, 600); /* the rest, for 100 ms */
-	CU_ASSERT_EQUAL(own, 400);
+	CU_ASSERT_EQUAL(other, 800); /* the rest, for 100 ms, and half of the other's minimum */
+	CU_ASSERT_EQUAL(own, 200);
+}
+
+/* Also where there is no rest but what the others leave. */
+static void test_what_idle_members_leave_is_given_away_whatever_their_minimums_are(void)
+{
+	static const uint64_t minimums[] = {0, 1, 50000, 99000, 100000};
+	static const uint32_t bursts[] = {SHARE_BURST_MS_MIN, RATE_BURST_MS, 1000};
+
+	for (unsigned i = 0; i < 5 * 3; i++) {
+		uint64_t went = 0;
+		begin((struct rate_limits){.rw_ios_per_sec = 100000, .burst_ms = bursts[i % 3]});
+		share_group_add(&g, &members[0], &(struct rate_limits){.rw_ios_per_sec = minimums[i / 3]});
+		share_group_add(&g, &members[1], &(struct rate_limits){0});
+		for (uint64_t now = MS; now <= 3000 * MS; now += 1100 * US) {
+			uint64_t n = flood(&members[1], RATE_READS, 4096, now);
+			went += now > 1000 * MS ? n : 0; /* the idle one's bucket has been filled */
+		}
+		CU_ASSERT(went >= 190000 && went <= 200000 + 100 * bursts[i % 3] + 1);
+	}
 }
 
 static void test_an_io_larger_than_a_bucket_goes_and_is_paid_for_by_its_member(void)
@@ -225,7 +244,7 @@ static void test_extremes_do_not_wrap(void)
 
 /* ---- Anything may happen ---- */
 
-#define MEMBERS 8
+#define FEW 8
 
 /* Every window of time counts: excess is the most by which what went through was above the rate, in any window that
  * ends now; lack the most by which it was below. */
@@ -253,7 +272,8 @@ struct one {
 };
 
 struct world {
-	struct one ones[MEMBERS];
+	struct one ones[SHARE_MEMBERS_MAX];
+	unsigned members;      /* that there may be at once */
 	enum rate_bucket_id k; /* the limit that there is */
 	uint64_t limit, burst_ms, max_cost, now;
 	unsigned buckets; /* that there are and were */
@@ -304,7 +324,7 @@ static void world_check(const struct world *w, double looks_ms)
 		printf("limit %lu: %.0f too much\n", w->limit, w->window.excess - burst);
 		CU_FAIL("more than rate x time + burst");
 	}
-	for (unsigned i = 0; i < MEMBERS; i++) {
+	for (unsigned i = 0; i < w->members; i++) {
 		const struct one *o = &w->ones[i];
 		double owed = (double)o->min * looks_ms / 1000 + 2 * (double)w->max_cost + 2;
 		if (o->is_member && o->is_greedy && o->min != 0 && o->window.lack > owed) {
@@ -316,10 +336,13 @@ static void world_check(const struct world *w, double looks_ms)
 
 static void world_add(struct world *w, unsigned i, uint64_t min)
 {
-	static const uint64_t looks[] = {300, 1000, 1100, 2500};
+	static const uint64_t looks[] = {300, 1000, 1100, 2500}; /* the last: a quarter of the burst time or less */
 	struct one *o = &w->ones[i];
 
-	*o = (struct one){.min = min, .look_us = looks[below(4)], .is_member = true, .is_greedy = below(3) != 0};
+	*o = (struct one){.min = min,
+			  .look_us = looks[below(w->burst_ms < 10 ? 3 : 4)],
+			  .is_member = true,
+			  .is_greedy = below(3) != 0};
 	o->kind = w->k == RATE_R_BYTES ? RATE_READS : w->k == RATE_W_BYTES ? RATE_WRITES : (enum rate_kind)below(2);
 	o->bytes = w->k == RATE_RW_IOS ? 4096 : (1 + below(w->max_cost / 512)) * 512;
 	o->next = w->now + below(1000) * US;
@@ -333,7 +356,7 @@ static uint64_t world_free(const struct world *w)
 {
 	uint64_t sum = 0;
 
-	for (unsigned i = 0; i < MEMBERS; i++) {
+	for (unsigned i = 0; i < w->members; i++) {
 		sum += w->ones[i].is_member ? w->ones[i].min : 0;
 	}
 	return w->limit - sum;
@@ -341,11 +364,11 @@ static uint64_t world_free(const struct world *w)
 
 static void world_change(struct world *w)
 {
-	unsigned i = (unsigned)below(MEMBERS);
+	unsigned i = (unsigned)below(w->members);
 	struct one *o = &w->ones[i];
 
 	if (!o->is_member) {
-		world_add(w, i, below(3) == 0 ? 0 : below(world_free(w) + 1));
+		world_add(w, i, below(3) == 0 ? 0 : below(below(4) == 0 ? world_free(w) + 1 : world_free(w) / 4 + 1));
 	} else if (below(3) == 0) {
 		share_group_remove(&g, &members[i]);
 		o->is_member = false;
@@ -359,42 +382,86 @@ static void world_change(struct world *w)
 	}
 }
 
-static void world_run(unsigned seed)
+static void world_begin(struct world *w, unsigned seed, unsigned members_max)
 {
 	static const uint64_t limits[] = {3, 50, 1000, 20000, 300000, UINT64_C(5000000), UINT64_C(3000000000)};
-	static struct world w;
 
 	srandom(seed);
-	w = (struct world){.k = (enum rate_bucket_id)below(RATE_BUCKETS), .burst_ms = 5 + below(100), .buckets = 1};
-	w.limit = limits[below(w.k == RATE_RW_IOS ? 5 : 7)];
-	w.max_cost = w.k == RATE_RW_IOS ? 1 : 512 << below(9);
-	struct rate_limits l = limits_of(w.k, w.limit);
-	l.burst_ms = (uint32_t)w.burst_ms;
+	*w = (struct world){.k = (enum rate_bucket_id)below(RATE_BUCKETS), .members = members_max, .buckets = 1};
+	w->burst_ms = below(4) == 0 ? SHARE_BURST_MS_MIN : SHARE_BURST_MS_MIN + below(100);
+	w->limit = limits[below(w->k == RATE_RW_IOS ? 5 : 7)];
+	w->max_cost = w->k == RATE_RW_IOS ? 1 : 512 << below(9);
+	struct rate_limits l = limits_of(w->k, w->limit);
+	l.burst_ms = (uint32_t)w->burst_ms;
 	begin(l);
-	for (unsigned step = 0; step < 6000; step++) {
+}
+
+static void world_run(unsigned seed, unsigned members_max, unsigned steps)
+{
+	static struct world w;
+
+	world_begin(&w, seed, members_max);
+	/* How long ago the last look was, and the last refill before it: of a fourth of the burst time at most. */
+	double looks_ms = 2.5 + 0.2 + 0.1 + (members_max > FEW ? (double)w.burst_ms / 4 : 0);
+	for (unsigned i = 0; members_max > FEW && i < members_max; i++) {
+		world_add(&w, i, below(w.limit / members_max + 1));
+	}
+	for (unsigned step = 0; step < steps; step++) {
 		w.now += 100 * US;
 		window_pass(&w.window, (double)w.limit / 10000);
-		for (unsigned i = 0; i < MEMBERS; i++) {
+		for (unsigned i = 0; i < w.members; i++) {
 			struct one *o = &w.ones[i];
 			window_pass(&o->window, o->is_member ? (double)o->min / 10000 : 0);
 			if (o->is_member && w.now >= o->next) {
 				world_look(&w, i);
 			}
 		}
-		world_check(&w, 2.5 + 0.2 + 0.1);
+		world_check(&w, looks_ms);
 		if (below(60) == 0) {
 			world_change(&w);
 		}
 	}
 }
 
+static void worlds_run(unsigned seeds, unsigned members_max, unsigned steps)
+{
+	for (unsigned seed = 1; seed <= seeds; seed++) {
+		unsigned failed = CU_get_number_of_failures();
+		world_run(seed, members_max, steps);
+		if (CU_get_number_of_failures() != failed) {
+			printf("seed %u of %u members\n", seed, members_max);
+			return;
+		}
+	}
+}
+
 static void test_no_more_than_the_limit_and_no_less_than_the_minimum_ever(void)
 {
-	for (unsigned seed = 1; seed <= 300; seed++) {
-		unsigned failed = CU_get_number_of_failures();
-		world_run(seed);
-		if (CU_get_number_of_failures() != failed) {
-			printf("seed %u\n", seed);
+	worlds_run(300, FEW, 6000);
+	worlds_run(8, SHARE_MEMBERS_MAX, 1500);
+}
+
+/* Members have minimums, of any sum up to the limit, and one uses what all of them leave. */
+static void test_one_that_is_greedy_alone_gets_all(void)
+{
+	static struct world w;
+
+	for (unsigned seed = 1; seed <= 200; seed++) {
+		world_begin(&w, seed, 2 + (unsigned)random() % 7);
+		for (unsigned i = 0; i < w.members; i++) {
+			bool takes_all = i + 1 == w.members && below(2) == 0;
+			world_add(&w, i, takes_all ? world_free(&w) : below(world_free(&w) + 1));
+			w.ones[i].is_greedy = true;
+		}
+		unsigned alone = (unsigned)below(w.members);
+		for (; w.now < 2000 * MS; w.now += w.ones[alone].look_us * US) {
+			world_look(&w, alone);
+		}
+		double due = (double)w.limit * 2, most = due + (double)(w.limit * w.burst_ms) / 1000;
+		double went = (double)w.ones[alone].went, slack = w.buckets * (double)w.max_cost + 1;
+		if (went < due * 0.95 - slack || went > most + slack) {
+			printf("seed %u: %.0f of %.0f\n", seed, went, due);
+			CU_FAIL("what nobody else wants is not given away");
 			return;
 		}
 	}
@@ -482,6 +549,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_minimum_is_kept_while_others_flood),
 	UNIT(test_what_a_member_does_not_use_is_for_the_others),
 	UNIT(test_a_member_that_was_idle_has_what_it_saved_up),
+	UNIT(test_what_idle_members_leave_is_given_away_whatever_their_minimums_are),
 	UNIT(test_an_io_larger_than_a_bucket_goes_and_is_paid_for_by_its_member),
 	UNIT(test_each_kind_has_its_own_limit),
 	UNIT(test_a_changed_limit_begins_empty_and_debts_stay),
@@ -489,6 +557,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_sums_of_minimums_are_checked),
 	UNIT(test_extremes_do_not_wrap),
 	UNIT(test_no_more_than_the_limit_and_no_less_than_the_minimum_ever),
+	UNIT(test_one_that_is_greedy_alone_gets_all),
 	UNIT(test_greedy_members_get_equal_parts_however_often_they_look),
 	UNIT(test_threads_take_while_members_come_and_go),
 	UNIT_END,
