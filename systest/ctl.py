@@ -403,6 +403,103 @@ def test_settings_of_an_object_are_sent_with_its_name():
         check("not brought back: w_mbytes_per_sec of varve-rpc bdev_set_qos_limit name=B" in err, err)
 
 
+def applied_and_undone(d, file, tree, *words):
+    """First with an end that is refused, after which all is as before; then for good."""
+    before = d.everything()
+    file.write_text(bad_end(tree))
+    _, err = d.ctl("-v", "apply", *words, file, status=1)
+    check("what was done before is undone" in err and "left as it is" not in err and "not brought back" not in err and d.everything() == before, f"{err}{before}{d.everything()}")
+    file.write_text(json.dumps(tree))
+    d.ctl("diff", file, status=1)
+    d.ctl("apply", *words, file)
+    check(d.ctl("diff", file) == ("", ""), "applied")
+    after = d.everything()
+    check(after != before, after)
+    return after
+
+
+def test_qos_groups_change_in_an_order_that_is_possible():
+    with Ctl() as d, tempfile.TemporaryDirectory(prefix="varve-ctl-") as f:
+        file, saved = pathlib.Path(f) / "file.json", pathlib.Path(f) / "saved.json"
+        d.call("bdev_qos_group_create", name="g", rw_ios_per_sec=1000)
+        for name, ios in (("A", 600), ("B", 400), ("C", 0)):
+            d.call("bdev_null_create", name=name, num_blocks=64, block_size=512)
+            if ios != 0:
+                d.call("bdev_set_qos_group", name=name, group="g", min_rw_ios_per_sec=ios)
+        d.ctl("save", saved)
+        first = d.everything()
+
+        def changed():
+            """The configuration, its entries of bdevs, and a function that finds one."""
+            tree = json.loads(saved.read_text())
+            entries = next(s for s in tree["subsystems"] if s["subsystem"] == "bdev")["config"]
+            sections = [e for s in tree["subsystems"] + tree["varve"] for e in s["config"] or []]
+            return tree, entries, lambda method, name: next(e for e in sections if e["method"] == method and e["params"]["name"] == name)["params"]
+
+        def and_back(*words):
+            d.ctl("apply", *words, saved)
+            check(d.everything() == first and d.ctl("diff", saved) == ("", ""), d.everything())
+
+        # A bdev goes into a group that is new, with a minimum that its old one could not give it; another that is in none, too.
+        tree, entries, of = changed()
+        entries += [{"method": "bdev_qos_group_create", "params": {"name": "new"}}, {"method": "bdev_qos_group_set_limit", "params": {"name": "new", "rw_ios_per_sec": 5000}},
+                    {"method": "bdev_set_qos_group", "params": {"name": "C", "group": "new", "min_rw_ios_per_sec": 2000}}]
+        of("bdev_set_qos_group", "B").update(group="new", min_rw_ios_per_sec=3000)
+        of("bdev_set_qos_group", "A").update(min_rw_ios_per_sec=1000)
+        applied_and_undone(d, file, tree)
+        groups = {g["name"]: {b["name"]: b["min_rw_ios_per_sec"] for b in g["bdevs"]} for g in d.call("bdev_get_qos_groups")}
+        check(groups == {"g": {"A": 1000}, "new": {"B": 3000, "C": 2000}}, groups)
+        and_back("--prune")
+        # A limit is lowered with the minimums.
+        tree, entries, of = changed()
+        of("bdev_qos_group_set_limit", "g").update(rw_ios_per_sec=100)
+        of("bdev_set_qos_group", "A").update(min_rw_ios_per_sec=60)
+        of("bdev_set_qos_group", "B").update(min_rw_ios_per_sec=40)
+        applied_and_undone(d, file, tree)
+        and_back()
+        # Two bdevs exchange their minimums.
+        tree, entries, of = changed()
+        of("bdev_set_qos_group", "A").update(min_rw_ios_per_sec=400)
+        of("bdev_set_qos_group", "B").update(min_rw_ios_per_sec=600)
+        applied_and_undone(d, file, tree)
+        and_back()
+        # The group goes, and its bdevs into another.
+        tree, entries, of = changed()
+        for e in (e for s in tree["subsystems"] + tree["varve"] for e in s["config"] or []):
+            if e["method"].startswith("bdev_qos_group_"):
+                e["params"]["name"] = "other"
+            elif e["method"] == "bdev_set_qos_group":
+                e["params"]["group"] = "other"
+        applied_and_undone(d, file, tree, "--prune")
+        check([(g["name"], len(g["bdevs"])) for g in d.call("bdev_get_qos_groups")] == [("other", 2)], d.call("bdev_get_qos_groups"))
+        and_back("--prune")
+
+
+def test_a_bdev_in_a_qos_group_that_the_file_does_not_have_it_in():
+    with Ctl() as d, tempfile.TemporaryDirectory(prefix="varve-ctl-") as f:
+        file, with_it, without = pathlib.Path(f) / "file.json", pathlib.Path(f) / "with.json", pathlib.Path(f) / "without.json"
+        d.call("bdev_null_create", name="A", num_blocks=64, block_size=512)
+        d.call("bdev_qos_group_create", name="g", rw_ios_per_sec=1000)
+        d.ctl("save", without)
+        before = d.everything()
+        d.call("bdev_set_qos_group", name="A", group="g", min_rw_ios_per_sec=10)
+        d.call("bdev_enable_histogram", name="A", enable=True)
+        d.ctl("save", with_it)
+        out, _ = d.ctl("diff", without, status=1)
+        check(out.count("- ") == 2 and "- varve-rpc bdev_set_qos_group name=A group=g" in out, out)
+        check("2 running and not in" in d.ctl("apply", without)[0] and d.call("bdev_get_bdevs")[0]["qos_group"] == "g", "without --prune")
+        check(applied_and_undone(d, file, json.loads(without.read_text()), "--prune") == before, d.everything())
+        applied_and_undone(d, file, json.loads(with_it.read_text()))
+        check(d.ctl("diff", with_it) == ("", ""), "and back")
+        # What goes with its bdev, or its group, is not shown besides.
+        for method, gone in (("bdev_null_delete", "bdev_null_create name=A"), ("bdev_qos_group_delete", "bdev_qos_group_create name=g")):
+            with Ctl("-c", without) as e:
+                e.call(method, name="A" if "null" in method else "g")
+                e.ctl("save", file)
+            out, _ = d.ctl("diff", file, status=1)
+            check(f"- varve-rpc {gone}" in out and "bdev_set_qos_group" not in out, out)
+
+
 def test_save_writes_what_the_daemon_loaded():
     """Also if it was started with a relative path, and whoever saves is in another folder."""
     with tempfile.TemporaryDirectory(prefix="varve-ctl-") as home, tempfile.TemporaryDirectory(prefix="varve-ctl-") as elsewhere:

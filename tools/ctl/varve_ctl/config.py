@@ -137,10 +137,22 @@ def sets_options(entry):
     return "_set_" in entry["method"]
 
 
+def bdevs_of(entry):
+    """A pattern for the names of the bdevs that an entry makes."""
+    return re.compile(re.escape(str(entry["params"].get("name"))) + (r"(n\d+)?" if entry["method"] == "bdev_nvme_attach_controller" else ""))
+
+
+def stays(membership, gone):
+    """Whether neither the bdev nor the group goes, which would end it anyway."""
+    p = membership["params"]
+    return not any(g["params"].get("name") == p.get("group") if g["method"] == "bdev_qos_group_create" else
+                   g["method"].startswith("bdev_") and g["method"].endswith(("_create", "_attach_controller")) and bdevs_of(g).fullmatch(str(p.get("name"))) for g in gone)
+
+
 def differences(wanted, now):
-    """As compare(), but options that the file does not name are not gone: the daemon has them anyway."""
+    """As compare(), but options that the file does not name are not gone: the daemon has them anyway. That a bdev is in a QoS group is no option."""
     added, changed, gone = compare(wanted, now)
-    return added, changed, [g for g in gone if not sets_options(g) and g["method"] != "nvmf_create_transport"]
+    return added, changed, [g for g in gone if (stays(g, gone) if g["method"] == "bdev_set_qos_group" else not sets_options(g)) and g["method"] != "nvmf_create_transport"]
 
 
 def only_different(w, n):
@@ -183,6 +195,8 @@ def inverse(client, entry):
         return [("bdev_nvme_detach_controller", {k: p[k] for k in PATH if k in p})]
     if entry["method"] == "bdev_enable_histogram":
         return [(entry["method"], {"name": p["name"], "enable": False})]
+    if entry["method"] == "bdev_set_qos_group":
+        return [(entry["method"], {"name": p["name"], "group": ""})]
     method, keys = INVERSE.get(entry["method"], (None, ()))
     return [(method, {**{k: p[k] for k in keys}, **tgt_name})] if method and all(k in p for k in keys) else None
 
@@ -211,11 +225,11 @@ def with_it(entry, now):
     """What the daemon forgets when a running entry is taken back, in the order in which it comes back."""
     if entry["method"] == "nvmf_create_subsystem":
         return [n for n in now if subsystem_of(n) == subsystem_of(entry)]
-    if not entry["method"].startswith("bdev_"):
+    if not entry["method"].startswith("bdev_") or entry["method"] == "bdev_set_qos_group":
         return [entry]
     if entry["method"] == "bdev_qos_group_create":
         return [entry] + [n for n in now if group_of(n) == entry["params"]["name"]]
-    names = re.compile(re.escape(str(entry["params"].get("name"))) + (r"(n\d+)?" if entry["method"] == "bdev_nvme_attach_controller" else ""))
+    names = bdevs_of(entry)
     return [entry] + [n for n in now if sets_options(n) and n["method"].startswith("bdev_") and names.fullmatch(str(n["params"].get("name", "")))]
 
 
@@ -231,6 +245,38 @@ def removals(client, gone, now):
     if unknown:
         raise Trouble(f"it is not known how to take this back: {'; '.join(unknown)}. Nothing was done")
     return plan
+
+
+def first_half(w, n):
+    """Of a membership that changes: the parameters with which a bdev leaves its group, or gives up what it need no longer be sure of. This is always possible
+    once all groups are there, and makes room for what limits and other bdevs are to have."""
+    p, old = w["params"], n["params"]
+    if p.get("group", old.get("group")) != old.get("group"):
+        return {"name": p["name"], "group": p["group"]}
+    return {**old, **{k: min(v, old.get(k, 0)) for k, v in p.items() if k.startswith("min_")}}
+
+
+def changes(added, changed, dropped):
+    """[(method, params, undo, what that does not bring back)] for all but what is made anew. QoS groups and their bdevs change in an order in which the minimums
+    never add up to more than the limits, neither on the way there nor back. dropped: the groups that have been removed."""
+    members = [(w, n, first_half(w, n)) for w, n in changed if w["method"] == "bdev_set_qos_group"]
+    new = [a for a in added if a["method"] == "bdev_qos_group_create"]
+    for a in new:
+        yield a["method"], a["params"], inverse(None, a), ""
+    for w, n, half in members:
+        if half != n["params"]:
+            yield w["method"], half, [(n["method"], {"name": w["params"]["name"], "group": ""} if n["params"].get("group") in dropped else n["params"])], ""
+    for w, n in changed:
+        if w["method"] != "bdev_set_qos_group":
+            params, undo, lost = setting(w, n)
+            yield w["method"], params, undo, lost
+    for a in added:
+        if a["method"] == "bdev_qos_group_set_limit":
+            is_new = any(a["params"].get("name") == g["params"].get("name") for g in new)   # it goes again with its group
+            yield a["method"], a["params"], [] if is_new else None, ""
+    for w, n, half in members:
+        if not agrees(w["params"], half):
+            yield w["method"], w["params"], [(n["method"], half)], ""
 
 
 def apply(client, o):
@@ -256,11 +302,12 @@ def apply(client, o):
         for calls, undo, lost in plan:
             for method, params in calls:
                 steps.do(method, undo, lost, **params)
-        for w, n in changed:
-            params, undo, lost = setting(w, n)
-            steps.do(w["method"], undo, lost, **params)
+        dropped = {g["params"]["name"] for g in gone if g["method"] == "bdev_qos_group_create" and o.prune}
+        for method, params, undo, lost in changes(added, changed, dropped):
+            steps.do(method, undo, lost, **params)
         for a in added:
-            steps.do(a["method"], inverse(client, a), **a["params"])
+            if not a["method"].startswith("bdev_qos_group_"):
+                steps.do(a["method"], inverse(client, a), **a["params"])
     return 0
 
 
