@@ -33,7 +33,7 @@ static bool qos_group_takes_tokens(struct bdev_qos *q, enum rate_kind kind, uint
 	struct bdev_qos_group *g = bdev_qos_group_load(q);
 
 	if (g == NULL) {
-		return true;
+		return !atomic_load_explicit(&q->is_moving, memory_order_relaxed); /* set before group was */
 	}
 	if (!share_allows(&g->share, &q->member, kind, bytes)) {
 		share_want(&q->member, thread_now());
@@ -44,12 +44,24 @@ static bool qos_group_takes_tokens(struct bdev_qos *q, enum rate_kind kind, uint
 	return true;
 }
 
-static bool qos_take_tokens(struct bdev_qos *q, const struct bdev_channel *ch, const struct bdev_io *io)
+static void qos_set_cause(struct bdev_channel *ch, enum rate_kind kind, bool is_group)
+{
+	ch->qos_for_group = (uint8_t)((ch->qos_for_group & ~(1u << kind)) | (unsigned)is_group << kind);
+}
+
+static bool qos_cause_is_group(const struct bdev_channel *ch, enum rate_kind kind)
+{
+	return ch->qos_for_group >> kind & 1;
+}
+
+static bool qos_take_tokens(struct bdev_qos *q, struct bdev_channel *ch, const struct bdev_io *io)
 {
 	uint64_t bytes = io->num_blocks * ch->bdev->block_size;
 	enum rate_kind kind = bdev_qos_kind_of(io);
+	bool own_allow = rate_limiter_allows(&q->limiter, kind, bytes);
 
-	if (!rate_limiter_allows(&q->limiter, kind, bytes) || !qos_group_takes_tokens(q, kind, bytes)) {
+	if (!own_allow || !qos_group_takes_tokens(q, kind, bytes)) {
+		qos_set_cause(ch, kind, own_allow);
 		return false;
 	}
 	rate_limiter_take(&q->limiter, kind, bytes);
@@ -80,9 +92,12 @@ bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io)
 	enum rate_kind kind = bdev_qos_kind_of(io);
 
 	qos_refill_all(q);
-	if (STAILQ_EMPTY(&ch->qos_wait[kind]) && qos_may_be_passed(ch, q, rate_other_kind(kind)) &&
-	    qos_take_tokens(q, ch, io)) {
-		return true;
+	if (STAILQ_EMPTY(&ch->qos_wait[kind])) {
+		if (!qos_may_be_passed(ch, q, rate_other_kind(kind))) {
+			qos_set_cause(ch, kind, qos_cause_is_group(ch, rate_other_kind(kind)));
+		} else if (qos_take_tokens(q, ch, io)) {
+			return true;
+		}
 	}
 	if (qos_nobody_waits(ch)) {
 		thread_timer_start(&ch->qos_timer, RATE_REFILL_US);
@@ -92,11 +107,7 @@ bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io)
 
 const struct bdev_qos_group *bdev_qos_waits_for_group(const struct bdev_io *io)
 {
-	const struct bdev_qos *q = io->ch->bdev->core->qos;
-	const struct bdev_qos_group *g = bdev_qos_group_load(q);
-	uint64_t bytes = io->num_blocks * io->ch->bdev->block_size;
-
-	return g != NULL && rate_limiter_allows(&q->limiter, bdev_qos_kind_of(io), bytes) ? g : NULL;
+	return qos_cause_is_group(io->ch, bdev_qos_kind_of(io)) ? bdev_qos_group_load(io->ch->bdev->core->qos) : NULL;
 }
 
 void bdev_qos_begin_waiting(struct bdev_io *io)
@@ -163,8 +174,24 @@ void bdev_qos_timer(void *channel)
 
 /* --- Control thread --- */
 
+/* Waits for the group that the bdev leaves are over. */
+static void qos_count_waits(struct bdev_channel *ch)
+{
+	struct bdev_io *io;
+
+	for (unsigned kind = 0; kind < RATE_KINDS; kind++) {
+		STAILQ_FOREACH (io, &ch->qos_wait[kind], queue) {
+			qos_count_wait(ch->bdev->core->qos, io);
+			io->nomem_ticks = 0;
+		}
+	}
+}
+
 static void visit_qos_limits(struct bdev_channel *ch, void *arg)
 {
+	if (bdev_qos_group_load(ch->bdev->core->qos) == NULL) {
+		qos_count_waits(ch);
+	}
 	if (*(const bool *)arg) {
 		ch->slow |= SLOW_QOS;
 		qos_run_waiting(ch);
@@ -195,7 +222,8 @@ struct bdev_qos *bdev_qos_get_or_alloc(struct bdev *b)
 void bdev_qos_apply(struct bdev *b)
 {
 	struct bdev_core *core = b->core;
-	bool on = rate_limits_are_set(&core->qos->limits) || bdev_qos_group_load(core->qos) != NULL;
+	bool on = rate_limits_are_set(&core->qos->limits) || bdev_qos_group_load(core->qos) != NULL ||
+		  atomic_load_explicit(&core->qos->is_moving, memory_order_relaxed);
 
 	pthread_mutex_lock(&core->mutex);
 	core->new_channel_slow = on ? core->new_channel_slow | SLOW_QOS : core->new_channel_slow & ~(uint32_t)SLOW_QOS;

@@ -162,8 +162,8 @@ void bdev_qos_group_remove(struct bdev *b)
 	struct bdev_qos *q = b->core->qos;
 
 	if (g != NULL) {
-		atomic_store_explicit(&q->group, NULL, memory_order_relaxed);
-		bdev_qos_apply(b); /* no thread uses g for b from here on */
+		atomic_store_explicit(&q->group, NULL, memory_order_release); /* pairs with bdev_qos_group_load() */
+		bdev_qos_apply(b);                                            /* no thread uses g for b from here on */
 		membership_end(q, g);
 	}
 }
@@ -200,10 +200,12 @@ int bdev_qos_group_add(struct bdev_qos_group *g, struct bdev *b, const struct ra
 		share_group_set_minimum(&g->share, &q->member, minimum);
 		return 0;
 	}
+	atomic_store_explicit(&q->is_moving, bdev_qos_group_of(b) != NULL, memory_order_relaxed);
 	bdev_qos_group_remove(b);
 	membership_begin(q, g, minimum);
 	atomic_store_explicit(&q->group, g, memory_order_release); /* pairs with bdev_qos_group_load() */
 	bdev_qos_apply(b);
+	atomic_store_explicit(&q->is_moving, false, memory_order_relaxed); /* all threads have seen g */
 	return 0;
 }
 

@@ -27,9 +27,10 @@ struct bdev_qos_group *bdev_qos_group_create(const char *name, int *rc);
 /* Sets the limits of all its bdevs together, at once, also for I/O that waits. 0, or -ERANGE: a limit would be less
  * than the minimums together (share_sum_fits()). */
 int bdev_qos_group_set_limits(struct bdev_qos_group *g, const struct rate_limits *limits);
-/* Puts a bdev into a group, with its minimums (0: none), or changes them; it leaves the group that it was in. Waits for
- * the threads that have channels of it. 0; -ERANGE: the minimums together would be more than a limit of the group;
- * -ENOSPC: it has SHARE_MEMBERS_MAX bdevs; -ENOMEM. If it fails, everything is as before. */
+/* Puts a bdev into a group, with its minimums (0: none), or changes them; it leaves the group that it was in, and is
+ * limited by one or the other all the time. Waits for the threads that have channels of it. 0; -ERANGE: the minimums
+ * together would be more than a limit of the group; -ENOSPC: it has SHARE_MEMBERS_MAX bdevs; -ENOMEM. If it fails,
+ * everything is as before. */
 int bdev_qos_group_add(struct bdev_qos_group *g, struct bdev *b, const struct rate_limits *minimum);
 /* Takes a bdev out of its group, if it is in one. I/O that waits because of the group goes on. */
 void bdev_qos_group_remove(struct bdev *b);

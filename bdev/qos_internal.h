@@ -22,6 +22,8 @@ struct bdev_qos {
 	/* Or NULL. The control thread sets it to NULL, and visits all channels, before it ends the membership or frees
 	 * the group: a channel's thread may use what it has loaded until it returns from what it does. */
 	struct bdev_qos_group *_Atomic group;
+	/* While group is NULL because the bdev goes from one group to another: no I/O goes. */
+	atomic_bool is_moving;
 	struct share_member member; /* of group */
 	_Atomic uint64_t ios[RATE_KINDS], bytes[RATE_KINDS], waits, waited_us;
 	/* Control thread. */
@@ -30,7 +32,8 @@ struct bdev_qos {
 	TAILQ_ENTRY(bdev_qos) link;
 };
 
-/* Pairs with the store of bdev_qos_group_add(). Any thread that has a channel of the bdev. */
+/* Pairs with the stores of bdev_qos_group_add() and bdev_qos_group_remove(). Any thread that has a channel of the bdev.
+ */
 static inline struct bdev_qos_group *bdev_qos_group_load(const struct bdev_qos *q)
 {
 	return atomic_load_explicit(&q->group, memory_order_acquire);

@@ -45,6 +45,7 @@ struct scene {
 };
 
 struct look {
+	const char *group;
 	unsigned waiting, for_group;
 };
 
@@ -53,14 +54,14 @@ static bool look_at(void *arg, const struct bdev_inflight *i)
 	struct look *l = arg;
 
 	l->waiting += i->state == BDEV_IO_WAIT_QOS;
-	l->for_group += strcmp(i->waits_for, "rate limit of the group G") == 0;
+	l->for_group += strcmp(i->waits_for, l->group) == 0;
 	return true;
 }
 
 static bool all_wait(void *arg)
 {
 	struct scene *s = arg;
-	struct look l = {0};
+	struct look l = {.group = "rate limit of the group G"};
 
 	bdev_for_each_inflight(&s->t->bdev, look_at, &l);
 	CU_ASSERT_EQUAL(l.waiting, l.for_group);
@@ -141,7 +142,7 @@ static void test_io_goes_on_when_its_bdev_leaves_the_group(void)
 	CU_ASSERT_PTR_NULL(bdev_qos_group_next_bdev(s.g, NULL));
 	scene_expect(&s, 0);
 	bdev_qos_group_get_counts(s.g, &c); /* what it did in the group */
-	CU_ASSERT(c.ios[RATE_READS] == 1 && c.ios[RATE_WRITES] == 0 && c.waits == WAITING);
+	CU_ASSERT(c.ios[RATE_READS] == 1 && c.ios[RATE_WRITES] == 0 && c.waits == WAITING && c.waited_us > 0);
 	bdev_qos_group_remove(&s.t->bdev); /* it is in none: nothing happens */
 	scene_close(&s);
 }
@@ -174,6 +175,37 @@ static void test_io_goes_by_the_group_that_its_bdev_is_moved_to(void)
 	bdev_qos_group_delete(s.g);
 	s.g = NULL;
 	CU_ASSERT_EQUAL(request_finish(r), 0);
+	bdev_qos_group_delete(other);
+	scene_close(&s);
+}
+
+static bool two_or_more_wait_for_other(void *arg)
+{
+	struct scene *s = arg;
+	struct look l = {.group = "rate limit of the group other"};
+
+	bdev_for_each_inflight(&s->t->bdev, look_at, &l);
+	return l.for_group == l.waiting && l.waiting >= WAITING - 1;
+}
+
+/* As one I/O may overdraw the bucket of the second, one may go; not more, also not between the two. */
+static void test_a_bdev_that_goes_from_one_group_to_another_is_limited_all_the_time(void)
+{
+	struct bdev_qos_counts c;
+	struct scene s;
+
+	scene_open(&s);
+	struct bdev_qos_group *other = group_make("other", slow);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(other, &s.t->bdev, &none), 0);
+	CU_ASSERT_TRUE(fixture_poll(two_or_more_wait_for_other, &s));
+	bdev_qos_group_get_counts(s.g, &c);
+	CU_ASSERT(c.ios[RATE_READS] + c.ios[RATE_WRITES] == 1 && c.waits == WAITING && c.waited_us > 0);
+	bdev_qos_group_get_counts(other, &c);
+	CU_ASSERT(c.ios[RATE_READS] + c.ios[RATE_WRITES] <= 1);
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(other, &none), 0);
+	scene_expect(&s, 0);
+	bdev_qos_group_get_counts(other, &c);
+	CU_ASSERT_EQUAL(c.ios[RATE_READS] + c.ios[RATE_WRITES], WAITING);
 	bdev_qos_group_delete(other);
 	scene_close(&s);
 }
@@ -424,6 +456,31 @@ static void test_two_bdevs_on_four_cores_share_a_limit(void)
 	bdev_qos_group_delete(g);
 }
 
+static bool many_have_waited(void *arg)
+{
+	struct bdev_stat stat;
+
+	bdev_get_stat(arg, &stat);
+	return stat.qos_waits >= 200;
+}
+
+/* Whatever waits does so for the bdev's own limits, and the group is not blamed. */
+static void test_a_group_without_limits_makes_nobody_wait(void)
+{
+	struct bdev_qos_group *g = group_make("G", none);
+	struct bdev_qos_counts c;
+
+	loads_start();
+	struct bdev *b = bdev_find("n0");
+	CU_ASSERT_EQUAL(bdev_qos_group_add(g, b, &none), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct rate_limits){.rw_ios_per_sec = 2000}), 0);
+	CU_ASSERT_TRUE(fixture_poll(many_have_waited, b));
+	bdev_qos_group_get_counts(g, &c);
+	CU_ASSERT(c.ios[RATE_READS] > 0 && c.waits == 0 && c.waited_us == 0);
+	loads_stop();
+	bdev_qos_group_delete(g);
+}
+
 static unsigned loads_done(void)
 {
 	unsigned n = 0;
@@ -514,12 +571,14 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_goes_on_when_its_bdev_leaves_the_group),
 	UNIT(test_io_goes_on_when_the_group_is_deleted),
 	UNIT(test_io_goes_by_the_group_that_its_bdev_is_moved_to),
+	UNIT(test_a_bdev_that_goes_from_one_group_to_another_is_limited_all_the_time),
 	UNIT(test_limits_of_the_bdev_hold_besides),
 	UNIT(test_waiting_io_that_is_aborted_or_taken_back_is_not_carried_out),
 	UNIT(test_a_reset_ends_waiting_io),
 	UNIT(test_a_bdev_that_goes_ends_its_waiting_io_and_its_membership),
 	UNIT(test_settings_are_checked_and_nothing_changes_if_they_are_wrong),
 	UNIT(test_two_bdevs_on_four_cores_share_a_limit),
+	UNIT(test_a_group_without_limits_makes_nobody_wait),
 	UNIT(test_anything_may_change_under_load),
 	UNIT(test_channels_that_come_later_are_limited),
 	UNIT(test_groups_may_be_left_at_the_end),
