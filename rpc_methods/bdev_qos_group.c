@@ -195,6 +195,17 @@ static void group_take_in(struct rpc_request *req, struct bdev_qos_group *g, str
 	}
 }
 
+static void group_let_out(struct rpc_request *req, struct bdev *b, const struct rpc_rate *minimum)
+{
+	if (rpc_rate_is_given(minimum)) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "group: \"\" takes bdev '%s' out of its QoS group, and minimums need a group", bdev_name(b));
+		return;
+	}
+	bdev_qos_group_remove(b);
+	rpc_reply_true(req);
+}
+
 static void rpc_bdev_set_qos_group(struct rpc_request *req, void *params)
 {
 	const struct set_qos_group *p = params;
@@ -202,6 +213,12 @@ static void rpc_bdev_set_qos_group(struct rpc_request *req, void *params)
 	struct bdev_qos_group *g;
 
 	if (b == NULL) {
+		return;
+	}
+	if (p->group == NULL && !rpc_rate_is_given(&p->minimum)) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "group: give it, or at least one of min_rw_ios_per_sec, "
+			  "min_rw_mbytes_per_sec, min_r_mbytes_per_sec and min_w_mbytes_per_sec");
 		return;
 	}
 	if (p->group == NULL) {
@@ -212,8 +229,7 @@ static void rpc_bdev_set_qos_group(struct rpc_request *req, void *params)
 			return;
 		}
 	} else if (p->group[0] == '\0') {
-		bdev_qos_group_remove(b);
-		rpc_reply_true(req);
+		group_let_out(req, b, &p->minimum);
 		return;
 	} else if ((g = qos_group_named(req, "group", p->group)) == NULL) {
 		return;
