@@ -363,7 +363,7 @@ struct lvol_live_fill {
 
 /* Claims the first write to cluster n. The fill is the caller's until the done of its commit, or
  * lvol_live_fill_abort(). Any thread. Returns 0, -EAGAIN (another first write or a release of it is under way, or no
- * cluster is free for it, but some that were given up are in their grace period),
+ * cluster is free for it, but some that were given up are in their grace period, or another claim may give one back),
  * -EALREADY (it is the volume's own now), -ENOSPC, -EPERM (read-only), -EIO (the store has failed), -ESHUTDOWN (it is
  * closing), -EINVAL (n). */
 int lvol_live_fill_claim(struct lvol_live_volume *v, uint64_t n, struct lvol_live_fill *fill);

@@ -191,11 +191,13 @@ static bool zero_take(struct zero_job *z)
 	uint32_t cluster;
 
 	while (c->num_taken < z->want) {
+		uint64_t since = live_account_look(c->store);
 		uint32_t coming = live_space_coming(c->store);
 		if ((cluster = live_cluster_take(c->store, NULL)) != 0) {
+			live_account_settle(c->store);
 			c->clusters[c->num_taken++] = cluster;
 			c->store->zeroed_clusters++;
-		} else if (!live_account_may_come(c->store, NULL, coming)) {
+		} else if (!live_account_may_come(c->store, NULL, coming) && live_account_was_still(c->store, since)) {
 			zero_end(z, -ENOSPC);
 			return false;
 		} else {

@@ -23,7 +23,8 @@ static int claim_entry(uint32_t entry)
 	return (entry & LVOL_LIVE_BUSY) != 0 ? -EAGAIN : (entry & LVOL_LIVE_OWN) != 0 ? -EALREADY : 0;
 }
 
-static int claim_cluster(struct lvol_live_volume *v, uint32_t *cluster)
+/* since: what live_account_look() said before the entry was loaded. */
+static int claim_cluster(struct lvol_live_volume *v, uint64_t since, uint32_t *cluster)
 {
 	struct lvol_live *s = v->store;
 
@@ -32,7 +33,26 @@ static int claim_cluster(struct lvol_live_volume *v, uint32_t *cluster)
 		return -EAGAIN;
 	}
 	*cluster = *cluster != 0 ? *cluster : live_cluster_take(s, v);
-	return *cluster == 0 ? -ENOSPC : 0;
+	if (*cluster != 0) {
+		return 0;
+	}
+	/* Another claim may have taken the last one for this very entry, or be about to give one back. */
+	return live_account_was_still(s, since) ? -ENOSPC : -EAGAIN;
+}
+
+static int claim_mark(struct lvol_live_volume *v, _Atomic uint32_t *at, uint32_t *entry, uint32_t cluster)
+{
+	int rc = 0;
+
+	if (!atomic_compare_exchange_strong_explicit(at, entry, *entry | LVOL_LIVE_BUSY, memory_order_acq_rel,
+						     memory_order_acquire)) {
+		live_cluster_return(v, cluster);
+		/* Somebody has claimed it, or published it. */
+		rc = claim_entry(*entry);
+		rc = rc != 0 ? rc : -EALREADY;
+	}
+	live_account_settle(v->store);
+	return rc;
 }
 
 int lvol_live_fill_claim(struct lvol_live_volume *v, uint64_t n, struct lvol_live_fill *fill)
@@ -43,20 +63,13 @@ int lvol_live_fill_claim(struct lvol_live_volume *v, uint64_t n, struct lvol_liv
 		return rc;
 	}
 	_Atomic uint32_t *at = &live_map(v)->entries[n];
-	uint32_t entry = atomic_load_explicit(at, memory_order_acquire);
-	if ((rc = claim_entry(entry)) != 0) {
+	uint64_t since = live_account_look(v->store);
+	uint32_t entry = atomic_load_explicit(at, memory_order_acquire), cluster;
+	rc = claim_entry(entry);
+	rc = rc != 0 ? rc : claim_cluster(v, since, &cluster);
+	rc = rc != 0 ? rc : claim_mark(v, at, &entry, cluster);
+	if (rc != 0) {
 		return rc;
-	}
-	uint32_t cluster;
-	if ((rc = claim_cluster(v, &cluster)) != 0) {
-		return rc;
-	}
-	if (!atomic_compare_exchange_strong_explicit(at, &entry, entry | LVOL_LIVE_BUSY, memory_order_acq_rel,
-						     memory_order_acquire)) {
-		live_cluster_return(v, cluster);
-		/* Somebody has claimed it, or published it. */
-		rc = claim_entry(entry);
-		return rc != 0 ? rc : -EALREADY;
 	}
 	*fill = (struct lvol_live_fill){
 		.volume = v,

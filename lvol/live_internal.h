@@ -108,7 +108,8 @@ struct lvol_live {
 
 	/* live_space.c. The clusters are for any thread. */
 	_Atomic uint64_t *cluster_words;
-	_Atomic uint64_t space; /* how many are free, and how many of these are promised to volumes */
+	_Atomic uint64_t space;  /* how many are free, and how many of these are promised to volumes */
+	_Atomic uint64_t claims; /* that are under way, and how many have ended: live_reserve.c */
 	_Atomic uint32_t cluster_hint;
 	_Atomic uint32_t coming_clusters; /* that volumes gave up, and that are not free yet */
 	/* The owner's: of each volume what it has or has reserved, whichever is more; what new thick volumes and growth
@@ -240,7 +241,7 @@ void live_volume_convert(struct lvol_live_volume *v, lvol_live_done done, void *
 
 int live_space_init(struct lvol_live *s);
 /* Any thread. Takes a free cluster, for a first write to v, or for no volume (NULL) that has been promised one. Returns
- * 0 if there is none for it: cluster 0 is the superblock's. */
+ * 0 if there is none for it: cluster 0 is the superblock's. Else live_account_settle() is to follow. */
 uint32_t live_cluster_take(struct lvol_live *s, struct lvol_live_volume *v);
 /* Any thread. So many clusters come free without anybody's doing: who finds none may wait (live_space_wait()). If it
  * says 0, some may have come free just before. */
@@ -284,8 +285,15 @@ static inline uint32_t live_space_promised(uint64_t space)
 	return (uint32_t)(space >> 32);
 }
 
-/* Any thread. Counts a free cluster as taken for v (NULL: for none). False: there is none for it. */
+/* Any thread. Counts a free cluster as taken for v (NULL: for none); others wait for live_account_settle() before they
+ * say that there is none. False: there is none for it. */
 bool live_account_take(struct lvol_live *s, struct lvol_live_volume *v);
+/* Any thread. What live_account_take() took has its place, or was returned. */
+void live_account_settle(struct lvol_live *s);
+/* Any thread. Whether nobody took, returned or promised clusters, and nobody is about to, since `since`: what
+ * live_account_look() said before the caller looked for a cluster and found none. */
+uint64_t live_account_look(const struct lvol_live *s);
+bool live_account_was_still(const struct lvol_live *s, uint64_t since);
 /* Any thread. One that was taken for v is free again. */
 void live_account_return(struct lvol_live_volume *v);
 /* Any thread. Whether v (NULL: nobody) would get one. */

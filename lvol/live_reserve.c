@@ -12,7 +12,15 @@
  *   Whoever was promised nothing takes a cluster only if free > promised.
  *
  * R - n of a volume, its balance, changes with each claim of a first write, on any thread. The word always has at least
- * the promises that the balances make: it is raised before a balance rises, and lowered after a balance was lowered. */
+ * the promises that the balances make: it is raised before a balance rises, and lowered after a balance was lowered.
+ *
+ * A claim takes a cluster before it marks the entry that it is for, and gives it back if another claim of that entry
+ * was faster. So a claim that finds nothing may only say that there is nothing if no other claim, and no other change
+ * of balances, was under way in its time: lvol_live.claims counts those that are under way, and those that have ended.
+ * A claim that found nothing has changed nothing: it does not count as ended, so that two of them do not keep each
+ * other trying. Memory order: a claim is counted before it changes a balance or the word (release), and has ended after
+ * it has marked the entry or given its cluster back (release). Whoever has seen a change of a claim (acquire) then sees
+ * that claim under way, or that one more has ended. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -38,22 +46,59 @@ static uint64_t account_size(uint64_t reserved, uint64_t own)
 	return reserved > own ? reserved : own;
 }
 
+/* The halves of lvol_live.claims. */
+#define CLAIM_UNDER_WAY UINT64_C(1)
+#define CLAIM_ENDED     (UINT64_C(1) << 32)
+
+static void claim_begin(struct lvol_live *s)
+{
+	atomic_fetch_add_explicit(&s->claims, CLAIM_UNDER_WAY, memory_order_relaxed);
+}
+
+static void claim_end(struct lvol_live *s)
+{
+	atomic_fetch_add_explicit(&s->claims, CLAIM_ENDED - CLAIM_UNDER_WAY, memory_order_release);
+}
+
+/* It has changed nothing. */
+static void claim_forget(struct lvol_live *s)
+{
+	atomic_fetch_sub_explicit(&s->claims, CLAIM_UNDER_WAY, memory_order_release);
+}
+
 static void promised_add(struct lvol_live *s, int64_t more)
 {
 	/* Less is more of its complement: the lower half is not touched. */
-	atomic_fetch_add_explicit(&s->space, (uint64_t)more * LIVE_SPACE_PROMISED, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->space, (uint64_t)more * LIVE_SPACE_PROMISED, memory_order_release);
 }
 
 /* ---- Any thread ---- */
 
+uint64_t live_account_look(const struct lvol_live *s)
+{
+	return atomic_load_explicit(&s->claims, memory_order_acquire);
+}
+
+bool live_account_was_still(const struct lvol_live *s, uint64_t since)
+{
+	uint64_t claims = live_account_look(s);
+
+	return claims % CLAIM_ENDED == 0 && claims / CLAIM_ENDED == since / CLAIM_ENDED;
+}
+
+void live_account_settle(struct lvol_live *s)
+{
+	claim_end(s);
+}
+
 /* A free cluster that was promised. */
 static bool space_take_promised(struct lvol_live *s)
 {
-	uint64_t w = atomic_load_explicit(&s->space, memory_order_relaxed);
+	uint64_t w = atomic_load_explicit(&s->space, memory_order_acquire);
 
 	while (live_space_free(w) > 0) {
 		if (atomic_compare_exchange_weak_explicit(&s->space, &w, w - LIVE_SPACE_FREE - LIVE_SPACE_PROMISED,
-							  memory_order_acquire, memory_order_relaxed)) {
+							  memory_order_acq_rel, memory_order_acquire)) {
 			return true;
 		}
 	}
@@ -63,64 +108,95 @@ static bool space_take_promised(struct lvol_live *s)
 /* A free cluster that nobody was promised. */
 static bool space_take_open(struct lvol_live *s)
 {
-	uint64_t w = atomic_load_explicit(&s->space, memory_order_relaxed);
+	uint64_t w = atomic_load_explicit(&s->space, memory_order_acquire);
 
 	while (live_space_free(w) > live_space_promised(w)) {
-		if (atomic_compare_exchange_weak_explicit(&s->space, &w, w - LIVE_SPACE_FREE, memory_order_acquire,
-							  memory_order_relaxed)) {
+		if (atomic_compare_exchange_weak_explicit(&s->space, &w, w - LIVE_SPACE_FREE, memory_order_acq_rel,
+							  memory_order_acquire)) {
 			return true;
 		}
 	}
 	return false;
 }
 
-/* The balance is lowered first: its promise is in the word until the cluster is taken. */
-static bool volume_take_promised(struct lvol_live_volume *v)
+static bool space_has_free(const struct lvol_live *s)
+{
+	return live_space_free(atomic_load_explicit(&s->space, memory_order_acquire)) > 0;
+}
+
+static void balance_raise(struct lvol_live_volume *v)
+{
+	/* Its promise is in the word already. */
+	if (atomic_fetch_add_explicit(&v->internal->balance, 1, memory_order_acq_rel) < 0) {
+		promised_add(v->store, -1);
+	}
+}
+
+enum taken { TAKEN_NONE, TAKEN_ONE, TAKEN_BACK };
+
+/* The balance is lowered first: its promise is in the word until the cluster is taken. TAKEN_BACK: it was lowered, but
+ * others have taken the last free cluster meanwhile. */
+static enum taken volume_take_promised(struct lvol_live_volume *v)
 {
 	_Atomic int64_t *balance = &v->internal->balance;
-	int64_t b = atomic_load_explicit(balance, memory_order_relaxed);
+	int64_t b = atomic_load_explicit(balance, memory_order_acquire);
 
-	while (b > 0) {
-		if (!atomic_compare_exchange_weak_explicit(balance, &b, b - 1, memory_order_relaxed,
-							   memory_order_relaxed)) {
+	while (b > 0 && space_has_free(v->store)) {
+		if (!atomic_compare_exchange_weak_explicit(balance, &b, b - 1, memory_order_acq_rel,
+							   memory_order_acquire)) {
 			continue;
 		}
 		if (space_take_promised(v->store)) {
-			return true;
+			return TAKEN_ONE;
 		}
-		/* Others may have taken clusters that they were not promised meanwhile. */
-		if (atomic_fetch_add_explicit(balance, 1, memory_order_relaxed) < 0) {
-			promised_add(v->store, -1);
-		}
-		return false;
+		balance_raise(v);
+		return TAKEN_BACK;
 	}
-	return false;
+	return TAKEN_NONE;
 }
 
 bool live_account_take(struct lvol_live *s, struct lvol_live_volume *v)
 {
-	if (v != NULL && volume_take_promised(v)) {
+	claim_begin(s);
+	enum taken taken = v != NULL ? volume_take_promised(v) : TAKEN_NONE;
+	if (taken == TAKEN_ONE) {
 		return true;
 	}
-	if (!space_take_open(s)) {
-		return false;
+	if (space_take_open(s)) {
+		/* It may be promised something by now, since a first write was given up: then this was it. */
+		if (v != NULL && atomic_fetch_sub_explicit(&v->internal->balance, 1, memory_order_acq_rel) > 0) {
+			promised_add(s, -1);
+		}
+		return true;
 	}
-	/* It may be promised something by now, since a first write was given up: then this was it. */
-	if (v != NULL && atomic_fetch_sub_explicit(&v->internal->balance, 1, memory_order_relaxed) > 0) {
-		promised_add(s, -1);
+	if (taken == TAKEN_BACK) {
+		claim_end(s);
+	} else {
+		claim_forget(s);
 	}
-	return true;
+	return false;
 }
 
 void live_account_return(struct lvol_live_volume *v)
 {
 	struct lvol_live *s = v->store;
+	_Atomic int64_t *balance = &v->internal->balance;
+	int64_t b = atomic_load_explicit(balance, memory_order_acquire);
+	bool raised = false;
 
-	/* Both at once: until the balance is known nobody else takes it. Release: see live_cluster_give(). */
-	atomic_fetch_add_explicit(&s->space, LIVE_SPACE_FREE + LIVE_SPACE_PROMISED, memory_order_release);
-	if (atomic_fetch_add_explicit(&v->internal->balance, 1, memory_order_relaxed) < 0) {
-		promised_add(s, -1);
+	claim_begin(s);
+	/* It is promised nothing, now and afterwards. */
+	while (b < 0 && !raised) {
+		raised = atomic_compare_exchange_weak_explicit(balance, &b, b + 1, memory_order_acq_rel,
+							       memory_order_acquire);
 	}
+	/* Else both at once: until the balance is known nobody else takes it. Release: see live_cluster_give(). */
+	atomic_fetch_add_explicit(&s->space, LIVE_SPACE_FREE + (raised ? 0 : LIVE_SPACE_PROMISED),
+				  memory_order_release);
+	if (!raised) {
+		balance_raise(v);
+	}
+	claim_end(s);
 }
 
 static bool volume_is_promised(const struct lvol_live_volume *v)
@@ -188,6 +264,7 @@ void live_account_set(struct lvol_live_volume *v, uint64_t own, uint64_t reserve
 	/* First writes under way make the balance less than that, and its promise rise by no more. */
 	int64_t most = promise_of(after) - promise_of(before), held = c == NULL ? 0 : c->held;
 
+	claim_begin(v->store);
 	if (most > held) {
 		promised_add(v->store, most - held);
 		held = most;
@@ -198,8 +275,9 @@ void live_account_set(struct lvol_live_volume *v, uint64_t own, uint64_t reserve
 	v->store->volume_clusters += account_size(reserved, own) - account_size(v->reserved, v->num_own);
 	v->num_own = own;
 	v->reserved = reserved;
-	int64_t b = atomic_fetch_add_explicit(&v->internal->balance, after - before, memory_order_relaxed);
+	int64_t b = atomic_fetch_add_explicit(&v->internal->balance, after - before, memory_order_acq_rel);
 	promised_add(v->store, promise_of(b + after - before) - promise_of(b) - held);
+	claim_end(v->store);
 }
 
 void live_account_filled(struct lvol_live_volume *v)

@@ -3,6 +3,7 @@
  * there. */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -367,6 +368,52 @@ static void test_a_first_write_that_is_given_up_gives_its_promise_back(void)
 	world_free(&w);
 }
 
+/* ---- Claims that overlap ---- */
+
+/* Another thread has taken the last cluster and has not marked the entry yet: it may be this very one, and it may give
+ * the cluster back. So nobody says that there is none before that is known. */
+static void overlap(int i, bool reserved)
+{
+	struct lvol_live_waiter waiter = {.wake = wake};
+	struct lvol_live_fill f;
+
+	world_create(&w, 24);
+	CU_ASSERT_EQUAL_FATAL(world_create_reserved(&w, 0, 8, true, reserved ? 1 : 0), 0);
+	eat();
+	if (!reserved) {
+		CU_ASSERT_EQUAL(world_unmap(&w, 7, 0, 1), 0);
+		disk_run(&w.disk);
+	}
+	struct lvol_live_volume *mine = world_volume(&w, 0), *v = world_volume(&w, i);
+	uint64_t n = i == 0 ? 0 : WORLD_CLUSTERS - 1;
+	CU_ASSERT_EQUAL_FATAL(lvol_live_free_clusters(w.store), 1);
+	CU_ASSERT_TRUE_FATAL(live_account_take(w.store, mine));
+	CU_ASSERT_EQUAL(lvol_live_fill_claim(v, n, &f), -EAGAIN);
+	woken = 0;
+	lvol_live_wait(v, n, &waiter);
+	CU_ASSERT_EQUAL(woken, 1);
+	CU_ASSERT_EQUAL(lvol_live_fill_claim(v, n, &f), -EAGAIN); /* a claim that found nothing does not count */
+	live_account_settle(w.store);
+	CU_ASSERT_EQUAL(lvol_live_fill_claim(v, n, &f), -ENOSPC);
+	live_account_return(mine);
+	int rc = lvol_live_fill_claim(v, n, &f);
+	CU_ASSERT_EQUAL(rc, reserved && i != 0 ? -ENOSPC : 0);
+	if (rc == 0) {
+		lvol_live_fill_abort(&f);
+	}
+	CU_ASSERT_EQUAL(promised(), reserved ? 1 : 0);
+	expect_kept();
+	world_free(&w);
+}
+
+static void test_the_last_cluster_may_come_back_from_another_claim(void)
+{
+	overlap(0, true);
+	overlap(8, true);
+	overlap(0, false);
+	overlap(8, false);
+}
+
 /* ---- Failures ---- */
 
 /* Whatever fails, no promise is left over, and none is lost. */
@@ -513,10 +560,22 @@ enum { THREADS = 4, LARGE = 4000, TRIES = 900, ROUNDS = 12 };
 struct taker {
 	pthread_t thread;
 	struct lvol_live_volume *volumes[3];
+	bool refused[3];
 	uint32_t random;
 	struct lvol_live_fill fills[TRIES];
 	size_t num;
 };
+
+/* None are on their way back: -EAGAIN of an entry that is not busy is about another thread's claim. */
+static int thread_claim(struct lvol_live_volume *v, uint64_t n, struct lvol_live_fill *f)
+{
+	int rc;
+
+	while ((rc = lvol_live_fill_claim(v, n, f)) == -EAGAIN && (lvol_live_entry(v, n) & LVOL_LIVE_BUSY) == 0) {
+		sched_yield();
+	}
+	return rc;
+}
 
 /* Claims here and there. */
 static void *take(void *arg)
@@ -524,9 +583,11 @@ static void *take(void *arg)
 	struct taker *t = arg;
 
 	for (int i = 0; i < TRIES; i++) {
-		struct lvol_live_volume *v = t->volumes[disk_random(&t->random) % 3];
-		uint64_t n = disk_random(&t->random) % v->num_clusters;
-		t->num += lvol_live_fill_claim(v, n, &t->fills[t->num]) == 0;
+		uint32_t k = disk_random(&t->random) % 3;
+		uint64_t n = disk_random(&t->random) % LARGE;
+		int rc = thread_claim(t->volumes[k], n, &t->fills[t->num]);
+		t->num += rc == 0;
+		t->refused[k] |= rc == -ENOSPC;
 	}
 	return NULL;
 }
@@ -567,6 +628,7 @@ static void threads_run(struct taker *takers, struct lvol_live_volume *const *v)
 {
 	for (int i = 0; i < THREADS; i++) {
 		memcpy(takers[i].volumes, v, sizeof(takers[i].volumes));
+		memset(takers[i].refused, 0, sizeof(takers[i].refused));
 		takers[i].num = 0;
 		CU_ASSERT_EQUAL_FATAL(pthread_create(&takers[i].thread, NULL, take, &takers[i]), 0);
 	}
@@ -587,6 +649,16 @@ static void count_taken(const struct taker *takers, struct lvol_live_volume *con
 	}
 }
 
+/* Claims have only taken clusters in this round: a volume that has less than its reservation had so all the time. */
+static void expect_none_refused(const struct taker *takers, struct lvol_live_volume *const *v)
+{
+	for (int i = 0; i < THREADS; i++) {
+		for (int k = 0; k < 3; k++) {
+			CU_ASSERT_TRUE(!takers[i].refused[k] || balance(v[k]) <= 0);
+		}
+	}
+}
+
 /* Threads claim clusters of three volumes at once, more than there are; then half of them are committed, the others
  * given up, and reservations change. The accounts are exact after each round, and a volume has got what it was
  * promised. */
@@ -603,6 +675,7 @@ static void test_threads_take_what_is_theirs(void)
 	}
 	for (int round = 0; round < ROUNDS; round++) {
 		threads_run(takers, v);
+		expect_none_refused(takers, v);
 		count_taken(takers, v, taken);
 		expect_accounts(v, taken);
 		for (int i = 0; i < THREADS; i++) {
@@ -633,43 +706,103 @@ static void test_threads_take_what_is_theirs(void)
 struct greedy {
 	pthread_t thread;
 	struct lvol_live_volume *volume;
+	uint64_t clusters;
 	struct lvol_live_fill fills[LARGE];
-	uint64_t num;
+	uint64_t num, refused;
 };
+
+static pthread_barrier_t greedy_start;
 
 /* Claims each cluster; one that is refused is not claimed again. */
 static void *take_all(void *arg)
 {
 	struct greedy *g = arg;
 
-	for (uint64_t n = 0; n < LARGE; n++) {
-		g->num += lvol_live_fill_claim(g->volume, n, &g->fills[g->num]) == 0;
+	g->num = 0;
+	g->refused = 0;
+	pthread_barrier_wait(&greedy_start);
+	for (uint64_t n = 0; n < g->clusters; n++) {
+		int rc = thread_claim(g->volume, n, &g->fills[g->num]);
+		g->num += rc == 0;
+		g->refused += rc == -ENOSPC;
 	}
 	return NULL;
 }
 
-/* Each volume is filled by a thread of its own, all of them together with more than there is. */
-static void test_threads_leave_what_is_promised_to_others(void)
+static void greedy_run(struct greedy *g, int num)
 {
-	static struct greedy g[3];
-
-	world_create(&w, 2000);
-	g[0].volume = large_make("a", "u1", 900);
-	g[1].volume = large_make("b", "u2", 500);
-	g[2].volume = large_make("c", "u3", 0);
-	uint32_t all = lvol_live_free_clusters(w.store);
-	for (int i = 2; i >= 0; i--) {
+	CU_ASSERT_EQUAL_FATAL(pthread_barrier_init(&greedy_start, NULL, (unsigned)num), 0);
+	for (int i = num - 1; i >= 0; i--) {
 		CU_ASSERT_EQUAL_FATAL(pthread_create(&g[i].thread, NULL, take_all, &g[i]), 0);
 	}
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < num; i++) {
 		pthread_join(g[i].thread, NULL);
 	}
-	CU_ASSERT_TRUE(g[0].num >= 900 && g[1].num >= 500);
-	CU_ASSERT_EQUAL(g[0].num + g[1].num + g[2].num, all);
+	pthread_barrier_destroy(&greedy_start);
+}
+
+static struct greedy greedy[6];
+
+/* Each volume is filled by two threads, which claim the same clusters, all volumes together with more than there is. */
+static void test_threads_leave_what_is_promised_to_others(void)
+{
+	struct greedy *g = greedy;
+
+	world_create(&w, 2000);
+	g[0].volume = g[3].volume = large_make("a", "u1", 900);
+	g[1].volume = g[4].volume = large_make("b", "u2", 500);
+	g[2].volume = g[5].volume = large_make("c", "u3", 0);
+	for (int i = 0; i < 6; i++) {
+		g[i].clusters = LARGE;
+	}
+	uint32_t all = lvol_live_free_clusters(w.store);
+	greedy_run(g, 6);
+	CU_ASSERT_TRUE(g[0].num + g[3].num >= 900 && g[1].num + g[4].num >= 500);
+	CU_ASSERT_EQUAL(g[0].num + g[1].num + g[2].num + g[3].num + g[4].num + g[5].num, all);
 	CU_ASSERT_EQUAL(promised(), 0);
 	CU_ASSERT_EQUAL(lvol_live_free_clusters(w.store), 0);
 	world_forget(&w);
 	world_free(&w);
+}
+
+/* What threads claim is exactly what there is for them: however they overlap, none is told that there is none. */
+static void few_for_all(bool reserved)
+{
+	const uint64_t few = 3;
+	struct greedy *g = greedy;
+
+	world_create(&w, 24);
+	CU_ASSERT_EQUAL_FATAL(world_create_reserved(&w, 0, few, true, reserved ? few : 0), 0);
+	eat();
+	if (!reserved) {
+		CU_ASSERT_EQUAL(world_unmap(&w, 7, 0, few), 0);
+		disk_run(&w.disk);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		g[i].volume = world_volume(&w, 0);
+		g[i].clusters = few;
+	}
+	for (int round = 0; round < 400; round++) {
+		uint64_t num = 0;
+		greedy_run(g, THREADS);
+		for (int i = 0; i < THREADS; i++) {
+			CU_ASSERT_EQUAL(g[i].refused, 0);
+			num += g[i].num;
+			while (g[i].num > 0) {
+				lvol_live_fill_abort(&g[i].fills[--g[i].num]);
+			}
+		}
+		CU_ASSERT_EQUAL(num, few);
+	}
+	CU_ASSERT_EQUAL(promised(), reserved ? few : 0);
+	expect_kept();
+	world_free(&w);
+}
+
+static void test_threads_that_want_the_same_clusters_get_them(void)
+{
+	few_for_all(true);
+	few_for_all(false);
 }
 
 static const struct unit_test tests[] = {
@@ -684,12 +817,14 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_it_gives_up_is_promised_again),
 	UNIT(test_who_is_promised_a_cluster_is_woken),
 	UNIT(test_a_first_write_that_is_given_up_gives_its_promise_back),
+	UNIT(test_the_last_cluster_may_come_back_from_another_claim),
 	UNIT(test_a_change_that_fails_promises_nothing),
 	UNIT(test_a_reservation_that_makes_no_sense_is_none),
 	UNIT(test_no_volume_reserves_more_than_its_size),
 	UNIT(test_a_store_that_another_program_filled),
 	UNIT(test_threads_take_what_is_theirs),
 	UNIT(test_threads_leave_what_is_promised_to_others),
+	UNIT(test_threads_that_want_the_same_clusters_get_them),
 	UNIT_END,
 };
 UNIT_MAIN("lvol_live_reserve", tests, NULL, NULL)
