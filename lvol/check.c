@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "lvol/internal.h"
+#include "lvol/reserve.h"
 
 static bool bit_take(uint8_t *bits, uint32_t n)
 {
@@ -180,9 +181,9 @@ static int check_volume(struct lvol_store *s, const struct lvol_volume *v)
 /* So many more clusters of its own it is sure of. */
 static uint64_t volume_promise(const struct lvol_volume *v)
 {
-	uint64_t reserved = v->reserved < v->num_clusters ? v->reserved : v->num_clusters;
+	uint64_t reserved = lvol_reserve_counts(&v->flags, v->num_clusters, v->reserved);
 
-	return v->flags.data_ro == 0 && reserved > v->num_allocated ? reserved - v->num_allocated : 0;
+	return reserved > v->num_allocated ? reserved - v->num_allocated : 0;
 }
 
 static int check_reservation(struct lvol_store *s, const struct lvol_volume *v)

@@ -95,8 +95,17 @@ void live_pump(struct lvol_live *s)
 
 /* ---- What it tells ---- */
 
+/* What is on its way back is counted before it is promised, and until it is free: it is to be read first. */
+static uint32_t info_missing(const struct lvol_live *s, uint64_t space, uint32_t coming)
+{
+	uint64_t there = (uint64_t)live_space_free(space) + coming, promised = live_space_promised(space);
+
+	return live_state(s) == -EIO || promised <= there ? 0 : (uint32_t)(promised - there);
+}
+
 struct lvol_live_info lvol_live_info(const struct lvol_live *s)
 {
+	uint32_t coming = live_space_coming(s);
 	uint64_t space = atomic_load_explicit(&s->space, memory_order_relaxed);
 
 	return (struct lvol_live_info){
@@ -109,8 +118,9 @@ struct lvol_live_info lvol_live_info(const struct lvol_live *s)
 			((uint64_t)s->geometry.cluster_mask.pages * LVOL_PAGE_BYTES - sizeof(struct lvol_mask_head)) *
 			8,
 		.free_clusters = live_space_free(space),
-		.coming_clusters = live_space_coming(s),
+		.coming_clusters = coming,
 		.reserved_clusters = live_space_promised(space),
+		.missing_clusters = info_missing(s, space, coming),
 		.used_clusters = (uint32_t)live_space_used(s),
 		.md_pages = s->geometry.md.pages,
 		.free_md_pages = s->free_pages,

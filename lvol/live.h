@@ -231,6 +231,9 @@ struct lvol_live_info {
 	/* Of these and the free ones: what volumes with reservations may take yet, and nobody else. More than there are
 	 * if another program has filled the store. */
 	uint32_t reserved_clusters;
+	/* So many of these are not there, since another program has filled the store. Of a store that has failed nobody
+	 * knows: 0. */
+	uint32_t missing_clusters;
 	/* Of all: those that volumes have or have reserved. Not those of first writes under way, which may fail; nor
 	 * those that come free. */
 	uint32_t used_clusters;

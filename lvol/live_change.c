@@ -32,19 +32,24 @@ void live_change_taken(struct live_change *c)
 	c->num_taken = 0;
 }
 
-static void change_free(struct live_change *c)
+/* What it has taken or been promised, and has not used. The clusters come first: the promises may be about them. */
+static void change_give_back(struct live_change *c)
 {
 	for (uint64_t i = 0; i < c->num_taken; i++) {
 		live_cluster_give(c->store, c->clusters[i]);
 	}
 	live_change_taken(c);
+	live_account_release(c);
+}
+
+static void change_free(struct live_change *c)
+{
 	for (size_t i = 0; i < sizeof(c->metas) / sizeof(c->metas[0]); i++) {
 		live_meta_clear(&c->metas[i]);
 	}
 	if (c->made != NULL) {
 		live_volume_free(c->made);
 	}
-	live_account_release(c);
 	free(c->clusters);
 	free(c->map);
 	free(c->text);
@@ -75,6 +80,8 @@ void live_change_end(struct live_change *c, int status)
 		/* They may be on the device. */
 		live_change_taken(c);
 	}
+	/* Before anybody is told: what is free and reserved is right then. */
+	change_give_back(c);
 	if (c->is_paused && c->paused->user != NULL) {
 		s->user.resume(s->user.ctx, c->paused);
 	}

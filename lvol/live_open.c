@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lvol/live_image.h"
+#include "lvol/reserve.h"
 
 struct live_opening {
 	struct lvol_live_user user;
@@ -101,8 +102,7 @@ static int volume_make(struct lvol_live *s, const struct lvol_store *store, cons
 	v->read_only = f->data_ro != 0 || v->internal->fixed;
 	volume_map(v, from);
 	volume_clusters_mark(s, from);
-	uint64_t reserved = from->reserved < v->num_clusters ? from->reserved : v->num_clusters;
-	live_account_open(v, from->num_allocated, v->read_only ? 0 : reserved);
+	live_account_open(v, from->num_allocated, lvol_reserve_counts(f, v->num_clusters, from->reserved));
 	return rc;
 }
 

@@ -28,3 +28,11 @@ int lvol_reserve_decode(const void *value, size_t bytes, uint64_t *clusters, str
 	}
 	return 0;
 }
+
+uint64_t lvol_reserve_counts(const struct lvol_desc_flags *flags, uint64_t num_clusters, uint64_t reserved)
+{
+	if (flags->data_ro != 0 || (flags->md_ro & ~LVOL_MD_RO_KNOWN) != 0) {
+		return 0;
+	}
+	return reserved < num_clusters ? reserved : num_clusters;
+}

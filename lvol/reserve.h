@@ -22,4 +22,8 @@ void lvol_reserve_encode(uint64_t clusters, uint8_t value[LVOL_RESERVE_BYTES]);
 /* From the value of the attribute. 0; or -EINVAL and the reason in e, and *clusters is 0. */
 int lvol_reserve_decode(const void *value, size_t bytes, uint64_t *clusters, struct lvol_error *e);
 
+/* What counts of a reservation that a volume says: no more than its size, and none of a volume that cannot be written,
+ * or whose flags forbid changes. */
+uint64_t lvol_reserve_counts(const struct lvol_desc_flags *flags, uint64_t num_clusters, uint64_t reserved);
+
 #endif

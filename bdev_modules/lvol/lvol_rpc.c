@@ -257,14 +257,6 @@ static json_t *describe_thresholds(const struct lvol_space *space)
 	return list;
 }
 
-/* Another program may have given away what was reserved. */
-static uint64_t reserved_missing(const struct lvol_live_info *info)
-{
-	uint64_t there = (uint64_t)info->free_clusters + info->coming_clusters;
-
-	return info->reserved_clusters > there ? info->reserved_clusters - there : 0;
-}
-
 static json_t *describe_store(const struct bdev_lvol_store *s)
 {
 	const struct lvol_live_info info = lvol_live_info(bdev_lvol_store_live(s));
@@ -278,7 +270,7 @@ static json_t *describe_store(const struct bdev_lvol_store *s)
 	json_object_set_new(o, "total_data_clusters", rpc_uint(info.total_data_clusters));
 	json_object_set_new(o, "free_clusters", rpc_uint(info.free_clusters));
 	json_object_set_new(o, "reserved_clusters", rpc_uint(info.reserved_clusters));
-	json_object_set_new(o, "reserved_missing_clusters", rpc_uint(reserved_missing(&info)));
+	json_object_set_new(o, "reserved_missing_clusters", rpc_uint(info.missing_clusters));
 	json_object_set_new(o, "block_size", rpc_uint(info.io_unit_bytes));
 	json_object_set_new(o, "cluster_size", rpc_uint(info.cluster_bytes));
 	json_object_set_new(o, "max_growable_size", rpc_uint(info.max_clusters * info.cluster_bytes));

@@ -443,6 +443,68 @@ static void test_a_change_that_fails_promises_nothing(void)
 	}
 }
 
+struct ended {
+	struct outcome outcome; /* the first */
+	uint32_t promised, left;
+};
+
+static void creation_ended(void *arg, int status, struct lvol_live_volume *v)
+{
+	struct ended *e = arg;
+
+	e->promised = promised();
+	e->left = (uint32_t)lvol_live_reservable(w.store, NULL);
+	outcome_volume(&e->outcome, status, v);
+}
+
+/* Whoever is told of an error looks at what is left, and says so. */
+static void test_a_change_that_fails_has_given_back_what_it_held(void)
+{
+	struct lvol_live_volume_opts opts = {.name = "new", .uuid = "u", .num_clusters = 4, .reserved = 4};
+
+	for (int k = 0; k < 2; k++) {
+		struct ended e = {.outcome.done = false};
+		world_create(&w, 32);
+		CU_ASSERT_EQUAL_FATAL(world_create_reserved(&w, 0, 8, true, 3), 0);
+		disk_run(&w.disk);
+		uint32_t left = (uint32_t)lvol_live_reservable(w.store, NULL), pages = w.store->free_pages;
+		opts.thin = k == 0;
+		w.store->free_pages = 0; /* its batch cannot be built after the promise was made */
+		lvol_live_volume_create(w.store, &opts, creation_ended, &e);
+		CU_ASSERT_EQUAL(world_wait(&w, &e.outcome), -ENOSPC);
+		w.store->free_pages = pages;
+		CU_ASSERT_TRUE(e.promised == 3 && e.left == left);
+		expect_kept();
+		world_free(&w);
+	}
+}
+
+/* What a volume gave up in a store that has failed neither is free nor comes: that is no other program's doing. */
+static void test_a_failed_store_does_not_miss_what_is_reserved(void)
+{
+	unsigned tried = 0;
+
+	for (long k = 0; k < 8; k++) {
+		struct outcome o = {.done = false};
+		world_create(&w, 24);
+		CU_ASSERT_EQUAL_FATAL(world_create_reserved(&w, 0, 8, true, 6), 0);
+		CU_ASSERT_EQUAL(put(0, 0, 6), 0);
+		eat();
+		disk_run(&w.disk);
+		w.disk.fail_in = k;
+		lvol_live_release(world_volume(&w, 0), 0, 2, NULL, outcome_done, &o);
+		int rc = world_wait(&w, &o);
+		w.disk.fail_in = -1;
+		const struct lvol_live_info info = lvol_live_info(w.store);
+		tried +=
+			rc == -EIO && info.failed && info.reserved_clusters > info.free_clusters + info.coming_clusters;
+		CU_ASSERT_EQUAL(info.missing_clusters, 0);
+		world_forget(&w);
+		world_free(&w);
+	}
+	CU_ASSERT_TRUE(tried > 0);
+}
+
 /* ---- What others have written ---- */
 
 /* Gives volume 0 an attribute, as another program might. */
@@ -536,6 +598,7 @@ static void test_a_store_that_another_program_filled(void)
 	w.model.volumes[0].reserved = 5;
 	CU_ASSERT_PTR_NULL(world_differs(&w, &w.model, NULL));
 	CU_ASSERT_EQUAL(promised(), 5);
+	CU_ASSERT_EQUAL(lvol_live_info(w.store).missing_clusters, 2);
 	CU_ASSERT_EQUAL(put(7, 0, 1), -ENOSPC);
 	CU_ASSERT_EQUAL(world_volume_create(&w, 1, 1, false), -ENOSPC);
 	CU_ASSERT_EQUAL(world_reserve(&w, 0, 6), -ENOSPC);
@@ -550,6 +613,31 @@ static void test_a_store_that_another_program_filled(void)
 	CU_ASSERT_EQUAL(world_reserve(&w, 0, 4), 0);
 	CU_ASSERT_EQUAL(promised(), 0);
 	expect_kept();
+	world_free(&w);
+}
+
+/* Flags that forbid changes, of a version to come: what it reserves counts neither in the store nor for the checker. */
+static void test_a_volume_that_may_not_be_changed_reserves_nothing(void)
+{
+	static const struct lvol_desc_flags none = {0}, snapshot = {.data_ro = 1}, later = {.data_ro = 2},
+					    known = {.md_ro = LVOL_MD_RO_KNOWN}, fixed = {.md_ro = 4};
+	uint8_t value[LVOL_RESERVE_BYTES];
+
+	CU_ASSERT_TRUE(lvol_reserve_counts(&none, 8, 5) == 5 && lvol_reserve_counts(&none, 8, 9) == 8);
+	CU_ASSERT_TRUE(lvol_reserve_counts(&known, 8, 8) == 8 && lvol_reserve_counts(&fixed, 8, 5) == 0);
+	CU_ASSERT_TRUE(lvol_reserve_counts(&snapshot, 8, 5) == 0 && lvol_reserve_counts(&later, 8, 5) == 0);
+	world_create(&w, 24);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, 8, true), 0);
+	eat();
+	CU_ASSERT_EQUAL(world_unmap(&w, 7, 0, 3), 0);
+	world_volume(&w, 0)->internal->meta.flags.md_ro |= 4;
+	lvol_reserve_encode(5, value);
+	forge(value, sizeof(value), false);
+	expect_problem(NULL);
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+	CU_ASSERT_TRUE(world_volume(&w, 0)->internal->fixed && promised() == 0);
+	CU_ASSERT_EQUAL(world_reserve(&w, 0, 1), -EPERM);
+	world_forget(&w);
 	world_free(&w);
 }
 
@@ -819,9 +907,12 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_first_write_that_is_given_up_gives_its_promise_back),
 	UNIT(test_the_last_cluster_may_come_back_from_another_claim),
 	UNIT(test_a_change_that_fails_promises_nothing),
+	UNIT(test_a_change_that_fails_has_given_back_what_it_held),
+	UNIT(test_a_failed_store_does_not_miss_what_is_reserved),
 	UNIT(test_a_reservation_that_makes_no_sense_is_none),
 	UNIT(test_no_volume_reserves_more_than_its_size),
 	UNIT(test_a_store_that_another_program_filled),
+	UNIT(test_a_volume_that_may_not_be_changed_reserves_nothing),
 	UNIT(test_threads_take_what_is_theirs),
 	UNIT(test_threads_leave_what_is_promised_to_others),
 	UNIT(test_threads_that_want_the_same_clusters_get_them),
