@@ -468,6 +468,45 @@ static void test_what_cannot_be_reserved_is_named(void)
 	end(&u);
 }
 
+/* What is free, and what of it is not for all. */
+static void test_what_has_no_room_is_told_what_there_is(void)
+{
+	struct operation op = {0};
+	struct user u;
+
+	begin(&u);
+	uint32_t all = data_clusters();
+	CU_ASSERT_EQUAL_FATAL(volume_make("r", (uint64_t)all * CLUSTER, true), 0);
+	CU_ASSERT_EQUAL(reserve(&op, "lvs/r", all - 9), 0);
+	struct bdev_lvol_opts thick = {.store = the_store(), .name = "x", .size_bytes = 10 * CLUSTER};
+	char there[96];
+	snprintf(there, sizeof(there), "no room: %u clusters of 64 KiB are free, %u are reserved for volumes, and ",
+		 all, all - 9);
+	/* Of a thick one its reservation is not what is missing, nor what another size needs. */
+	for (int k = 0; k < 2; k++) {
+		thick.reserved_bytes = k == 0 ? 0 : thick.size_bytes;
+		bdev_lvol_create(&thick, operation_ended, memset(&op, 0, sizeof(op)));
+		CU_ASSERT_EQUAL(operation_wait(&op), -ENOSPC);
+		CU_ASSERT_PTR_NOT_NULL(strstr(op.why, there));
+		CU_ASSERT_PTR_NOT_NULL(strstr(op.why, "metadata pages are free"));
+	}
+	thick.size_bytes = 9 * CLUSTER;
+	thick.reserved_bytes = 0;
+	bdev_lvol_create(&thick, operation_ended, memset(&op, 0, sizeof(op)));
+	CU_ASSERT_EQUAL(operation_wait(&op), 0);
+	change_start(&op, BDEV_LVOL_RESIZE, "lvs/x", NULL, 10 * CLUSTER);
+	CU_ASSERT_EQUAL(operation_wait(&op), -ENOSPC);
+	snprintf(there, sizeof(there), "no room: %u clusters of 64 KiB are free, %u are reserved for volumes, and ",
+		 all - 9, all - 9);
+	CU_ASSERT_PTR_NOT_NULL(strstr(op.why, there));
+	struct bdev_lvol_opts thin = {
+		.store = the_store(), .name = "y", .size_bytes = CLUSTER, .thin = true, .reserved_bytes = CLUSTER};
+	bdev_lvol_create(&thin, operation_ended, memset(&op, 0, sizeof(op)));
+	CU_ASSERT_EQUAL(operation_wait(&op), -ENOSPC);
+	CU_ASSERT_PTR_NOT_NULL(strstr(op.why, "reserved_in_mib: 1 clusters of 64 KiB: at most 0 are allowed"));
+	end(&u);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_each_threshold_is_told_once),
 	UNIT(test_a_threshold_is_left_by_a_margin),
@@ -481,6 +520,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_store_that_grows_on_a_late_disk),
 	UNIT(test_reserved_clusters_count_as_used),
 	UNIT(test_what_cannot_be_reserved_is_named),
+	UNIT(test_what_has_no_room_is_told_what_there_is),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_lvol_space", tests, fixture_start, fixture_stop)

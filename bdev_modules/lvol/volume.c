@@ -274,7 +274,7 @@ struct change {
 	struct bdev_lvol_store *store;
 	struct lvol_live_volume *v;
 	enum bdev_lvol_change change;
-	uint64_t reserved;                /* clusters: RESERVE, and of a new volume */
+	uint64_t reserved;                /* clusters: RESERVE, and of a new thin volume */
 	char name[2 * LVOL_NAME_MAX + 2]; /* of the volume: STORE/NAME */
 	LIST_ENTRY(change) link;          /* while it is being deleted */
 	int rc;                           /* why a new volume is deleted again */
@@ -289,8 +289,6 @@ static const char *change_error(int rc)
 	switch (rc) {
 	case -EEXIST:
 		return "the name is taken";
-	case -ENOSPC:
-		return "the store has no room: free clusters or metadata pages are missing";
 	case -EPERM:
 		return "a read-only volume cannot be changed, and only a read-only one can be cloned";
 	case -EBUSY:
@@ -368,11 +366,27 @@ static bool lacks_reserve(const struct change *c, char *error)
 	return c->reserved > most;
 }
 
+/* Why a store has too little room. */
+static void room_error(const struct change *c, char *error)
+{
+	const struct lvol_live_info info = lvol_live_info(c->store->live);
+
+	if (!lacks_reserve(c, error)) {
+		bdev_error(error, -ENOSPC,
+			   "volume %s: the store has no room: %u clusters of %u KiB are free, %u are reserved for "
+			   "volumes, and %u of %u metadata pages are free",
+			   c->name, info.free_clusters + info.coming_clusters, info.cluster_bytes >> 10,
+			   info.reserved_clusters, info.free_md_pages, info.md_pages);
+	}
+}
+
 static void change_end(struct change *c, int rc, const char *uuid)
 {
 	char error[BDEV_ERROR_MAX] = "";
 
-	if (rc != 0 && !(rc == -ENOSPC && lacks_reserve(c, error))) {
+	if (rc == -ENOSPC) {
+		room_error(c, error);
+	} else if (rc != 0) {
 		bool busy = rc == -EBUSY && c->change == BDEV_LVOL_DELETE;
 		bdev_error(error, rc, "volume %s: %s", c->name, busy ? delete_error(c->v) : change_error(rc));
 	}
@@ -831,18 +845,18 @@ void bdev_lvol_create(const struct bdev_lvol_opts *o, bdev_lvol_cb cb, void *arg
 	if (c == NULL) {
 		return;
 	}
-	c->reserved = clusters_of(o->store, o->reserved_bytes);
-	if (c->reserved > clusters) {
+	uint64_t reserved = c->reserved = clusters_of(o->store, o->reserved_bytes);
+	if (reserved > clusters) {
 		reserve_error(c, clusters, error);
 		change_refuse(c, -EINVAL, error);
 		return;
 	}
+	/* A thick one needs its size, whatever it reserves. */
+	c->reserved = o->thin ? reserved : 0;
 	lvol_volume_new_uuid(uuid);
-	lvol_live_volume_create(o->store->live,
-				&(struct lvol_live_volume_opts){.name = o->name,
-								.uuid = uuid,
-								.num_clusters = clusters,
-								.thin = o->thin,
-								.reserved = c->reserved},
-				change_made, c);
+	lvol_live_volume_create(
+		o->store->live,
+		&(struct lvol_live_volume_opts){
+			.name = o->name, .uuid = uuid, .num_clusters = clusters, .thin = o->thin, .reserved = reserved},
+		change_made, c);
 }
