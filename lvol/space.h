@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* When a store is so full that its operators are to be told: thresholds, in per cent of its clusters. Pure functions.
  *
- * A store reaches a threshold when so many of its clusters are in use, and leaves it only when there are fewer by
- * more than a margin of 2 %, rounded up: so a volume that gives up and takes a few clusters does not cross a threshold
- * again and again. A store is full, whatever its thresholds are, while it has no free cluster. That has no margin: the
- * first writes that it says to fail do not fail any more when a cluster is free, and fail again when it is taken. */
+ * A store reaches a threshold when so many of its clusters are in use or reserved, and leaves it only when there are
+ * fewer by more than a margin of 2 %, rounded up: so a volume that gives up and takes a few clusters does not cross a
+ * threshold again and again. A store is full, whatever its thresholds are, while all of them are. That has no margin:
+ * the first writes that it says to fail do not fail any more when one is free, and fail again when it is taken. */
 #ifndef VARVE_LVOL_SPACE_H
 #define VARVE_LVOL_SPACE_H
 
@@ -15,7 +15,7 @@
 
 enum {
 	LVOL_SPACE_MAX = 8,    /* thresholds that a store may have */
-	LVOL_SPACE_FULL = 100, /* per cent: what a store has reached that has no free cluster */
+	LVOL_SPACE_FULL = 100, /* per cent: all its clusters are in use or reserved */
 	LVOL_SPACE_MARGIN = 2, /* per cent */
 	LVOL_SPACE_FORM = 1,
 	LVOL_SPACE_BYTES = 1 + LVOL_SPACE_MAX,

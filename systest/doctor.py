@@ -398,6 +398,34 @@ def connected(path, process):
         return None
 
 
+def test_stores():
+    """What is said of stores, also of an older varve, which tells of no reservations."""
+    sys.path.insert(0, str(TOP / "tools" / "varve-doctor"))
+    from varve_doctor.report import Report
+    from varve_doctor.rpc import BadAnswer
+    from varve_doctor.work import check_stores
+    class Answers:
+        def __init__(self, store):
+            self.store = store
+        def call(self, method):
+            return ["bdev_lvol_get_lvstores"] if method == "rpc_get_methods" else [self.store]
+    def said(**members):
+        r = Report()
+        check_stores(r, Answers({"name": "s", "base_bdev": "B", "total_data_clusters": 9, "free_clusters": 4, "cluster_size": 1 << 20, "space_reached": 0} | members))
+        return [(line["result"], line["text"]) for line in r.lines]
+    check([result for result, _ in said()] == ["ok"], said())
+    full = "it is full: first writes to thin volumes fail"
+    for members, ends in (({}, full), ({"reserved_clusters": 0}, full), ({"reserved_clusters": 4, "reserved_missing_clusters": 0}, full + ", but for what is reserved")):
+        lines = said(space_reached=100, **members)
+        check([result for result, _ in lines] == ["found"] and lines[0][1].endswith(ends), lines)
+        check(("4 reserved for volumes" in lines[0][1]) == (members.get("reserved_clusters") == 4), lines)
+    lines = said(reserved_clusters=6, reserved_missing_clusters=2)
+    check([result for result, _ in lines] == ["found"] and "2 of the reserved ones are not there" in lines[0][1], lines)
+    for name in ("reserved_clusters", "reserved_missing_clusters"):
+        with contextlib.suppress(BadAnswer):
+            check(False, said(space_reached=100, **{name: "1"}))
+
+
 def test_too_few_hugepages():
     sys.path.insert(0, str(TOP / "tools" / "varve-doctor"))
     from varve_doctor.environment import judge_hugepages

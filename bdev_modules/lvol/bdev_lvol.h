@@ -51,7 +51,7 @@ uint8_t bdev_lvol_store_space(const struct bdev_lvol_store *s, struct lvol_space
 
 enum bdev_lvol_space_kind {
 	BDEV_LVOL_SPACE_LOW,      /* a threshold was reached: the highest of them, if it was several at once */
-	BDEV_LVOL_SPACE_OUT,      /* no cluster is free */
+	BDEV_LVOL_SPACE_OUT,      /* all clusters are in use or reserved */
 	BDEV_LVOL_SPACE_REGAINED, /* a threshold was left: the lowest of them */
 };
 struct bdev_lvol_space_news {

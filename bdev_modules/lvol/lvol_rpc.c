@@ -591,7 +591,7 @@ RPC_METHOD("bdev_lvol_set_reservation", rpc_set_reservation, struct lvol_set_res
 	   RPC_RUNTIME,
 	   "Set how much of a volume is sure to find room in its store: its own clusters, and free ones that no other "
 	   "volume gets. A snapshot of it is refused if the store has not as much room once more; the snapshot itself "
-	   "reserves nothing",
+	   "reserves nothing. Pages for the store's metadata are not reserved",
 	   .result = "true", .own = true)
 
 static void set_read_only(void *params)

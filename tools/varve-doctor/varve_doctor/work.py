@@ -166,8 +166,14 @@ def check_controllers(report, client):
         report.ok("controllers", f"{n} of the NVMe driver, all usable")
 
 
+def reserved_of(s, name="reserved_clusters"):
+    """A number of clusters. An older varve does not tell of them: 0."""
+    return rpc.member({name: 0} | s, name, int)
+
+
 def store_text(s):
-    total, free, size, reserved = (rpc.member(s, k, int) for k in ("total_data_clusters", "free_clusters", "cluster_size", "reserved_clusters"))
+    total, free, size = (rpc.member(s, k, int) for k in ("total_data_clusters", "free_clusters", "cluster_size"))
+    reserved = reserved_of(s)
     kept = f", {reserved} reserved for volumes" if reserved else ""
     return f"volume store {s.get('name')} on bdev {s.get('base_bdev')}: {free} of {total} clusters free ({free * size >> 20} MiB), without those on their way back{kept}"
 
@@ -179,12 +185,13 @@ def check_stores(report, client):
     stores = rpc.objects(client.call("bdev_lvol_get_lvstores"), "bdev_lvol_get_lvstores")
     bad = [s for s in stores if rpc.member(s, "space_reached", int)]
     for s in sorted(bad, key=lambda s: -s["space_reached"])[:SHOWN]:
-        what = "it is full: first writes to thin volumes fail" if s["space_reached"] == FULL else f"its threshold of {s['space_reached']} % is reached"
+        full = f"it is full: first writes to thin volumes fail{', but for what is reserved' if reserved_of(s) else ''}"
+        what = full if s["space_reached"] == FULL else f"its threshold of {s['space_reached']} % is reached"
         report.found("stores", f"{store_text(s)}; {what}",
                      f"varve-rpc bdev_lvol_get_lvols lvs_name={s.get('name')}: delete volumes or snapshots, or enlarge its bdev and bdev_lvol_grow_lvstore")
     if len(bad) > SHOWN:
         report.found("stores", f"and {len(bad) - SHOWN} more", "varve-rpc bdev_lvol_get_lvstores")
-    broken = [s for s in stores if rpc.member(s, "reserved_missing_clusters", int)]
+    broken = [s for s in stores if reserved_of(s, "reserved_missing_clusters")]
     for s in broken[:SHOWN]:
         report.found("stores", f"{store_text(s)}; {s['reserved_missing_clusters']} of the reserved ones are not there: another program has filled the store",
                      f"varve-rpc bdev_lvol_get_lvols lvs_name={s.get('name')}: delete volumes or snapshots, or reserve less (bdev_lvol_set_reservation)")
