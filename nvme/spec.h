@@ -23,6 +23,7 @@
 /* Of Copy, since NVM 1.1 (3.2.2). */
 #define NVME_SC_OVERLAPPING_IO_RANGE 0x87
 _Static_assert(sizeof(struct nvme_copy_range) == 32, "NVM 3.2.2, source ranges of format 0");
+_Static_assert(sizeof(struct nvme_copy_range_f1) == 40, "NVM 3.2.2, source ranges of format 1");
 
 /* Protection information (NVM 5.2): bits of dword 12 of a command. */
 #define NVME_PI_ACT           (UINT32_C(1) << 29) /* the controller generates it, or checks and strips it */

@@ -179,6 +179,15 @@ static struct amount cmd_block_amount(const struct nvme_sqe *cmd, const struct n
 				  : (struct amount){blocks * ns->block_size, md};
 }
 
+/* NVM 3.2.2: the source ranges of Copy, which have longer tags in formats 1 and 3. 0: the format is not known. */
+static uint64_t cmd_copy_amount(uint32_t cdw12)
+{
+	static const uint8_t range_bytes[16] = {sizeof(struct nvme_copy_range), sizeof(struct nvme_copy_range_f1),
+						sizeof(struct nvme_copy_range), sizeof(struct nvme_copy_range_f1)};
+
+	return ((cdw12 & 0xff) + UINT64_C(1)) * range_bytes[cdw12 >> 8 & 0xf];
+}
+
 /* False: not known. */
 static bool cmd_io_amount(const struct nvme_sqe *cmd, const struct nvme_ns *ns, struct amount *amount)
 {
@@ -197,9 +206,9 @@ static bool cmd_io_amount(const struct nvme_sqe *cmd, const struct nvme_ns *ns, 
 	case nvme_cmd_dsm:
 		amount->data = ((le32toh(cmd->cdw10) & 0xff) + 1) * sizeof(struct nvme_dsm_range);
 		return true;
-	case nvme_cmd_copy: /* NVM 3.2.2: source ranges of 32 bytes in every format */
-		amount->data = ((le32toh(cmd->cdw12) & 0xff) + 1) * UINT64_C(32);
-		return true;
+	case nvme_cmd_copy:
+		amount->data = cmd_copy_amount(le32toh(cmd->cdw12));
+		return amount->data != 0;
 	case nvme_cmd_resv_register:
 	case nvme_cmd_resv_acquire:
 		amount->data = 16;

@@ -336,6 +336,25 @@ static void test_data_of_a_passed_command_must_be_what_the_controller_will_move(
 	CU_ASSERT_EQUAL(bdev_nvme_cmd_check_io(&vendor, 512, 0, &plain), NVME_ST_DNR(GENERIC, INVALID_OPCODE));
 }
 
+/* The controller takes the length of a range from the command's format, whatever the data pointer says. */
+static void test_copy_has_ranges_of_its_formats_length(void)
+{
+	static const struct nvme_ns extended = {
+		.block_size = 512, .md_size = 16, .pi_type = 1, .pi_format = NVME_PI_GUARD_64};
+	static const uint64_t right[16] = {64, 80, 64, 80}; /* two ranges */
+
+	for (uint32_t format = 0; format < 16; format++) {
+		struct nvme_sqe cmd = {.opcode = nvme_cmd_copy, .cdw12 = htole32(format << 8 | 1)};
+		uint16_t wrong = right[format] != 0 ? NVME_ST_DNR(GENERIC, SGL_INVALID_DATA)
+						    : NVME_ST_DNR(GENERIC, INVALID_OPCODE);
+		for (uint64_t len = 0; len <= 160; len += 16) {
+			uint16_t status = right[format] == len && len != 0 ? 0 : wrong;
+			CU_ASSERT_EQUAL(bdev_nvme_cmd_check_io(&cmd, len, 0, &plain), status);
+			CU_ASSERT_EQUAL(bdev_nvme_cmd_check_io(&cmd, len, 0, &extended), status);
+		}
+	}
+}
+
 static void check_md(const struct nvme_ns *ns, uint32_t cdw12, uint64_t data, uint64_t md)
 {
 	struct nvme_sqe cmd = {.opcode = nvme_cmd_read, .cdw12 = htole32(cdw12)};
@@ -394,6 +413,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_commands_of_the_driver_are_not_passed_through),
 	UNIT(test_admin_commands_that_move_more_than_they_have_are_refused),
 	UNIT(test_data_of_a_passed_command_must_be_what_the_controller_will_move),
+	UNIT(test_copy_has_ranges_of_its_formats_length),
 	UNIT(test_metadata_of_a_passed_command_is_counted_too),
 	UNIT(test_vendor_commands_are_bounded),
 	UNIT_END,
