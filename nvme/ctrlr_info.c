@@ -61,6 +61,11 @@ uint32_t nvme_ctrlr_max_deallocate_blocks(const struct nvme_ctrlr *ctrlr)
 	return ctrlr->dmrsl == 0 ? UINT32_MAX : ctrlr->dmrsl;
 }
 
+bool nvme_ctrlr_has_extended_formats(const struct nvme_ctrlr *ctrlr)
+{
+	return ctrlr->extended_formats;
+}
+
 uint16_t nvme_ctrlr_io_queue_entries(const struct nvme_ctrlr *ctrlr)
 {
 	uint16_t most = (uint16_t)NVME_CAP_MQES(ctrlr->cap); /* 0's based; one entry stays free */

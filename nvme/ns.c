@@ -178,6 +178,12 @@ static bool ns_has_same_ids(const struct nvme_ctrlr *ctrlr, const struct nvme_id
 	       memcmp(a->eui64, b->eui64, sizeof(a->eui64)) == 0;
 }
 
+/* Whether a retry would not change the answer. */
+static bool status_is_final(uint16_t status)
+{
+	return (status & STATUS_MASK) == NVME_SC_INVALID_FIELD || (status & NVME_SC_DNR) != 0;
+}
+
 /* A known namespace keeps the identity that it has: with another one, its users would lose it. For others, the
  * identifiers in Identify Namespace are enough if the controller has no descriptors, as before 1.3, and a retry would
  * not change that. */
@@ -196,7 +202,7 @@ static void scan_descriptors_refused(struct nvme_ns_scan *s, uint16_t status)
 		memcpy(ns->eui64, old->eui64, sizeof(ns->eui64));
 		memcpy(ns->uuid, old->uuid, sizeof(ns->uuid));
 		ns->csi = old->csi;
-	} else if ((status & STATUS_MASK) != NVME_SC_INVALID_FIELD && (status & NVME_SC_DNR) == 0) {
+	} else if (!status_is_final(status)) {
 		log_limited(LOG_LEVEL_WARNING, "%s: namespace %u: its descriptors could not be read: %s",
 			    ctrlr->trid.traddr, ns->nsid, nvme_status_text(status));
 		/* EAGAIN: the scan is repeated later, and I/O goes on */
@@ -249,7 +255,13 @@ static void scan_identify_rest(struct nvme_ns_scan *s)
 	scan_identify(s, NVME_IDENTIFY_CNS_NS_DESC_LIST, ns->nsid, scan_descriptors_done);
 }
 
-/* NVM 4.1.5.3: the format of its protection information. */
+static uint64_t low_bits(unsigned n)
+{
+	return n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+}
+
+/* NVM 4.1.5.3: the format of its protection information. Controllers differ in the bits of the storage tag's mask that
+ * are beyond the tag. */
 static void scan_format_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ns_scan *s = arg;
@@ -272,7 +284,7 @@ static void scan_format_done(void *arg, const struct nvme_cqe *cqe)
 	uint32_t elbaf = le32toh(id->elbaf[ns_format(&ns->id)]);
 	ns->pi_format = (elbaf & NVME_NVM_ELBAF_PIF_MASK) >> NVME_NVM_ELBAF_PIF_SHIFT;
 	ns->storage_bits = elbaf & NVME_NVM_ELBAF_STS_MASK;
-	ns->storage_mask = le64toh(id->lbstm);
+	ns->storage_mask = le64toh(id->lbstm) & low_bits(ns->storage_bits);
 	scan_identify_rest(s);
 }
 
@@ -426,7 +438,7 @@ static void scan_limits(struct nvme_ns_scan *s)
 	}
 }
 
-/* Without it the namespaces concerned refuse I/O. */
+/* Without it the controller refuses I/O on the namespaces concerned. */
 static void scan_behavior_done(void *arg, const struct nvme_cqe *cqe)
 {
 	struct nvme_ns_scan *s = arg;
@@ -434,11 +446,21 @@ static void scan_behavior_done(void *arg, const struct nvme_cqe *cqe)
 	if (scan_is_aborted(s)) {
 		return;
 	}
-	if (nvme_cqe_status(cqe) != 0) {
-		log_warning("%s: Host Behavior Support (LBAFEE) could not be set, which namespaces with guards of 32 "
-			    "and 64 bits need: %s",
-			    s->ctrlr->trid.traddr, nvme_status_text(nvme_cqe_status(cqe)));
+	uint16_t status = nvme_cqe_status(cqe);
+	if (status != 0 && scan_is_cut_off(s)) {
+		scan_end(s, -ENXIO);
+		return;
 	}
+	if (status != 0) {
+		log_warning("%s: Host Behavior Support (LBAFEE) could not be set, which namespaces with extended "
+			    "protection information need: %s",
+			    s->ctrlr->trid.traddr, nvme_status_text(status));
+	}
+	if (status != 0 && !status_is_final(status)) {
+		scan_end(s, -EIO);
+		return;
+	}
+	s->ctrlr->extended_formats = status == 0;
 	memset(s->buf, 0, NVME_IDENTIFY_DATA_SIZE);
 	scan_limits(s);
 }
@@ -456,7 +478,10 @@ static void scan_begin(struct nvme_ns_scan *s)
 {
 	if (s->ctrlr->state != NVME_CTRLR_SCAN_NS) {
 		scan_list(s);
-	} else if (scan_has_extended_formats(s)) {
+		return;
+	}
+	s->ctrlr->extended_formats = false;
+	if (scan_has_extended_formats(s)) {
 		scan_set_behavior(s);
 	} else {
 		scan_limits(s);

@@ -288,6 +288,9 @@ uint32_t nvme_ctrlr_max_transfer(const struct nvme_ctrlr *ctrlr);
 uint64_t nvme_ctrlr_max_write_zeroes(const struct nvme_ctrlr *ctrlr);
 /* Blocks that one range of a deallocation may have (DMRSL); UINT32_MAX: no limit. */
 uint32_t nvme_ctrlr_max_deallocate_blocks(const struct nvme_ctrlr *ctrlr);
+/* Whether it has taken that the host knows extended LBA formats (LBAFEE). Otherwise it refuses I/O on namespaces whose
+ * protection information has a guard of 32 or 64 bits, or a storage tag. As of the last NVME_EVENT_READY. */
+bool nvme_ctrlr_has_extended_formats(const struct nvme_ctrlr *ctrlr);
 /* The number of commands that an I/O queue pair of the size in the options can have outstanding: at least 1. */
 uint16_t nvme_ctrlr_io_queue_entries(const struct nvme_ctrlr *ctrlr);
 /* The number of iovs that one I/O command can have. */

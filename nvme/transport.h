@@ -248,6 +248,7 @@ struct nvme_ctrlr {
 	void *buf;                     /* 4 KiB, DMA-able: identify data and log pages */
 	uint32_t dmrsl;                /* Identify Controller of the NVM command set; 0: no limit */
 	uint8_t wzsl;                  /* likewise */
+	bool extended_formats;         /* it was told that the host knows them (Host Behavior Support, LBAFEE) */
 	struct nvme_ns_scan *scan;     /* the scan of namespaces under way, or NULL */
 	bool scan_again;
 	TAILQ_HEAD(, nvme_alternate) alternates; /* the other addresses: trid is none of them */

@@ -366,8 +366,8 @@ struct bdev_nvme_verdict_facts {
 enum bdev_nvme_verdict bdev_nvme_io_verdict(uint16_t status, const struct bdev_nvme_verdict_facts *f,
 					    uint32_t *delay_ms);
 
-/* Why a namespace with such metadata cannot be a bdev, or NULL. Pure. */
-const char *bdev_nvme_md_unusable(const struct nvme_ns *ns, bool fabrics);
+/* Why a namespace with such metadata cannot be a bdev, or NULL. extended: its controller has taken LBAFEE. Pure. */
+const char *bdev_nvme_md_unusable(const struct nvme_ns *ns, bool fabrics, bool extended);
 /* The bdev's description of the namespace's metadata. Pure. */
 struct bdev_md bdev_nvme_md_of(const struct nvme_ns *ns, const struct bdev_nvme_attach *a);
 /* Adds what a command on a namespace with metadata needs: lengths, the metadata buffer, protection information. */

@@ -9,7 +9,7 @@ _Static_assert(DIF_GUARD_16 == NVME_PI_GUARD_16 && DIF_GUARD_32 == NVME_PI_GUARD
 
 /* --- Control thread --- */
 
-const char *bdev_nvme_md_unusable(const struct nvme_ns *ns, bool fabrics)
+const char *bdev_nvme_md_unusable(const struct nvme_ns *ns, bool fabrics, bool extended)
 {
 	if (ns->md_size == 0) {
 		return NULL;
@@ -21,6 +21,10 @@ const char *bdev_nvme_md_unusable(const struct nvme_ns *ns, bool fabrics)
 	if (ns->pi_type != 0 && (ns->pi_format >= DIF_GUARDS || ns->md_size < dif_bytes(ns->pi_format) ||
 				 !dif_storage_bits_are_good(ns->pi_format, ns->storage_bits))) {
 		return "the format of its protection information is unknown";
+	}
+	if (ns->pi_type != 0 && !extended && (ns->pi_format != DIF_GUARD_16 || ns->storage_bits != 0)) {
+		return "its controller did not take Host Behavior Support (LBAFEE), without which it refuses I/O on "
+		       "this format";
 	}
 	/* Base 3.3.1.2: over fabrics a command has no buffer but that of its data */
 	if (fabrics && !ns->md_interleaved) {

@@ -409,7 +409,8 @@ static void ns_bdev_set_uuid(struct bdev *b, const struct nvme_ns *ns)
 /* Why a namespace cannot be a bdev, or NULL. */
 static const char *ns_why_unusable(const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
 {
-	const char *why = bdev_nvme_md_unusable(ns, nvme_trtype_is_fabrics(nvme_ctrlr_trid(ctrlr)->trtype));
+	const char *why = bdev_nvme_md_unusable(ns, nvme_trtype_is_fabrics(nvme_ctrlr_trid(ctrlr)->trtype),
+						nvme_ctrlr_has_extended_formats(ctrlr));
 
 	if (why != NULL) {
 		return why;

@@ -3,10 +3,11 @@
  * whom. The model checks as a drive does; a status with DNR would be the bdev layer's, which leaves the checks to it.
  */
 #include "bdev_modules/error/error.h"
-#include "unittest/bdev_modules/nvme_fixture.h"
+#include "unittest/bdev_modules/nvme_two.h"
 
 #include "bdev/dif.h"
 #include "bdev_modules/nvme/internal.h"
+#include "util/log.h"
 
 #define DATA    4096u
 #define EXT     (DATA + format.md_size)
@@ -420,18 +421,43 @@ static void test_metadata_that_cannot_be_used_is_refused(void)
 {
 	struct nvme_ns ns = {.block_size = DATA, .md_size = 8, .md_interleaved = true, .pi_type = 1};
 
-	CU_ASSERT_PTR_NULL(bdev_nvme_md_unusable(&ns, true));
+	CU_ASSERT_PTR_NULL(bdev_nvme_md_unusable(&ns, true, false));
 	ns.pi_type = 4;
-	CU_ASSERT_PTR_NOT_NULL(bdev_nvme_md_unusable(&ns, false));
+	CU_ASSERT_PTR_NOT_NULL(bdev_nvme_md_unusable(&ns, false, false));
 	ns.pi_type = 0;
 	ns.md_size = 12;
-	CU_ASSERT_PTR_NOT_NULL(bdev_nvme_md_unusable(&ns, false));
+	CU_ASSERT_PTR_NOT_NULL(bdev_nvme_md_unusable(&ns, false, false));
 	ns.md_size = 16;
 	ns.md_interleaved = false;
-	CU_ASSERT_PTR_NULL(bdev_nvme_md_unusable(&ns, false));
-	CU_ASSERT_PTR_NOT_NULL(bdev_nvme_md_unusable(&ns, true)); /* fabrics have no separate metadata */
+	CU_ASSERT_PTR_NULL(bdev_nvme_md_unusable(&ns, false, false));
+	CU_ASSERT_PTR_NOT_NULL(bdev_nvme_md_unusable(&ns, true, false)); /* fabrics have no separate metadata */
 	ns.md_size = 0;
-	CU_ASSERT_PTR_NULL(bdev_nvme_md_unusable(&ns, true));
+	CU_ASSERT_PTR_NULL(bdev_nvme_md_unusable(&ns, true, false));
+}
+
+static void test_extended_formats_need_a_controller_that_takes_lbafee(void)
+{
+	static const struct {
+		uint8_t type, format, storage_bits;
+		bool needs;
+	} cases[] = {{1, NVME_PI_GUARD_16, 0, false},
+		     {1, NVME_PI_GUARD_16, 8, true},
+		     {1, NVME_PI_GUARD_32, 16, true},
+		     {3, NVME_PI_GUARD_64, 0, true},
+		     {0, NVME_PI_GUARD_64, 0, false}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct nvme_ns ns = {.block_size = DATA,
+				     .md_size = 16,
+				     .md_interleaved = true,
+				     .pi_type = cases[i].type,
+				     .pi_format = cases[i].format,
+				     .storage_bits = cases[i].storage_bits};
+		CU_ASSERT_PTR_NULL(bdev_nvme_md_unusable(&ns, true, true));
+		const char *why = bdev_nvme_md_unusable(&ns, true, false);
+		CU_ASSERT_EQUAL(why != NULL, cases[i].needs);
+		CU_ASSERT(why == NULL || strstr(why, "LBAFEE") != NULL);
+	}
 }
 
 static void test_dwords_of_a_command(void)
@@ -526,6 +552,84 @@ static void test_unknown_formats_are_left_alone(void)
 	}
 }
 
+/* Lines of the log that name the reason. */
+static unsigned reasons;
+
+static void count_reasons(enum log_level level, const char *file, int line, const char *text)
+{
+	(void)file;
+	(void)line;
+	reasons += level == LOG_LEVEL_WARNING && strstr(text, "is left out") != NULL && strstr(text, "LBAFEE") != NULL;
+}
+
+/* A bdev on such a namespace would fail all I/O. */
+static void test_a_controller_that_refuses_lbafee_has_no_bdev_of_such_namespaces(void)
+{
+	enum log_level printed = log_get_print_level();
+
+	log_set_print_level(LOG_LEVEL_WARNING); /* or the tap would not be called */
+	for (unsigned i = 0; i < 3; i++) {
+		struct bdev_nvme_attach a = attach_opts();
+		drive_begin();
+		model.extended_formats = true;
+		model.ns[1].md_size = 16;
+		model.ns[1].interleaved = true;
+		model.ns[1].pi_type = 1;
+		model.ns[1].pi_format = i == 0 ? NVME_PI_GUARD_64 : NVME_PI_GUARD_16;
+		model.ns[1].storage_bits = i == 1 ? 8 : 0;
+		model.behavior_status = NVME_ST_DNR(GENERIC, INVALID_FIELD);
+		reasons = 0;
+		log_set_tap(count_reasons);
+		CU_ASSERT_EQUAL_FATAL(attach_with(&a), 0);
+		log_set_tap(NULL);
+		CU_ASSERT_PTR_NOT_NULL(bdev_find("Nvme0n1"));
+		CU_ASSERT_EQUAL(bdev_find("Nvme0n2") != NULL, i == 2); /* a format that is no extended one */
+		CU_ASSERT_EQUAL(reasons, i == 2 ? 0 : 1);
+		drive_end();
+	}
+	log_set_print_level(printed);
+}
+
+static void test_a_passing_refusal_of_lbafee_ends_the_attempt(void)
+{
+	struct bdev_nvme_attach a = attach_opts();
+
+	drive_begin();
+	model.extended_formats = true;
+	model.behavior_status = NVME_ST(GENERIC, INTERNAL);
+	CU_ASSERT_NOT_EQUAL(attach_with(&a), 0);
+	CU_ASSERT_PTR_NULL(bdev_find("Nvme0n1"));
+	model.behavior_status = 0;
+	CU_ASSERT_EQUAL(attach_with(&a), 0);
+	CU_ASSERT_PTR_NOT_NULL(bdev_find("Nvme0n1"));
+	drive_end();
+}
+
+/* What is beyond the tag is nobody's: it does not tell one path's namespace from another's. */
+static void test_paths_may_differ_in_bits_beyond_the_storage_tag(void)
+{
+	for (unsigned bits = 0; bits <= 8; bits += 8) {
+		struct model *both[] = {&model, &second};
+		begin_apart();
+		for (unsigned i = 0; i < 2; i++) {
+			both[i]->extended_formats = true;
+			both[i]->ns[0].md_size = 16;
+			both[i]->ns[0].interleaved = true;
+			both[i]->ns[0].pi_type = 1;
+			both[i]->ns[0].pi_format = NVME_PI_GUARD_64;
+			both[i]->ns[0].storage_bits = (uint8_t)bits;
+		}
+		second.ns[0].mask_rest = UINT64_MAX;
+		CU_ASSERT_EQUAL_FATAL(attach_first(path_opts()), 0);
+		CU_ASSERT_EQUAL_FATAL(attach_second(path_opts()), 0);
+		CU_ASSERT_EQUAL_FATAL(user_open(&u, "Nvme0n1", true, fixture_thread(0)), 0);
+		wait_usable(2);
+		CU_ASSERT_EQUAL(bdev_get_md(bdev_find("Nvme0n1"))->storage_mask, bits == 0 ? 0 : 0xff);
+		user_close(&u);
+		end_two();
+	}
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_bdev_says_what_its_blocks_carry),
 	UNIT(test_blocks_pass_with_their_metadata),
@@ -544,6 +648,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_dwords_of_longer_tags),
 	UNIT(test_storage_tags_reach_the_drive),
 	UNIT(test_unknown_formats_are_left_alone),
+	UNIT(test_extended_formats_need_a_controller_that_takes_lbafee),
+	UNIT(test_a_controller_that_refuses_lbafee_has_no_bdev_of_such_namespaces),
+	UNIT(test_a_passing_refusal_of_lbafee_ends_the_attempt),
+	UNIT(test_paths_may_differ_in_bits_beyond_the_storage_tag),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_nvme_md", tests, drive_setup, drive_teardown)

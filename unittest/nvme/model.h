@@ -62,6 +62,7 @@ struct model_ns {
 	uint8_t pi_type;             /* protection information: 0: none */
 	uint8_t pi_format;           /* NVME_PI_GUARD_... */
 	uint8_t storage_bits;        /* of the storage tag in it */
+	uint64_t mask_rest;          /* LBSTM: bits besides those of the tag */
 	bool pi_first;               /* at the beginning of the metadata, not at its end */
 	uint16_t noiob;              /* blocks: a boundary that I/O should not cross; 0: none */
 	uint16_t mssrl;              /* Copy: blocks of a range; 0: the limits are not told */
@@ -88,6 +89,7 @@ struct model {
 	uint16_t oncs, ocfs;         /* Identify Controller */
 	bool extended_formats;       /* it says that there are guards of 32 and 64 bits */
 	bool extended_formats_known; /* the host has said that it knows them */
+	uint16_t behavior_status;    /* what it is answered with (Host Behavior Support) */
 	uint16_t cntlid;
 	uint8_t cmic, anatt;
 	const char *serial;

@@ -104,7 +104,7 @@ static uint16_t identify_nvm_ns(struct model *m, uint32_t nsid, uint8_t data[409
 		return NVME_ST_DNR(GENERIC, INVALID_NS);
 	}
 	const struct model_ns *ns = &m->ns[nsid - 1];
-	id->lbstm = htole64((UINT64_C(1) << ns->storage_bits) - 1);
+	id->lbstm = htole64(((UINT64_C(1) << ns->storage_bits) - 1) | ns->mask_rest);
 	id->elbaf[0] = htole32(ns->storage_bits | (uint32_t)ns->pi_format << 7);
 	id->elbaf[1] = htole32(3 << 7); /* another format, which no namespace has */
 	return 0;
@@ -116,6 +116,9 @@ static uint16_t set_behavior(struct model *m, const struct nvme_sqe *sqe)
 	uint8_t data[512] = {0};
 	uint16_t status = model_move(m, sqe, data, sizeof(data), false);
 
+	if (m->behavior_status != 0) {
+		return m->behavior_status;
+	}
 	m->extended_formats_known = data[2] != 0;
 	return status;
 }

@@ -265,7 +265,8 @@ uint16_t model_md_move(struct model *m, const struct nvme_sqe *sqe, struct model
 
 	s.md = s.data + blocks * block_bytes(ns);
 	s.extended = s.data + extended;
-	bool known = ns->pi_format == NVME_PI_GUARD_16 || m->extended_formats_known; /* Host Behavior Support */
+	bool is_extended = ns->pi_format != NVME_PI_GUARD_16 || ns->storage_bits != 0;
+	bool known = !is_extended || m->extended_formats_known; /* Host Behavior Support */
 	uint16_t status = known ? move_staged(m, sqe, ns, lba, &s) : NVME_ST_DNR(GENERIC, INVALID_NS);
 	free(s.data);
 	return status;
