@@ -917,19 +917,18 @@ static void test_cross_controller_reset_is_decoded(void)
 				 .cdw12 = htole32(0x89abcdef),
 				 .cdw13 = htole32(0x01234567)};
 	struct nvmf_ctrlr_name name;
-	uint16_t at = 0;
 
-	CU_ASSERT_EQUAL(nvmf_decode_cross_reset(&reset, &name, &at), 0);
+	CU_ASSERT_EQUAL(nvmf_decode_cross_reset(&reset, &name, &where), 0);
 	CU_ASSERT_EQUAL(name.cntlid, 0x1234);
 	CU_ASSERT_EQUAL(name.ciu, 7);
 	CU_ASSERT_EQUAL(name.cirn, UINT64_C(0x0123456789abcdef));
 	reset.cdw10 = htole32(0x1234);
-	EXPECT_FAULT(nvmf_decode_cross_reset(&reset, &name, &at), GENERIC, INVALID_FIELD, NVMF_WHERE(42, 0));
+	EXPECT_FAULT(nvmf_decode_cross_reset(&reset, &name, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(42, 0));
 	reset.cdw10 = htole32(0x071234);
 	reset.cdw12 = reset.cdw13 = 0;
-	EXPECT_FAULT(nvmf_decode_cross_reset(&reset, &name, &at), GENERIC, INVALID_FIELD, NVMF_WHERE_CDW12);
+	EXPECT_FAULT(nvmf_decode_cross_reset(&reset, &name, &where), GENERIC, INVALID_FIELD, NVMF_WHERE_CDW12);
 	reset.cdw13 = htole32(1);
-	CU_ASSERT_EQUAL(nvmf_decode_cross_reset(&reset, &name, &at), 0);
+	CU_ASSERT_EQUAL(nvmf_decode_cross_reset(&reset, &name, &where), 0);
 }
 
 static const struct unit_test tests[] = {
