@@ -39,6 +39,7 @@ _Static_assert(sizeof(struct nvme_copy_range_f1) == 40, "NVM 3.2.2, source range
 /* Bytes of guard, application tag, storage tag and reference tag. */
 #define NVME_PI_BYTES(format)    ((format) == NVME_PI_GUARD_16 ? 8u : 16u)
 #define NVME_NVM_ELBAF_PIF_SHIFT 7
+#define NVME_NVM_PIC_16BPISTS    1 /* storage tags are possible with guards of 16 bits */
 
 /* Host Behavior Support, byte 2: the host knows namespaces with guards of 32 and 64 bits (LBAFEE). */
 #define NVME_HOST_BEHAVIOR_LBAFEE 2

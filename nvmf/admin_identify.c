@@ -116,7 +116,7 @@ static void identify_fill_io(const struct nvmf_ctrlr *ctrlr, struct nvme_id_ctrl
 	id->nn = htole32(s->max_nsid);
 	id->mnan = htole32(s->max_nsid);
 	id->oncs = htole16(nvmf_ctrlr_oncs(ctrlr));
-	id->ocfs = htole16((le16toh(id->oncs) & NVME_CTRL_ONCS_COPY) != 0); /* format 0 */
+	id->ocfs = htole16((le16toh(id->oncs) & NVME_CTRL_ONCS_COPY) != 0 ? 3 : 0); /* formats 0 and 1 */
 	id->fuses = htole16(nvmf_ctrlr_fuses(ctrlr));
 	id->vwc = NVME_CTRL_VWC_PRESENT | 2 << 1; /* Flush with NSID FFFFFFFFh is not supported */
 	if (ctrlr->ana != NULL) {

@@ -275,15 +275,21 @@ struct nvmf_copy_limits nvmf_copy_limits(uint8_t block_shift);
 
 struct nvmf_copy {
 	uint64_t to;         /* LBA of the destination */
-	uint16_t num_ranges; /* 1 to NVMF_COPY_RANGES_MAX, each a struct nvme_copy_range of data */
+	uint16_t num_ranges; /* 1 to NVMF_COPY_RANGES_MAX, each of range_bytes of data */
+	uint8_t format;      /* of the ranges: 0 or 1 */
+	uint8_t range_bytes; /* at most NVMF_COPY_RANGE_BYTES_MAX */
 };
+#define NVMF_COPY_RANGE_BYTES_MAX sizeof(struct nvme_copy_range_f1)
 /* Copy, without its source ranges. */
 uint16_t nvmf_decode_copy(const struct nvme_sqe *sqe, struct nvmf_copy *out, uint16_t *where);
+/* Whether the ranges are of the format that goes with the namespace's protection information as the host sees it
+ * (NVME_PI_GUARD_...; 16 if there is none). */
+uint16_t nvmf_decode_copy_format(const struct nvmf_copy *copy, uint8_t pi_format, uint16_t *where);
 /* All source ranges of a Copy: they keep the limits, are in the namespace, and do not overlap the destination. data:
  * the ranges, in one buffer. */
 uint16_t nvmf_decode_copy_ranges(const void *data, const struct nvmf_copy *copy, const struct nvmf_geometry *geo,
 				 uint16_t *where);
-/* One source range; every value is good here. */
+/* One source range, or the first bytes of one of format 1, which are the same; every value is good here. */
 void nvmf_decode_copy_range(const struct nvme_copy_range *range, struct nvmf_lba_range *out);
 
 struct nvmf_dsm {

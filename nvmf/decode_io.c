@@ -78,7 +78,9 @@ uint16_t nvmf_decode_copy(const struct nvme_sqe *sqe, struct nvmf_copy *out, uin
 
 	out->to = le32toh(sqe->cdw10) | (uint64_t)le32toh(sqe->cdw11) << 32;
 	out->num_ranges = (uint16_t)((cdw12 & 0xff) + 1);
-	if ((cdw12 >> 8 & 0xf) != 0) { /* OCFS: format 0 only */
+	out->format = cdw12 >> 8 & 0xf;
+	out->range_bytes = out->format == 0 ? sizeof(struct nvme_copy_range) : sizeof(struct nvme_copy_range_f1);
+	if (out->format > 1) { /* OCFS */
 		*where = WHERE_FORMAT;
 		return NVME_ST_DNR(GENERIC, INVALID_FIELD);
 	}
@@ -89,18 +91,32 @@ uint16_t nvmf_decode_copy(const struct nvme_sqe *sqe, struct nvmf_copy *out, uin
 	return NVME_ST_SUCCESS;
 }
 
+/* Format 1 is that of namespaces with longer tags: its ranges have room for them (NVM 3.2.2). */
+uint16_t nvmf_decode_copy_format(const struct nvmf_copy *copy, uint8_t pi_format, uint16_t *where)
+{
+	if (copy->format == (pi_format != NVME_PI_GUARD_16)) {
+		return NVME_ST_SUCCESS;
+	}
+	*where = WHERE_FORMAT;
+	return NVME_ST_DNR(CMD_SPECIFIC, INVALID_FORMAT);
+}
+
+_Static_assert(offsetof(struct nvme_copy_range, slba) == offsetof(struct nvme_copy_range_f1, slba) &&
+		       offsetof(struct nvme_copy_range, nlb) == offsetof(struct nvme_copy_range_f1, nlb),
+	       "NVM 3.2.2: the formats differ in the tags");
+
 void nvmf_decode_copy_range(const struct nvme_copy_range *range, struct nvmf_lba_range *out)
 {
 	out->slba = le64toh(range->slba);
 	out->num_blocks = le16toh(range->nlb) + UINT32_C(1);
 }
 
-static struct nvmf_lba_range copy_nth_range(const void *data, unsigned n)
+static struct nvmf_lba_range copy_nth_range(const void *data, const struct nvmf_copy *copy, unsigned n)
 {
 	struct nvme_copy_range range;
 	struct nvmf_lba_range out;
 
-	memcpy(&range, (const uint8_t *)data + n * sizeof(range), sizeof(range));
+	memcpy(&range, (const uint8_t *)data + (size_t)n * copy->range_bytes, sizeof(range));
 	nvmf_decode_copy_range(&range, &out);
 	return out;
 }
@@ -113,7 +129,7 @@ static uint16_t copy_check_sizes(const void *data, const struct nvmf_copy *copy,
 
 	*total = 0;
 	for (unsigned i = 0; i < copy->num_ranges; i++) {
-		uint32_t blocks = copy_nth_range(data, i).num_blocks;
+		uint32_t blocks = copy_nth_range(data, copy, i).num_blocks;
 		*total += blocks;
 		if (blocks > limits.range_blocks || *total > limits.blocks) {
 			return NVME_ST_DNR(CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED);
@@ -137,7 +153,7 @@ uint16_t nvmf_decode_copy_ranges(const void *data, const struct nvmf_copy *copy,
 		return NVME_ST_DNR(GENERIC, LBA_RANGE);
 	}
 	for (unsigned i = 0; i < copy->num_ranges; i++) {
-		struct nvmf_lba_range from = copy_nth_range(data, i);
+		struct nvmf_lba_range from = copy_nth_range(data, copy, i);
 		if (!range_fits(from.slba, from.num_blocks, geo)) {
 			return NVME_ST_DNR(GENERIC, LBA_RANGE);
 		}

@@ -5,10 +5,10 @@
 #include "nvmf/io_internal.h"
 #include "util/iov.h"
 
-/* Copies the index'th entry of the request's data. */
-static void ranges_copy_entry(const struct nvmf_request *req, unsigned index, void *entry, size_t size)
+/* Copies from the request's data, from byte `at` on. */
+static void ranges_copy_entry(const struct nvmf_request *req, size_t at, void *entry, size_t size)
 {
-	struct iov_cursor c = iov_cursor_at(req->iov, index * size);
+	struct iov_cursor c = iov_cursor_at(req->iov, at);
 
 	iov_to_buffer(&c, entry, size);
 }
@@ -31,7 +31,7 @@ static uint16_t dsm_get_range(const struct nvmf_request *req, const struct nvmf_
 	uint32_t dmrsl = dsm->deallocate ? req->qpair->ctrlr->subsystem->dmrsl : 0;
 	struct nvme_dsm_range range = {0};
 
-	ranges_copy_entry(req, index, &range, sizeof(range));
+	ranges_copy_entry(req, index * sizeof(range), &range, sizeof(range));
 	return nvmf_decode_dsm_range(&range, 0, &nsv->geo, dmrsl, out, where);
 }
 
@@ -122,16 +122,16 @@ uint16_t nvmf_copy_length(const struct nvmf_request *req, uint64_t *bytes, uint1
 	struct nvmf_copy copy;
 	uint16_t status = nvmf_decode_copy(req->sqe, &copy, where);
 
-	*bytes = copy.num_ranges * sizeof(struct nvme_copy_range);
+	*bytes = (uint64_t)copy.num_ranges * copy.range_bytes;
 	return status;
 }
 
-static void copy_submit_next(struct nvmf_request *req, uint64_t to)
+static void copy_submit_next(struct nvmf_request *req, const struct nvmf_copy *copy, uint64_t to)
 {
 	struct nvme_copy_range entry = {0};
 	struct nvmf_lba_range from;
 
-	ranges_copy_entry(req, req->next_range++, &entry, sizeof(entry));
+	ranges_copy_entry(req, (size_t)req->next_range++ * copy->range_bytes, &entry, sizeof(entry));
 	nvmf_decode_copy_range(&entry, &from);
 	bdev_io_set_copy(&req->bdev_io, from.slba, to, from.num_blocks);
 	nvmf_io_submit(req);
@@ -156,25 +156,33 @@ static void copy_range_done(struct bdev_io *io, void *arg)
 		return;
 	}
 	if (req->next_range < copy.num_ranges) {
-		copy_submit_next(req, io->offset_blocks + io->num_blocks);
+		copy_submit_next(req, &copy, io->offset_blocks + io->num_blocks);
 		return;
 	}
 	nvmf_io_done(io, arg); /* flushes if FUA is set, and then this function runs again */
 }
 
+/* Whether hosts may copy here with ranges of that format: a status. Checked before the ranges are looked at. */
+static uint16_t copy_check_format(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
+				  const struct nvmf_copy *copy, uint16_t *where)
+{
+	return nsv->geo.md_eighths != 0 ? nvmf_md_check_copy(req, nsv, copy, where)
+					: nvmf_decode_copy_format(copy, NVME_PI_GUARD_16, where);
+}
+
 void nvmf_copy_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 {
-	struct nvme_copy_range ranges[NVMF_COPY_RANGES_MAX];
+	uint8_t ranges[NVMF_COPY_RANGES_MAX * NVMF_COPY_RANGE_BYTES_MAX];
 	struct nvmf_copy copy;
 	uint16_t where;
 	uint16_t status = nvmf_decode_copy(req->sqe, &copy, &where);
 
 	if (status == NVME_ST_SUCCESS) {
-		nvmf_request_copy_data(req, ranges, copy.num_ranges * sizeof(ranges[0]));
-		status = nvmf_decode_copy_ranges(ranges, &copy, &nsv->geo, &where);
+		status = copy_check_format(req, nsv, &copy, &where);
 	}
-	if (status == NVME_ST_SUCCESS && nsv->geo.md_eighths != 0) {
-		status = nvmf_md_check_copy(req, nsv, &where);
+	if (status == NVME_ST_SUCCESS) {
+		nvmf_request_copy_data(req, ranges, (size_t)copy.num_ranges * copy.range_bytes);
+		status = nvmf_decode_copy_ranges(ranges, &copy, &nsv->geo, &where);
 	}
 	if (status != NVME_ST_SUCCESS) {
 		nvmf_request_finish_at(req, status, where);
@@ -182,5 +190,5 @@ void nvmf_copy_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 	}
 	nvmf_io_enter(req, nsv, copy_range_done);
 	req->next_range = 0;
-	copy_submit_next(req, copy.to);
+	copy_submit_next(req, &copy, copy.to);
 }

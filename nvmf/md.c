@@ -19,12 +19,18 @@ struct nvmf_geometry nvmf_md_seen(const struct nvmf_transport *t, const struct n
 	return seen;
 }
 
-/* A host that has not said (by Host Behavior Support) that it knows formats with longer guards takes such a namespace
- * for one with a guard of 16 bits. */
+/* An extended LBA format: its guard has more than 16 bits, or there is a storage tag. */
+static bool md_is_extended(const struct nvmf_geometry *geo)
+{
+	return geo->pi_format != NVME_PI_GUARD_16 || geo->storage_bits != 0;
+}
+
+/* A host that has not said (by Host Behavior Support) that it knows extended formats takes such a namespace for one
+ * with a guard of 16 bits and nothing but a reference tag. It is told so before the fields that it fills in wrongly for
+ * that reason are looked at. */
 static uint16_t md_check_host(const struct nvmf_request *req, const struct nvmf_geometry *seen, uint16_t *where)
 {
-	if (seen->pi_format == NVME_PI_GUARD_16 ||
-	    atomic_load_explicit(&req->qpair->extended_formats, memory_order_relaxed)) {
+	if (!md_is_extended(seen) || atomic_load_explicit(&req->qpair->extended_formats, memory_order_relaxed)) {
 		return NVME_ST_SUCCESS;
 	}
 	*where = NVMF_WHERE_NSID;
@@ -36,28 +42,33 @@ uint16_t nvmf_md_decode_rw(const struct nvmf_request *req, const struct nvmf_ns_
 {
 	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
 	struct nvmf_pi pi;
-	uint16_t status = nvmf_decode_rw_md(req->sqe, &seen, range, &pi, bytes, where);
+	uint16_t status = md_check_host(req, &seen, where);
 
-	return status == NVME_ST_SUCCESS ? md_check_host(req, &seen, where) : status;
+	return status == NVME_ST_SUCCESS ? nvmf_decode_rw_md(req->sqe, &seen, range, &pi, bytes, where) : status;
 }
 
 uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where)
 {
 	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
 	struct nvmf_pi pi;
-	uint16_t status = nvmf_decode_pi(req->sqe, &seen, &pi, where);
+	uint16_t status = md_check_host(req, &seen, where);
 
-	return status == NVME_ST_SUCCESS ? md_check_host(req, &seen, where) : status;
+	return status == NVME_ST_SUCCESS ? nvmf_decode_pi(req->sqe, &seen, &pi, where) : status;
 }
 
 /* Copy has a reference tag for each range, and the blocks that it writes get the tags of their new place. With type 2
  * the host chooses the tags, and these would be different ones. */
-uint16_t nvmf_md_check_copy(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where)
+uint16_t nvmf_md_check_copy(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
+			    const struct nvmf_copy *copy, uint16_t *where)
 {
 	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
+	uint16_t status = md_check_host(req, &seen, where);
 
-	return nsv->geo.pi_type == 2 && seen.pi_type == 2 ? nvmf_bad_field(where, NVMF_WHERE_OPCODE)
-							  : md_check_host(req, &seen, where);
+	if (status != NVME_ST_SUCCESS) {
+		return status;
+	}
+	return seen.pi_type == 2 ? nvmf_bad_field(where, NVMF_WHERE_OPCODE)
+				 : nvmf_decode_copy_format(copy, seen.pi_format, where);
 }
 
 /* What the bdev layer does with protection information for a command with PRACT: it generates it for a Write and checks
@@ -119,7 +130,10 @@ void nvmf_md_identify_nvm(const struct nvmf_transport *t, const struct nvmf_ns *
 	struct nvmf_geometry seen = nvmf_md_seen(t, &ns->geo);
 
 	if (seen.pi_type != 0) {
+		bool has_storage_tag = seen.pi_format == NVME_PI_GUARD_16 && seen.storage_bits != 0;
+
 		id->lbstm = htole64(bdev_get_md(ns->bdev)->storage_mask);
+		id->pic = has_storage_tag ? NVME_NVM_PIC_16BPISTS : 0;
 		id->elbaf[0] = htole32(seen.storage_bits | (uint32_t)seen.pi_format << NVME_NVM_ELBAF_PIF_SHIFT);
 	}
 }

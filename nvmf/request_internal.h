@@ -96,7 +96,8 @@ uint16_t nvmf_md_decode_rw(const struct nvmf_request *req, const struct nvmf_ns_
 /* Checks the protection information fields of a command that transfers no blocks. Returns a status. */
 uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where);
 /* Whether Copy is possible with the namespace's protection information: a status. */
-uint16_t nvmf_md_check_copy(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where);
+uint16_t nvmf_md_check_copy(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
+			    const struct nvmf_copy *copy, uint16_t *where);
 /* Sets in req->bdev_io what the command wants of the metadata. The command has been decoded without an error. */
 void nvmf_md_set(struct nvmf_request *req, const struct nvmf_ns_view *nsv);
 /* Fills in the metadata fields of Identify Namespace. */

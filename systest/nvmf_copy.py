@@ -16,7 +16,7 @@ from nvmf_lib import ADDRESS, NQN, PORT, Target
 BACK_PORT, FRONT_PORT = PORT, PORT + 20000
 FLUSH, WRITE, READ, WRITE_UNCOR, VERIFY, COPY = 0x00, 0x01, 0x02, 0x04, 0x0c, 0x19
 LBA_RANGE, INVALID_FIELD, INVALID_OPCODE = 0x80, 0x02, 0x01
-SIZE_LIMIT, OVERLAP, READ_ERROR = 0x183, 0x187, 0x281
+SIZE_LIMIT, OVERLAP, READ_ERROR, INVALID_FORMAT = 0x183, 0x187, 0x281, 0x10a
 BS, BLOCKS = 512, 32768
 
 
@@ -59,7 +59,7 @@ class Disk:
 
     def copy(self, to, *ranges, form=0):
         """(status, dword 0); ranges are (from, number of blocks)."""
-        data = b"".join(struct.pack("<8xQH14x", lba, n - 1) for lba, n in ranges)
+        data = b"".join(struct.pack("<8xQH22x" if form == 1 else "<8xQH14x", lba, n - 1) for lba, n in ranges)
         status, dw0, _ = self.send(COPY, data, cdw10=to, cdw12=len(ranges) - 1 | form << 8)
         return status, dw0
 
@@ -84,7 +84,8 @@ def wrong_copies(disk):
             ("from beyond the end", LBA_RANGE, 23000, [(0, 1), (BLOCKS - 1, 2)]),
             ("onto itself", OVERLAP, 10, [(3, 8)])):
         check(disk.copy(to, *ranges) == (expected, 0), what)
-    check(disk.copy(23000, (0, 1), form=1)[0] == INVALID_FIELD, "a format that is not there")
+    check(disk.copy(23000, (0, 1), form=2)[0] == INVALID_FIELD, "a format that is not there")
+    check(disk.copy(23000, (0, 1), form=1)[0] == INVALID_FORMAT, "a format of namespaces with longer tags")
     check(disk.read(23000, 1) == pattern(1, 101), "what was refused changed nothing")
     check(disk.status(VERIFY, cdw10=BLOCKS - 1, cdw12=1) == LBA_RANGE, "verify beyond the end")
 

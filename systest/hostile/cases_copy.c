@@ -3,10 +3,11 @@
  * list is. */
 #include "systest/hostile/cases.h"
 
-#define RANGE_BYTES 32
-#define RANGE_SLBA  8
-#define RANGE_NLB   16
-#define BLOCKS_MAX  8 /* of a range, if it is well */
+#define RANGE_BYTES   32
+#define RANGE_BYTES_1 40 /* in format 1 */
+#define RANGE_SLBA    8
+#define RANGE_NLB     16
+#define BLOCKS_MAX    8 /* of a range, if it is well */
 
 /* A good Copy, until it is spoilt: what is read lies in the lower half of the namespace, what is written in the
  * upper. */
@@ -130,11 +131,18 @@ static void more_than_there_is(struct copy *c)
 	step_expect(c->s, n * f->copy_range_blocks > f->copy_blocks ? ST_COPY_LIMIT : ST_LBA_RANGE, -1);
 }
 
-/* Formats that the controller does not have (OCFS): all but the first. */
+/* Formats that the controller does not have (OCFS): all but the first two, of which the second is not for namespaces
+ * like this one. Its ranges are longer. */
 static void other_format(struct copy *c)
 {
-	put32(c->s->bytes + AT_CDW12, (c->ranges - 1) | (1 + pick(c->k, 15)) << 8);
-	step_expect(c->s, ST_FIELD, -1);
+	uint32_t format = 1 + pick(c->k, 15);
+
+	put32(c->s->bytes + AT_CDW12, (c->ranges - 1) | format << 8);
+	step_expect(c->s, format == 1 ? ST_SGL_LENGTH : ST_FIELD, -1);
+	if (format == 1 && pick(c->k, 2)) {
+		step_keyed(c->s, c->ranges * RANGE_BYTES_1);
+		step_expect(c->s, ST_INVALID_FORMAT, -1);
+	}
 }
 
 static void too_many_ranges(struct copy *c)

@@ -84,14 +84,19 @@ static void decode_copy(const struct nvme_sqe *sqe, const uint8_t *icd, size_t i
 	uint64_t total = 0;
 	uint16_t where;
 
-	if (nvmf_decode_copy(sqe, &copy, &where) != 0 || copy.num_ranges * sizeof(struct nvme_copy_range) > icd_len ||
+	if (nvmf_decode_copy(sqe, &copy, &where) != 0 || (size_t)copy.num_ranges * copy.range_bytes > icd_len ||
 	    nvmf_decode_copy_ranges(icd, &copy, geo, &where) != 0) {
 		return;
 	}
 	expect(copy.num_ranges >= 1 && copy.num_ranges <= NVMF_COPY_RANGES_MAX);
+	expect(copy.range_bytes == (copy.format == 0 ? 32 : 40) && copy.range_bytes <= NVMF_COPY_RANGE_BYTES_MAX);
+	for (unsigned pi = NVME_PI_GUARD_16; pi <= NVME_PI_GUARD_64; pi++) {
+		expect((nvmf_decode_copy_format(&copy, (uint8_t)pi, &where) == 0) ==
+		       (copy.format == (pi != NVME_PI_GUARD_16)));
+	}
 	for (unsigned i = 0; i < copy.num_ranges; i++) {
 		struct nvme_copy_range entry;
-		memcpy(&entry, icd + i * sizeof(entry), sizeof(entry));
+		memcpy(&entry, icd + (size_t)i * copy.range_bytes, sizeof(entry));
 		nvmf_decode_copy_range(&entry, &range);
 		expect(range.num_blocks <= limits.range_blocks && range.slba + range.num_blocks <= geo->num_blocks);
 		total += range.num_blocks;

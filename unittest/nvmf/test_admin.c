@@ -62,7 +62,7 @@ static void test_identify_controller(void)
 	CU_ASSERT_EQUAL(le(516, 4), 32);                /* NN */
 	/* ONCS: Compare, Write Uncorrectable (malloc can), DSM, Write Zeroes, reservations, Verify, Copy */
 	CU_ASSERT_EQUAL(le(520, 2), 1 | 2 | 4 | 8 | 32 | 128 | 256);
-	CU_ASSERT_EQUAL(le(534, 2), 1);                              /* OCFS: format 0 */
+	CU_ASSERT_EQUAL(le(534, 2), 3);                              /* OCFS: formats 0 and 1 */
 	CU_ASSERT_EQUAL(le(522, 2), 1);                              /* FUSES */
 	CU_ASSERT_EQUAL(data[525], 0x5);                             /* VWC: present, no broadcast flush */
 	CU_ASSERT_EQUAL(le(536, 4), 1 | 1 << 2 | 1 << 18 | 1 << 20); /* SGLS */

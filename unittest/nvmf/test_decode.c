@@ -698,9 +698,13 @@ static void test_copy_is_decoded(void)
 	sqe.cdw12 = htole32(127);
 	CU_ASSERT_EQUAL(nvmf_decode_copy(&sqe, &copy, &where), 0);
 	CU_ASSERT(copy.to == UINT64_C(0x189abcdef) && copy.num_ranges == 128);
+	CU_ASSERT(copy.format == 0 && copy.range_bytes == 32);
+	sqe.cdw12 = htole32(1 << 8 | 127);
+	CU_ASSERT_EQUAL(nvmf_decode_copy(&sqe, &copy, &where), 0);
+	CU_ASSERT(copy.num_ranges == 128 && copy.format == 1 && copy.range_bytes == 40);
 	sqe.cdw12 = htole32(128);
 	EXPECT_FAULT(nvmf_decode_copy(&sqe, &copy, &where), CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED, NVMF_WHERE(48, 0));
-	for (unsigned format = 1; format < 16; format++) {
+	for (unsigned format = 2; format < 16; format++) {
 		sqe.cdw12 = htole32(format << 8);
 		EXPECT_FAULT(nvmf_decode_copy(&sqe, &copy, &where), GENERIC, INVALID_FIELD, NVMF_WHERE(49, 0));
 	}
@@ -720,7 +724,7 @@ static void test_ranges_of_a_copy_are_checked(void)
 	static const struct nvmf_geometry large = {
 		.num_blocks = 100000, .max_transfer_bytes = 131072, .block_shift = 12};
 	struct nvme_copy_range ranges[16] = {{.slba = htole64(10), .nlb = htole16(9)}, {.slba = htole64(99), .nlb = 0}};
-	struct nvmf_copy copy = {.to = 500, .num_ranges = 2};
+	struct nvmf_copy copy = {.to = 500, .num_ranges = 2, .range_bytes = sizeof(ranges[0])};
 	struct nvmf_lba_range r;
 
 	nvmf_decode_copy_range(&ranges[0], &r);
@@ -755,7 +759,7 @@ static void test_ranges_of_a_copy_are_checked(void)
 	for (unsigned i = 0; i < 16; i++) {
 		ranges[i] = (struct nvme_copy_range){.slba = htole64(i * 2048), .nlb = htole16(2047)};
 	}
-	copy = (struct nvmf_copy){.to = 50000, .num_ranges = 8};
+	copy = (struct nvmf_copy){.to = 50000, .num_ranges = 8, .range_bytes = sizeof(ranges[0])};
 	CU_ASSERT_EQUAL(nvmf_decode_copy_ranges(ranges, &copy, &large, &where), 0);
 	copy.num_ranges = 9;
 	EXPECT_FAULT(nvmf_decode_copy_ranges(ranges, &copy, &large, &where), CMD_SPECIFIC, CMD_SIZE_LIMIT_EXCEEDED,

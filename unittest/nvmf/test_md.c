@@ -492,6 +492,119 @@ static void test_longer_tags_are_checked(void)
 	}
 }
 
+/* Such a host fills in fields as for a guard of 16 bits: what is wrong with them would be no help to it. */
+static void test_hosts_that_do_not_know_longer_guards_are_told_first(void)
+{
+	for (enum dif_guard g = DIF_GUARD_32; g < DIF_GUARDS; g++) {
+		attach(DATA, (struct bdev_md){.size = 16, .dif_type = 1, .dif_guard = (uint8_t)g}, false);
+		const uint64_t wrong = 99; /* no reference tag of block 3 */
+		CU_ASSERT_EQUAL(run(nvme_cmd_read, 3, 1, NVME_PI_CHECK_REF, wrong, 0, in, EXT_16), NO_BEHAVIOR);
+		CU_ASSERT_EQUAL(run(nvme_cmd_verify, 3, 1, NVME_PI_CHECK_REF, wrong, 0, NULL, 0), NO_BEHAVIOR);
+		CU_ASSERT_EQUAL(run(nvme_cmd_write_zeroes, 3, 1, NVME_PI_CHECK_REF, wrong, 0, NULL, 0), NO_BEHAVIOR);
+		memset(in, 0, 32); /* one range: block 0; format 0 */
+		CU_ASSERT_EQUAL(run(nvme_cmd_copy, BLOCKS, 1, 0, 0, 0, in, 32), NO_BEHAVIOR);
+		CU_ASSERT_EQUAL(set_behavior(0, 1), 0);
+		CU_ASSERT_EQUAL(run(nvme_cmd_read, 3, 1, NVME_PI_CHECK_REF, wrong, 0, in, EXT_16),
+				NVME_ST_DNR(CMD_SPECIFIC, INVALID_PI));
+		detach();
+	}
+}
+
+/* As a drive may have it: of the 32 bits of the reference tag, the first 8 are a storage tag. */
+static void test_a_storage_tag_with_a_guard_of_16_bits_is_an_extended_format(void)
+{
+	const uint32_t act = NVME_PI_ACT | NVME_PI_CHECK_REF | NVME_PI_CHECK_STORAGE;
+	const struct bdev_malloc_opts opts = {
+		.name = "m", .block_size = DATA, .num_blocks = BLOCKS, .numa_id = -1, .md = {.size = 8, .dif_type = 1}};
+	const struct nvmf_ns_opts ns = {.hide_metadata = false};
+	struct nvme_nvm_id_ns nvm;
+	char error[BDEV_ERROR_MAX];
+
+	CU_ASSERT_EQUAL_FATAL(bdev_malloc_create(&opts, NULL, error), 0);
+	struct bdev_md *md = (struct bdev_md *)(uintptr_t)bdev_get_md(bdev_find("m"));
+	md->storage_bits = 8;
+	md->storage_mask = 0xff;
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_add_ns(loop_subsystem(), "m", &ns, &nsid), 0);
+	admin = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
+	io = loop_io_queue(admin, 1);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(io);
+	CU_ASSERT_EQUAL(loop_identify(admin, NVME_IDENTIFY_CNS_CSI_NS, nsid, 0, &nvm), 0);
+	CU_ASSERT_EQUAL(nvm.pic, 1);
+	CU_ASSERT_EQUAL(le32toh(nvm.elbaf[0]), 8);
+	CU_ASSERT_EQUAL(le64toh(nvm.lbstm), 0xff);
+	CU_ASSERT_EQUAL(run(nvme_cmd_write, 3, 1, 0, 3, 0, out, EXT), NO_BEHAVIOR);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 3, 1, 0, 3, 0, in, EXT), NO_BEHAVIOR);
+	CU_ASSERT_EQUAL(run(nvme_cmd_write_zeroes, 3, 1, 0, 3, 0, NULL, 0), NO_BEHAVIOR);
+	CU_ASSERT_EQUAL(set_behavior(0, 1), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_write, 3, 1, act, 0xab000003, 0, out, DATA), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 3, 1, act, 0xab000003, 0, in, DATA), 0);
+	CU_ASSERT_EQUAL(memcmp(in, out, DATA), 0);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 3, 1, act, 0xac000003, 0, in, DATA), STORAGE);
+	CU_ASSERT_EQUAL(run(nvme_cmd_read, 3, 1, 0, 3, 0, ext, EXT), 0);
+	CU_ASSERT(ext[DATA + 4] == 0xab && ext[DATA + 7] == 3);
+	detach();
+}
+
+/* Source ranges are of format 0 with a guard of 16 bits, and of format 1 with others. */
+static void test_copy_has_ranges_of_the_namespaces_format(void)
+{
+	const uint32_t act = NVME_PI_ACT | NVME_PI_CHECK_GUARD | NVME_PI_CHECK_REF;
+	uint8_t ranges[80];
+
+	for (enum dif_guard g = DIF_GUARD_16; g < DIF_GUARDS; g++) {
+		const uint32_t bytes = g == DIF_GUARD_16 ? 32 : 40, good = g == DIF_GUARD_16 ? 0 : 1 << 8;
+		attach_extended((uint16_t)dif_bytes(g), 1, g);
+		fill(out, 5 * DATA, 7);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_write, 20, 5, act, 20, 0, out, 5 * DATA), 0);
+		memset(ranges, 0, sizeof(ranges)); /* blocks 22 to 24, then 20 and 21 */
+		ranges[8] = 22;
+		ranges[16] = 2;
+		ranges[bytes + 8] = 20;
+		ranges[bytes + 16] = 1;
+		CU_ASSERT_EQUAL(run(nvme_cmd_copy, 100, 2, good, 0, 0, ranges, 2 * bytes), 0);
+		CU_ASSERT_EQUAL(run_long(nvme_cmd_read, 100, 5, act, 100, 0, in, 5 * DATA), 0);
+		CU_ASSERT_EQUAL(memcmp(in, out + 2 * DATA, 3 * DATA), 0);
+		CU_ASSERT_EQUAL(memcmp(in + 3 * DATA, out, 2 * DATA), 0);
+		CU_ASSERT_EQUAL(run(nvme_cmd_copy, 100, 2, good ^ 1 << 8, 0, 0, ranges, 2 * (72 - bytes)),
+				NVME_ST_DNR(CMD_SPECIFIC, INVALID_FORMAT));
+		CU_ASSERT_EQUAL(run(nvme_cmd_copy, 100, 2, good, 0, 0, ranges, 2 * bytes - 1),
+				NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
+		CU_ASSERT_EQUAL(run(nvme_cmd_copy, 100, 2, 2 << 8, 0, 0, ranges, 2 * bytes),
+				NVME_ST_DNR(GENERIC, INVALID_FIELD));
+		detach();
+	}
+}
+
+static void test_formats_of_copy_go_with_guards(void)
+{
+	for (uint8_t format = 0; format < 2; format++) {
+		const struct nvmf_copy copy = {.format = format};
+		for (uint8_t guard = NVME_PI_GUARD_16; guard <= NVME_PI_GUARD_64; guard++) {
+			bool is_good = format == (guard == NVME_PI_GUARD_16 ? 0 : 1);
+			uint16_t where = 0, status = nvmf_decode_copy_format(&copy, guard, &where);
+			CU_ASSERT_EQUAL(status, is_good ? 0 : NVME_ST_DNR(CMD_SPECIFIC, INVALID_FORMAT));
+			CU_ASSERT_EQUAL(where, is_good ? 0 : NVMF_WHERE(49, 0));
+		}
+	}
+}
+
+static void test_ranges_of_format_1_are_longer(void)
+{
+	static const struct nvmf_geometry geo = {.num_blocks = 1000, .block_shift = 9};
+	struct nvme_copy_range_f1 ranges[3];
+	const struct nvmf_copy copy = {.to = 500, .num_ranges = 3, .format = 1, .range_bytes = sizeof(ranges[0])};
+	uint16_t where;
+
+	memset(ranges, 0xff, sizeof(ranges)); /* the tags may be any */
+	for (unsigned i = 0; i < 3; i++) {
+		ranges[i].slba = htole64(i * 100);
+		ranges[i].nlb = htole16(9);
+	}
+	CU_ASSERT_EQUAL(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), 0);
+	ranges[2].slba = htole64(991);
+	CU_ASSERT_EQUAL(nvmf_decode_copy_ranges(ranges, &copy, &geo, &where), NVME_ST_DNR(GENERIC, LBA_RANGE));
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_the_format_is_told),
 	UNIT(test_metadata_come_on_top_of_the_largest_transfer),
@@ -508,6 +621,11 @@ static const struct unit_test tests[] = {
 	UNIT(test_hosts_say_first_that_they_know_longer_guards),
 	UNIT(test_longer_guards_are_made_checked_and_stripped),
 	UNIT(test_longer_tags_are_checked),
+	UNIT(test_hosts_that_do_not_know_longer_guards_are_told_first),
+	UNIT(test_a_storage_tag_with_a_guard_of_16_bits_is_an_extended_format),
+	UNIT(test_copy_has_ranges_of_the_namespaces_format),
+	UNIT(test_formats_of_copy_go_with_guards),
+	UNIT(test_ranges_of_format_1_are_longer),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_md", tests, loop_start, loop_stop)
