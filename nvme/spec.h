@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <endian.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <nvme/types.h>
@@ -40,6 +41,13 @@ _Static_assert(sizeof(struct nvme_copy_range_f1) == 40, "NVM 3.2.2, source range
 #define NVME_PI_BYTES(format)    ((format) == NVME_PI_GUARD_16 ? 8u : 16u)
 #define NVME_NVM_ELBAF_PIF_SHIFT 7
 #define NVME_NVM_PIC_16BPISTS    1 /* storage tags are possible with guards of 16 bits */
+
+/* Whether a block's metadata is protection information of a known format and nothing else: with PRACT, the controller
+ * generates and strips all of it (NVM 5.2.2.1). */
+static inline bool nvme_md_is_pi(uint32_t md_size, uint8_t pi_type, uint8_t pi_format)
+{
+	return pi_type != 0 && pi_format <= NVME_PI_GUARD_64 && md_size == NVME_PI_BYTES(pi_format);
+}
 
 /* Host Behavior Support, byte 2: the host knows namespaces with guards of 32 and 64 bits (LBAFEE). */
 #define NVME_HOST_BEHAVIOR_LBAFEE 2

@@ -172,7 +172,7 @@ static struct amount cmd_block_amount(const struct nvme_sqe *cmd, const struct n
 {
 	uint32_t cdw12 = le32toh(cmd->cdw12);
 	uint64_t blocks = (cdw12 & 0xffff) + UINT64_C(1);
-	bool stripped = ns->pi_type != 0 && ns->md_size == NVME_PI_BYTES(ns->pi_format) && (cdw12 & NVME_PI_ACT);
+	bool stripped = nvme_md_is_pi(ns->md_size, ns->pi_type, ns->pi_format) && (cdw12 & NVME_PI_ACT);
 	uint64_t md = stripped ? 0 : blocks * ns->md_size;
 
 	return ns->md_interleaved ? (struct amount){blocks * ns->block_size + md, 0}

@@ -33,10 +33,10 @@ static bool perf_streams_add(struct perf *p, struct perf_target *t, const struct
 		return false;
 	}
 	if (ns->md_size != 0 &&
-	    (ns->pi_type == 0 || ns->md_size != NVME_PI_BYTES(ns->pi_format))) { /* the data would include it */
+	    !nvme_md_is_pi(ns->md_size, ns->pi_type, ns->pi_format)) { /* the data would include it */
 		fprintf(stderr,
 			"varve-perf: namespace %u: its blocks carry %u bytes of metadata; only protection "
-			"information, and nothing else, is possible\n",
+			"information of a known format, and nothing else, is possible\n",
 			ns->nsid, ns->md_size);
 		return false;
 	}

@@ -383,6 +383,19 @@ static void test_metadata_of_a_passed_command_is_counted_too(void)
 	check_md(&separate, 3 | NVME_PI_ACT, 2048, 32);
 }
 
+/* Nobody but the controller may make what is taken for protection information: varve-perf writes with PRACT then. */
+static void test_protection_information_alone_is_of_a_known_format(void)
+{
+	for (uint32_t md_size = 0; md_size <= 24; md_size += 8) {
+		for (uint8_t type = 0; type < 4; type++) {
+			for (uint8_t format = 0; format < 4; format++) {
+				bool is_pi = type != 0 && format != 3 && md_size == (format == 0 ? 8 : 16);
+				CU_ASSERT_EQUAL(nvme_md_is_pi(md_size, type, format), is_pi);
+			}
+		}
+	}
+}
+
 /* A controller on fabrics cannot move more than the descriptors say. */
 static void test_vendor_commands_are_bounded(void)
 {
@@ -415,6 +428,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_data_of_a_passed_command_must_be_what_the_controller_will_move),
 	UNIT(test_copy_has_ranges_of_its_formats_length),
 	UNIT(test_metadata_of_a_passed_command_is_counted_too),
+	UNIT(test_protection_information_alone_is_of_a_known_format),
 	UNIT(test_vendor_commands_are_bounded),
 	UNIT_END,
 };
