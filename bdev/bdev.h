@@ -136,7 +136,7 @@ struct bdev_io {
 	/* Third line: the child I/Os of a split or emulated I/O, or those that its module makes for it. */
 	uint64_t children_blocks __attribute__((aligned(64))); /* blocks so far */
 	struct iov_cursor iov_next;                            /* the memory of the next child */
-	uint16_t children;                                     /* with the module */
+	uint16_t children;                                     /* with the module; pools are smaller than UINT16_MAX */
 	uint16_t child_status;                                 /* the first error of a child */
 	uint8_t phase;
 	/* The submitter's, for bdevs with metadata only (others do not look): see bdev_io_set_dif(). */

@@ -102,8 +102,18 @@ static void base_init(struct bdev_child_pool *pool, struct child_base *base)
 	base->abort_child = base_child(base, pool->count + 1);
 }
 
+/* Whether a parent's count of children (bdev_io.children), its own hold included, has room for all of the pool. */
+static bool pool_fits_count(const struct bdev_child_pool_opts *opts)
+{
+	return ((uint64_t)opts->count + RESERVED_CHILDREN) * opts->n_bases < UINT16_MAX;
+}
+
 struct bdev_child_pool *bdev_child_pool_create_for(const struct bdev_child_pool_opts *opts)
 {
+	if (!pool_fits_count(opts)) {
+		errno = EINVAL;
+		return NULL;
+	}
 	struct bdev_child_pool *pool = calloc(1, sizeof(*pool) + opts->n_bases * sizeof(pool->bases[0]));
 	int rc = 0;
 

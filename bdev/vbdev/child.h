@@ -78,7 +78,8 @@ struct bdev_child_pool_opts {
 	 * no child are ended by the pool (child_ops.dropped). NULL: the module makes groups only. */
 	bdev_io_cb done;
 };
-/* Makes the pool of a channel, and gets the thread's channels of the bases. From ops.channel_create. NULL and errno. */
+/* Makes the pool of a channel, and gets the thread's channels of the bases. From ops.channel_create. NULL and errno;
+ * EINVAL: with two more for each base, these are more children than an I/O can count (UINT16_MAX - 1). */
 struct bdev_child_pool *bdev_child_pool_create_for(const struct bdev_child_pool_opts *opts);
 /* The same for one base, and children that are copies of their parents. */
 struct bdev_child_pool *bdev_child_pool_create(struct bdev_desc *base, uint32_t count, bdev_io_cb done);

@@ -804,6 +804,26 @@ static void test_resize_names_the_base(void)
 	stop();
 }
 
+/* The count in an I/O has 16 bits: with more children than that it would reach 0 before they have ended. */
+static void test_a_pool_has_no_more_children_than_an_io_can_count(void)
+{
+	static const struct {
+		uint32_t n_bases, count;
+		bool fits;
+	} cases[] = {{1, 65532, true}, {1, 65533, false}, {2, 32765, true},       {2, 32766, false},
+		     {64, 1021, true}, {64, 1022, false}, {1, UINT32_MAX, false}, {64, UINT32_MAX, false}};
+	static struct bdev_desc *const absent[64];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		errno = 0;
+		struct bdev_child_pool *pool = bdev_child_pool_create_for(&(struct bdev_child_pool_opts){
+			.bases = absent, .n_bases = cases[i].n_bases, .count = cases[i].count});
+		CU_ASSERT_EQUAL(pool != NULL, cases[i].fits);
+		CU_ASSERT(cases[i].fits || errno == EINVAL);
+		bdev_child_pool_destroy(pool);
+	}
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_children_go_to_other_offsets_with_their_part_of_the_data),
 	UNIT(test_many_parents_share_few_children_and_busy_disks),
@@ -826,6 +846,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_deletion_waits_for_a_base_that_is_being_detached),
 	UNIT(test_a_stack_without_a_rule_goes_with_its_base),
 	UNIT(test_resize_names_the_base),
+	UNIT(test_a_pool_has_no_more_children_than_an_io_can_count),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_child", tests, fixture_start, fixture_stop)
