@@ -45,7 +45,8 @@ static inline unsigned dif_space_bits(enum dif_guard guard)
 	return guard == DIF_GUARD_16 ? 32 : guard == DIF_GUARD_32 ? 80 : 48;
 }
 
-/* Whether a storage tag of that many bits is possible (NVM, Storage Tag Size), and leaves a reference tag. */
+/* Whether a storage tag of that many bits (NVM, Storage Tag Size) can be used. The specification allows one that fills
+ * the space of a guard of 16 or 64 bits, too, which leaves no reference tag: such formats are not supported. */
 static inline bool dif_storage_bits_are_good(enum dif_guard guard, unsigned storage_bits)
 {
 	return guard == DIF_GUARD_32 ? storage_bits >= 16 && storage_bits <= 64 : storage_bits < dif_space_bits(guard);

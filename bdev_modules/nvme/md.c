@@ -9,6 +9,24 @@ _Static_assert(DIF_GUARD_16 == NVME_PI_GUARD_16 && DIF_GUARD_32 == NVME_PI_GUARD
 
 /* --- Control thread --- */
 
+static const char *md_why_pi_unusable(const struct nvme_ns *ns, bool extended)
+{
+	if (ns->pi_format >= DIF_GUARDS || ns->md_size < dif_bytes(ns->pi_format)) {
+		return "the format of its protection information is unknown";
+	}
+	if (ns->pi_format != DIF_GUARD_32 && ns->storage_bits == dif_space_bits(ns->pi_format)) {
+		return "its storage tag leaves no room for a reference tag, which is not supported";
+	}
+	if (!dif_storage_bits_are_good(ns->pi_format, ns->storage_bits)) {
+		return "the size of its storage tag is none that its format can have";
+	}
+	if (!extended && (ns->pi_format != DIF_GUARD_16 || ns->storage_bits != 0)) {
+		return "its controller did not take Host Behavior Support (LBAFEE), without which it refuses I/O on "
+		       "this format";
+	}
+	return NULL;
+}
+
 const char *bdev_nvme_md_unusable(const struct nvme_ns *ns, bool fabrics, bool extended)
 {
 	if (ns->md_size == 0) {
@@ -18,13 +36,9 @@ const char *bdev_nvme_md_unusable(const struct nvme_ns *ns, bool fabrics, bool e
 		return "the size of its metadata is not a multiple of 8 bytes, or the type of its protection "
 		       "information is unknown";
 	}
-	if (ns->pi_type != 0 && (ns->pi_format >= DIF_GUARDS || ns->md_size < dif_bytes(ns->pi_format) ||
-				 !dif_storage_bits_are_good(ns->pi_format, ns->storage_bits))) {
-		return "the format of its protection information is unknown";
-	}
-	if (ns->pi_type != 0 && !extended && (ns->pi_format != DIF_GUARD_16 || ns->storage_bits != 0)) {
-		return "its controller did not take Host Behavior Support (LBAFEE), without which it refuses I/O on "
-		       "this format";
+	const char *why = ns->pi_type != 0 ? md_why_pi_unusable(ns, extended) : NULL;
+	if (why != NULL) {
+		return why;
 	}
 	/* Base 3.3.1.2: over fabrics a command has no buffer but that of its data */
 	if (fabrics && !ns->md_interleaved) {

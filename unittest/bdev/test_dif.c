@@ -285,7 +285,7 @@ static void test_moving_blocks_changes_their_reference_tags_only(void)
 	}
 }
 
-static void test_storage_tags_have_the_sizes_of_the_specification(void)
+static void test_storage_tags_leave_a_reference_tag(void)
 {
 	static const unsigned least[DIF_GUARDS] = {0, 16, 0}, most[DIF_GUARDS] = {31, 64, 47};
 
@@ -384,7 +384,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_the_check_that_fails_is_named_with_its_block),
 	UNIT(test_each_bit_of_the_storage_tag_is_checked_if_the_mask_has_it),
 	UNIT(test_moving_blocks_changes_their_reference_tags_only),
-	UNIT(test_storage_tags_have_the_sizes_of_the_specification),
+	UNIT(test_storage_tags_leave_a_reference_tag),
 	UNIT(test_a_block_says_that_it_is_not_to_be_checked),
 	UNIT(test_insert_and_strip_are_each_others_reverse),
 	UNIT(test_metadata_without_protection_is_zeroes),

@@ -552,6 +552,37 @@ static void test_unknown_formats_are_left_alone(void)
 	}
 }
 
+/* The operator is told whether the drive or varve is to blame. */
+static void test_storage_tags_that_cannot_be_used_are_named(void)
+{
+	static const struct {
+		uint8_t format, storage_bits;
+		const char *why;
+	} cases[] = {{NVME_PI_GUARD_16, 31, NULL},
+		     {NVME_PI_GUARD_16, 32, "no room for a reference tag"},
+		     {NVME_PI_GUARD_16, 33, "the size of its storage tag"},
+		     {NVME_PI_GUARD_32, 15, "the size of its storage tag"},
+		     {NVME_PI_GUARD_32, 64, NULL},
+		     {NVME_PI_GUARD_32, 65, "the size of its storage tag"},
+		     {NVME_PI_GUARD_32, 80, "the size of its storage tag"},
+		     {NVME_PI_GUARD_64, 47, NULL},
+		     {NVME_PI_GUARD_64, 48, "no room for a reference tag"},
+		     {NVME_PI_GUARD_64, 49, "the size of its storage tag"},
+		     {3, 0, "is unknown"}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct nvme_ns ns = {.block_size = DATA,
+					   .md_size = 16,
+					   .md_interleaved = true,
+					   .pi_type = 1,
+					   .pi_format = cases[i].format,
+					   .storage_bits = cases[i].storage_bits};
+		const char *why = bdev_nvme_md_unusable(&ns, true, true);
+		CU_ASSERT_EQUAL(why == NULL, cases[i].why == NULL);
+		CU_ASSERT(why == NULL || cases[i].why == NULL || strstr(why, cases[i].why) != NULL);
+	}
+}
+
 /* Lines of the log that name the reason. */
 static unsigned reasons;
 
@@ -648,6 +679,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_dwords_of_longer_tags),
 	UNIT(test_storage_tags_reach_the_drive),
 	UNIT(test_unknown_formats_are_left_alone),
+	UNIT(test_storage_tags_that_cannot_be_used_are_named),
 	UNIT(test_extended_formats_need_a_controller_that_takes_lbafee),
 	UNIT(test_a_controller_that_refuses_lbafee_has_no_bdev_of_such_namespaces),
 	UNIT(test_a_passing_refusal_of_lbafee_ends_the_attempt),
