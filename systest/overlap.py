@@ -222,7 +222,7 @@ class Operator(Worker):
             lambda: self.call("bdev_qos_group_create", name=r.choice("gh"), rw_ios_per_sec=2000),
             lambda: self.call("bdev_qos_group_delete", name=r.choice("gh")),
             lambda: self.call("bdev_qos_group_set_limit", name=r.choice("gh"), rw_ios_per_sec=r.choice([0, 1000, 2000])),
-            lambda: self.call("bdev_set_qos_group", name=name, group=r.choice("gh"), min_rw_ios_per_sec=r.choice([0, 300, 900])),
+            lambda: self.call("bdev_set_qos_group", name=name, group=r.choice("gh"), min_rw_ios_per_sec=r.choice([0, 300, 1000, 2000])),
             lambda: self.call("bdev_set_qos_group", name=name, group=r.choice(["g", "h", ""])),
             lambda: self.call("bdev_set_timeout", name=name, timeout_us=r.choice([0, 500000, 1000000])),
             lambda: self.call("bdev_set_qd_sampling_period", name=name, period=r.choice([0, 10000])),

@@ -554,6 +554,7 @@ void ov_stacks_release(void)
 /* Groups of bdevs that share limits, or what a bdev is to be in one of them. */
 static void control_group_bdev(const struct ov_op *op, const char *name)
 {
+	static const unsigned minimums[] = {0, 300, 1000, 2000};
 	unsigned group = op->a[1] % 2;
 
 	switch (op->a[2] % 8) {
@@ -572,7 +573,7 @@ static void control_group_bdev(const struct ov_op *op, const char *name)
 		break;
 	default:
 		call_rpc(op, "bdev_set_qos_group", "{'name':'%s','group':'g%u','min_rw_ios_per_sec':%u}", name, group,
-			 op->a[2] / 8 % 4 * 300);
+			 minimums[op->a[2] / 8 % 4]);
 	}
 }
 
