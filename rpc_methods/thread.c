@@ -282,7 +282,7 @@ static json_t *reactor_json(unsigned lcore, bool detail)
 	json_object_set_new(o, "busy", rpc_uint(s.busy_ticks));
 	json_object_set_new(o, "idle", rpc_uint(s.idle_ticks));
 	if (governor_is_used()) { /* in MHz */
-		json_object_set_new(o, "core_freq", json_integer(governor_khz(lcore) / 1000));
+		json_object_set_new(o, "core_freq", json_integer(governor_khz_set(lcore) / 1000));
 	}
 	json_object_set_new(o, "in_interrupt", json_boolean(s.sleeping));
 	json_object_set_new(o, "irq", rpc_uint(s.irq_jiffies));

@@ -185,11 +185,11 @@ def test_the_frequency_of_cpus_goes_by_the_load_while_the_scheduler_is_dynamic()
         with Daemon("-m", "[0-1]", env={"VARVE_SYSFS_CPU": str(folder)}) as d:
             check(d.call("framework_get_governor") == {} and read("scaling_governor") == ["schedutil"] * 2, "static: the kernel's")
             d.call("framework_set_scheduler", **LAZY)
-            check("the dynamic scheduler governs the frequency of 2 CPUs (scaling_setspeed)" in d.log(), d.log())
+            check("the dynamic scheduler governs the frequency of 2 CPUs, 1200000 to 2400000 kHz" in d.log(), d.log())
             check(d.call("framework_get_governor") == {"governor_name": "cpufreq", "module_specific": {"env": "acpi-cpufreq"}, "cores": [
                 {"lcore_id": i, "current_frequency": 1800000} for i in range(2)]}, d.call("framework_get_governor"))
             check(d.call("framework_get_scheduler")["governor_name"] == "cpufreq", "named by the scheduler, too")
-            check([r["core_freq"] for r in d.call("framework_get_reactors")["reactors"]] == [1800, 1800], "in MHz")
+            check({r["core_freq"] for r in d.call("framework_get_reactors")["reactors"]} <= {2400, 1800, 1200}, "in MHz, as it was set")
             wait_for(lambda: read("scaling_setspeed") == ["1200000"] * 2, "idle CPUs to go down")
             d.call("framework_set_scheduler", **EAGER)  # any load is much
             wait_for(lambda: d.call("thread_get_stats") and "2400000" in read("scaling_setspeed"), "a CPU to go up")

@@ -2,8 +2,8 @@
 /* DPDK's rte_power does the same, but takes the governor of one core at a time, cannot tell cores that share a
  * frequency (a cpufreq policy), and has its paths built in, so that no test could reach it.
  *
- * Where the kernel offers its governor "userspace", a frequency is written to scaling_setspeed. Drivers that choose by
- * themselves (intel_pstate, amd-pstate) do not have it: there scaling_max_freq is what they may choose up to. */
+ * Only by the kernel's governor "userspace". Drivers that choose by themselves (intel_pstate, amd-pstate) have none,
+ * and are left alone: all that could be set there is an operator's own limit, which a crash would leave lowered. */
 #include "thread/governor.h"
 
 #include <errno.h>
@@ -29,24 +29,22 @@
 struct governor_core {
 	unsigned lcore, policy;
 	/* Of the first one of a policy. */
-	bool by_speed;
 	bool taken;              /* to be given back */
 	uint32_t khz[STEPS_MAX]; /* descending */
 	unsigned num_steps, step;
-	char old_governor[WORD_BYTES];
+	char old_governor[WORD_BYTES], old_speed[WORD_BYTES]; /* old_speed: if the old governor was userspace */
 };
 
 static struct governor_core *cores;
 static unsigned num_cores;
 static char driver_line[LINE_BYTES];
+static const char *cpu_folder;
 
 /* ---- Files ---- */
 
 static void cpufreq_path(char path[PATH_MAX], unsigned lcore, const char *file)
 {
-	const char *folder = getenv(GOVERNOR_FOLDER_VARIABLE);
-
-	snprintf(path, PATH_MAX, "%s/cpu%u/cpufreq/%s", folder != NULL ? folder : FOLDER, lcore, file);
+	snprintf(path, PATH_MAX, "%s/cpu%u/cpufreq/%s", cpu_folder, lcore, file);
 }
 
 /* The first line of a file. 0 or -errno. */
@@ -73,7 +71,8 @@ static int cpufreq_write(unsigned lcore, const char *file, const char *text)
 
 	cpufreq_path(path, lcore, file);
 	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
-	int rc = fd < 0 ? -errno : write(fd, text, length) == (ssize_t)length ? 0 : errno != 0 ? -errno : -EIO;
+	ssize_t n = fd < 0 ? -1 : write(fd, text, length);
+	int rc = n < 0 ? -errno : n != (ssize_t)length ? -EIO : 0;
 	if (fd >= 0) {
 		close(fd);
 	}
@@ -100,7 +99,7 @@ static int write_khz(const struct governor_core *c, uint32_t khz)
 	char text[16];
 
 	snprintf(text, sizeof(text), "%u", khz);
-	return cpufreq_write(c->lcore, c->by_speed ? "scaling_setspeed" : "scaling_max_freq", text);
+	return cpufreq_write(c->lcore, "scaling_setspeed", text);
 }
 
 /* ---- What there is ---- */
@@ -164,21 +163,93 @@ static bool core_fails(const struct governor_core *c, const char *file, int rc)
 	return false;
 }
 
-/* Reads what the first core of a policy has. False: it cannot be governed; the log says why. */
-static bool core_read(struct governor_core *c)
+/* 0 or -errno: whether the file may be written. Nothing is. */
+static int cpufreq_try(unsigned lcore, const char *file)
+{
+	char path[PATH_MAX];
+
+	cpufreq_path(path, lcore, file);
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0) {
+		return -errno;
+	}
+	close(fd);
+	return 0;
+}
+
+static bool is_reactors_cpu(unsigned long cpu)
+{
+	unsigned lcore;
+
+	ENV_FOREACH_LCORE (lcore) {
+		if (lcore == cpu) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Whether all CPUs that have the core's frequency are reactors': what runs on others must not be slowed. */
+static bool core_has_own_frequency(const struct governor_core *c)
 {
 	char line[LINE_BYTES];
-	uint32_t low = cpufreq_khz(c->lcore, "scaling_min_freq"), high = cpufreq_khz(c->lcore, "scaling_max_freq");
+
+	if (cpufreq_read(c->lcore, "affected_cpus", line) != 0) {
+		return true;
+	}
+	for (char *next, *at = line;; at = next) {
+		unsigned long cpu = strtoul(at, &next, 10);
+		if (next == at) {
+			return true;
+		}
+		if (!is_reactors_cpu(cpu)) {
+			log_limited(LOG_LEVEL_NOTICE,
+				    "the frequency of CPUs is left to the kernel: CPU %lu, which has no reactor, has "
+				    "that of CPU %u",
+				    cpu, c->lcore);
+			return false;
+		}
+	}
+}
+
+/* Which governor there is, and that it can be replaced. */
+static bool core_read_governor(struct governor_core *c)
+{
+	char line[LINE_BYTES];
 	int rc = cpufreq_read(c->lcore, "scaling_governor", line);
 
 	if (rc != 0 || line[0] == '\0' || strlen(line) >= WORD_BYTES) {
 		return core_fails(c, "scaling_governor", rc != 0 ? rc : -EINVAL);
 	}
 	memcpy(c->old_governor, line, strlen(line) + 1);
+	if (cpufreq_read(c->lcore, "scaling_available_governors", line) != 0 || !has_word(line, "userspace")) {
+		log_limited(LOG_LEVEL_NOTICE,
+			    "the frequency of CPUs is left to the kernel: CPU %u has no governor userspace", c->lcore);
+		return false;
+	}
+	rc = cpufreq_try(c->lcore, "scaling_governor");
+	if (rc != 0) {
+		return core_fails(c, "scaling_governor", rc);
+	}
+	rc = cpufreq_try(c->lcore, "scaling_setspeed");
+	if (rc == 0 && strcmp(c->old_governor, "userspace") == 0) {
+		rc = cpufreq_read(c->lcore, "scaling_setspeed", line);
+		snprintf(c->old_speed, sizeof(c->old_speed), "%.*s", WORD_BYTES - 1, line);
+	}
+	return rc == 0 || core_fails(c, "scaling_setspeed", rc);
+}
+
+/* Reads what the first core of a policy has. False: it cannot be governed; the log says why. */
+static bool core_read(struct governor_core *c)
+{
+	uint32_t low = cpufreq_khz(c->lcore, "scaling_min_freq"), high = cpufreq_khz(c->lcore, "scaling_max_freq");
+
+	if (!core_read_governor(c) || !core_has_own_frequency(c)) {
+		return false;
+	}
 	if (low == 0 || high < low) {
 		return core_fails(c, low == 0 ? "scaling_min_freq" : "scaling_max_freq", -EINVAL);
 	}
-	c->by_speed = cpufreq_read(c->lcore, "scaling_available_governors", line) == 0 && has_word(line, "userspace");
 	steps_read(c, low, high);
 	return c->num_steps != 0 || core_fails(c, "scaling_available_frequencies", -EINVAL);
 }
@@ -186,17 +257,15 @@ static bool core_read(struct governor_core *c)
 /* False: it could not be taken over; the log says why. */
 static bool core_take(struct governor_core *c)
 {
-	c->taken = true;
-	return (!c->by_speed || cpufreq_write(c->lcore, "scaling_governor", "userspace") == 0) &&
-	       write_khz(c, c->khz[0]) == 0;
+	c->taken = cpufreq_write(c->lcore, "scaling_governor", "userspace") == 0;
+	return c->taken && write_khz(c, c->khz[0]) == 0;
 }
 
 static void core_give_back(struct governor_core *c)
 {
-	if (c->by_speed) {
-		cpufreq_write(c->lcore, "scaling_governor", c->old_governor);
-	} else {
-		write_khz(c, c->khz[0]);
+	cpufreq_write(c->lcore, "scaling_governor", c->old_governor);
+	if (c->old_speed[0] != '\0') {
+		cpufreq_write(c->lcore, "scaling_setspeed", c->old_speed);
 	}
 }
 
@@ -260,6 +329,8 @@ void governor_start(void)
 	if (governor_is_used()) {
 		return;
 	}
+	const char *folder = secure_getenv(GOVERNOR_FOLDER_VARIABLE);
+	cpu_folder = folder != NULL ? folder : FOLDER;
 	bool good = cores_read();
 	for (unsigned i = 0; good && i < num_cores; i++) {
 		good = cores[i].policy != i || core_take(&cores[i]);
@@ -271,8 +342,8 @@ void governor_start(void)
 	if (cpufreq_read(cores[0].lcore, "scaling_driver", driver_line) != 0) {
 		driver_line[0] = '\0';
 	}
-	log_limited(LOG_LEVEL_NOTICE, "the dynamic scheduler governs the frequency of %u CPUs (%s)", num_cores,
-		    cores[0].by_speed ? "scaling_setspeed" : "scaling_max_freq");
+	log_limited(LOG_LEVEL_NOTICE, "the dynamic scheduler governs the frequency of %u CPUs, %u to %u kHz (%s)",
+		    num_cores, cores[0].khz[cores[0].num_steps - 1], cores[0].khz[0], cpu_folder);
 }
 
 void governor_stop(void)
@@ -300,6 +371,17 @@ const char *governor_driver(void)
 uint32_t governor_khz(unsigned lcore)
 {
 	return cpufreq_khz(lcore, "scaling_cur_freq");
+}
+
+uint32_t governor_khz_set(unsigned lcore)
+{
+	for (unsigned i = 0; i < num_cores; i++) {
+		if (cores[i].lcore == lcore) {
+			const struct governor_core *c = &cores[cores[i].policy];
+			return c->khz[c->step];
+		}
+	}
+	return 0;
 }
 
 static unsigned step_after(const struct governor_core *c, enum governor_step step)

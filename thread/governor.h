@@ -21,9 +21,9 @@ enum governor_step { GOVERNOR_LOWEST, GOVERNOR_DOWN, GOVERNOR_STAY, GOVERNOR_HIG
 /* Decides for a core that will have that load (in ten-thousandths) and so many threads. Pure. */
 enum governor_step governor_decide(const struct balance_limits *limits, uint32_t load, unsigned num_threads);
 
-/* Takes the frequencies of all reactors' CPUs over, at the highest. If one of them has no such files, or they may not
- * be written, nothing is changed, and the log says why: the frequencies are left to the kernel. Nothing if it is in
- * use. */
+/* Takes the frequencies of all reactors' CPUs over, at the highest. If one of them has no governor "userspace", or the
+ * frequency of a CPU without a reactor, or its files may not be written, nothing is changed, and the log says why: the
+ * frequencies are left to the kernel. Nothing if it is in use. */
 void governor_start(void);
 /* Gives them back as they were. Nothing if it is not in use. */
 void governor_stop(void);
@@ -31,8 +31,10 @@ void governor_stop(void);
 bool governor_is_used(void);
 /* The kernel's driver of the first core ("acpi-cpufreq" ...); "" if it does not say so. */
 const char *governor_driver(void);
-/* The present frequency of a reactor's core, in kHz; 0: not known. */
+/* The present frequency of a reactor's core, in kHz; 0: not known. Asking may take the kernel tens of milliseconds. */
 uint32_t governor_khz(unsigned lcore);
+/* The frequency that was set last; 0: it is not in use. */
+uint32_t governor_khz_set(unsigned lcore);
 /* Carries a decision for each core out: steps[i] is that of lcores[i]. A write that fails ends the governor. */
 void governor_apply(const unsigned *lcores, const enum governor_step *steps, unsigned count);
 

@@ -139,21 +139,46 @@ static void test_cores_with_one_frequency_get_what_the_busiest_needs(void)
 	governor_stop();
 }
 
-/* Drivers that choose by themselves: up to what they may choose is set. */
-static void test_without_userspace_the_upper_limit_is_set(void)
+/* Drivers that choose by themselves have no such governor. */
+static void test_without_userspace_nothing_is_set(void)
 {
 	folder_make(false, NULL);
 	governor_start();
-	CU_ASSERT_TRUE(governor_is_used());
-	apply(GOVERNOR_DOWN, GOVERNOR_LOWEST, GOVERNOR_STAY, GOVERNOR_STAY);
-	CU_ASSERT_TRUE(speeds_are("1900000", "1000000", "2000000", "scaling_max_freq"));
-	for (unsigned i = 0; i < 20; i++) {
-		apply(GOVERNOR_DOWN, GOVERNOR_STAY, GOVERNOR_STAY, GOVERNOR_STAY);
-	}
-	CU_ASSERT_TRUE(speeds_are("1000000", "1000000", "2000000", "scaling_max_freq"));
-	CU_ASSERT_TRUE(has(0, "scaling_governor", "schedutil") && has(0, "scaling_setspeed", "<unsupported>"));
-	governor_stop();
+	CU_ASSERT_FALSE(governor_is_used());
 	CU_ASSERT_TRUE(speeds_are("2000000", "2000000", "2000000", "scaling_max_freq"));
+	CU_ASSERT_TRUE(has(0, "scaling_governor", "schedutil") && has(0, "scaling_setspeed", "<unsupported>"));
+}
+
+static void test_a_speed_that_was_set_before_is_given_back(void)
+{
+	folder_make(true, NULL);
+	put(0, "scaling_governor", "userspace");
+	put(0, "scaling_setspeed", "1600000");
+	governor_start();
+	CU_ASSERT_TRUE(governor_is_used());
+	CU_ASSERT_EQUAL(governor_khz_set(0), 2000000);
+	apply(GOVERNOR_DOWN, GOVERNOR_LOWEST, GOVERNOR_STAY, GOVERNOR_STAY);
+	CU_ASSERT_TRUE(speeds_are("1900000", "1000000", "2000000", "scaling_setspeed"));
+	CU_ASSERT_EQUAL(governor_khz_set(0), 1900000);
+	CU_ASSERT_EQUAL(governor_khz_set(3), 2000000);
+	governor_stop();
+	CU_ASSERT_EQUAL(governor_khz_set(0), 0);
+	CU_ASSERT_TRUE(has(0, "scaling_governor", "userspace") && has(0, "scaling_setspeed", "1600000"));
+	CU_ASSERT_TRUE(has(1, "scaling_governor", "schedutil"));
+}
+
+/* CPU 9 has no reactor. */
+static void test_a_cpu_without_a_reactor_is_not_slowed(void)
+{
+	folder_make(true, NULL);
+	put(2, "affected_cpus", "2 3 9");
+	governor_start();
+	CU_ASSERT_FALSE(governor_is_used());
+	CU_ASSERT_TRUE(has(0, "scaling_governor", "schedutil") && has(2, "scaling_governor", "schedutil"));
+	put(2, "affected_cpus", "2 3");
+	governor_start();
+	CU_ASSERT_TRUE(governor_is_used());
+	governor_stop();
 }
 
 static void test_where_one_core_cannot_be_governed_all_are_left_alone(void)
@@ -170,6 +195,7 @@ static void test_where_one_core_cannot_be_governed_all_are_left_alone(void)
 		"echo 1400000 > cpu1/cpufreq/scaling_max_freq",
 		/* it is there, but cannot be written, even by root */
 		"rm cpu1/cpufreq/scaling_setspeed && mkdir cpu1/cpufreq/scaling_setspeed",
+		"rm cpu1/cpufreq/scaling_governor && mkdir cpu1/cpufreq/scaling_governor",
 	};
 
 	for (size_t i = 0; i < sizeof(harms) / sizeof(harms[0]); i++) {
@@ -246,7 +272,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_core_gets_what_it_needs),
 	UNIT(test_speeds_are_set_within_the_operators_limits_and_given_back),
 	UNIT(test_cores_with_one_frequency_get_what_the_busiest_needs),
-	UNIT(test_without_userspace_the_upper_limit_is_set),
+	UNIT(test_without_userspace_nothing_is_set),
+	UNIT(test_a_speed_that_was_set_before_is_given_back),
+	UNIT(test_a_cpu_without_a_reactor_is_not_slowed),
 	UNIT(test_where_one_core_cannot_be_governed_all_are_left_alone),
 	UNIT(test_a_write_that_fails_ends_it),
 	UNIT(test_the_dynamic_scheduler_governs_and_the_static_one_does_not),
