@@ -475,6 +475,28 @@ def test_qos_groups_change_in_an_order_that_is_possible():
         and_back("--prune")
 
 
+def test_bdevs_exchange_their_qos_groups():
+    """Neither group has room for both minimums, also on the way back; and a limit rises for a bdev that comes."""
+    with Ctl() as d, tempfile.TemporaryDirectory(prefix="varve-ctl-") as f:
+        file, saved = pathlib.Path(f) / "file.json", pathlib.Path(f) / "saved.json"
+        for name, group, ios in (("A", "g", 600), ("B", "h", 900)):
+            d.call("bdev_qos_group_create", name=group, rw_ios_per_sec=1000)
+            d.call("bdev_null_create", name=name, num_blocks=64, block_size=512)
+            d.call("bdev_set_qos_group", name=name, group=group, min_rw_ios_per_sec=ios)
+        d.ctl("save", saved)
+        for where in ({"A": ("h", 600), "B": ("g", 900)}, {"A": ("g", 600), "B": ("g", 3000)}):
+            tree = json.loads(saved.read_text())
+            for e in (e for s in tree["subsystems"] + tree["varve"] for e in s["config"] or []):
+                if e["method"] == "bdev_set_qos_group":
+                    group, ios = where[e["params"]["name"]]
+                    e["params"].update(group=group, min_rw_ios_per_sec=ios)
+                elif e["method"] == "bdev_qos_group_set_limit" and e["params"]["name"] == "g" and "3000" in str(where):
+                    e["params"].update(rw_ios_per_sec=5000)
+            applied_and_undone(d, file, tree)
+            d.ctl("apply", saved)
+            check(d.ctl("diff", saved) == ("", ""), "and back")
+
+
 def test_a_bdev_in_a_qos_group_that_the_file_does_not_have_it_in():
     with Ctl() as d, tempfile.TemporaryDirectory(prefix="varve-ctl-") as f:
         file, with_it, without = pathlib.Path(f) / "file.json", pathlib.Path(f) / "with.json", pathlib.Path(f) / "without.json"

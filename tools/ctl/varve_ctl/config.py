@@ -252,7 +252,7 @@ def first_half(w, n):
     once all groups are there, and makes room for what limits and other bdevs are to have."""
     p, old = w["params"], n["params"]
     if p.get("group", old.get("group")) != old.get("group"):
-        return {"name": p["name"], "group": p["group"]}
+        return {"name": p["name"], "group": p["group"]} | ({k: 0 for k in p if k.startswith("min_")} if p["group"] else {})
     return {**old, **{k: min(v, old.get(k, 0)) for k, v in p.items() if k.startswith("min_")}}
 
 
@@ -261,8 +261,12 @@ def changes(added, changed, dropped):
     never add up to more than the limits, neither on the way there nor back. dropped: the groups that have been removed."""
     members = [(w, n, first_half(w, n)) for w, n in changed if w["method"] == "bdev_set_qos_group"]
     new = [a for a in added if a["method"] == "bdev_qos_group_create"]
+    limits = [a for a in added if a["method"] == "bdev_qos_group_set_limit"]
     for a in new:
         yield a["method"], a["params"], inverse(None, a), ""
+        for x in limits:
+            if x["params"].get("name") == a["params"].get("name"):
+                yield x["method"], x["params"], [], ""      # it goes again with its group
     for w, n, half in members:
         if half != n["params"]:
             yield w["method"], half, [(n["method"], {"name": w["params"]["name"], "group": ""} if n["params"].get("group") in dropped else n["params"])], ""
@@ -270,10 +274,9 @@ def changes(added, changed, dropped):
         if w["method"] != "bdev_set_qos_group":
             params, undo, lost = setting(w, n)
             yield w["method"], params, undo, lost
-    for a in added:
-        if a["method"] == "bdev_qos_group_set_limit":
-            is_new = any(a["params"].get("name") == g["params"].get("name") for g in new)   # it goes again with its group
-            yield a["method"], a["params"], [] if is_new else None, ""
+    for a in limits:
+        if all(a["params"].get("name") != g["params"].get("name") for g in new):
+            yield a["method"], a["params"], None, ""
     for w, n, half in members:
         if not agrees(w["params"], half):
             yield w["method"], w["params"], [(n["method"], half)], ""
