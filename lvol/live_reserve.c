@@ -157,6 +157,9 @@ static enum taken volume_take_promised(struct lvol_live_volume *v)
 
 bool live_account_take(struct lvol_live *s, struct lvol_live_volume *v)
 {
+	if (!space_has_free(s)) {
+		return false; /* such a claim is not even under way for others */
+	}
 	claim_begin(s);
 	enum taken taken = v != NULL ? volume_take_promised(v) : TAKEN_NONE;
 	if (taken == TAKEN_ONE) {
