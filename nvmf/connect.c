@@ -67,6 +67,9 @@ static uint16_t connect_next_free_cntlid(struct nvmf_subsystem *s)
 {
 	uint32_t range = s->max_cntlid - s->min_cntlid + UINT32_C(1);
 
+	if (s->num_ctrlrs == range) {
+		return 0;
+	}
 	for (uint32_t i = 0; i < range; i++) {
 		uint16_t cntlid = s->next_cntlid;
 		s->next_cntlid = cntlid == s->max_cntlid ? s->min_cntlid : (uint16_t)(cntlid + 1);

@@ -68,7 +68,7 @@ void nvmf_cross_reset_gone(struct nvmf_ctrlr *ctrlr)
 static void ctrlr_give_name(struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_subsystem *s = ctrlr->subsystem;
-	uint8_t *ciu = &s->cntlids[ctrlr->cntlid - s->min_cntlid].ciu;
+	uint8_t *ciu = &s->cius[ctrlr->cntlid - s->min_cntlid];
 	uint64_t cirn;
 
 	*ciu = (uint8_t)(*ciu % UINT8_MAX + 1);
@@ -81,19 +81,26 @@ static void ctrlr_give_name(struct nvmf_ctrlr *ctrlr)
 	LIST_INSERT_HEAD(&s->ctrlrs_by_cirn[cirn % NVMF_CIRN_BUCKETS], ctrlr, cirn_link);
 }
 
-void nvmf_cross_reset_init(struct nvmf_ctrlr *ctrlr)
+int nvmf_cross_reset_init(struct nvmf_ctrlr *ctrlr)
 {
 	struct nvmf_subsystem *s = ctrlr->subsystem;
 
 	TAILQ_INIT(&ctrlr->cross_resets.list);
 	ctrlr->cross_resets.hold_us = HOLD_US;
 	if (s->subtype == NVMF_SUBTYPE_DISCOVERY) {
-		return;
+		return 0;
+	}
+	if (s->cius == NULL) {
+		s->cius = calloc(s->max_cntlid - s->min_cntlid + 1u, sizeof(s->cius[0]));
+	}
+	if (s->cius == NULL) {
+		return -ENOMEM;
 	}
 	if (s->instance_tag == 0) {
 		s->instance_tag = cross_reset_random();
 	}
 	ctrlr_give_name(ctrlr);
+	return 0;
 }
 
 void nvmf_cross_reset_renew(struct nvmf_ctrlr *ctrlr)

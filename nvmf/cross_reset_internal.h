@@ -22,8 +22,8 @@ struct nvmf_cross_resets {
 	uint64_t hold_us; /* how long a command is held back in the hope of an immediate success */
 };
 
-/* Gives a new controller, which has its id, its CIU and CIRN, and an empty list. */
-void nvmf_cross_reset_init(struct nvmf_ctrlr *ctrlr);
+/* Gives a new controller its CIU and CIRN, and an empty list. 0 or -ENOMEM. */
+int nvmf_cross_reset_init(struct nvmf_ctrlr *ctrlr);
 /* To be called whenever CSTS.RDY is set: a controller that was ready before becomes another instance, with another CIU
  * and CIRN (TP8028). By its old name it is gone, for a controller is enabled only when its I/O queues have ended. */
 void nvmf_cross_reset_renew(struct nvmf_ctrlr *ctrlr);

@@ -48,28 +48,36 @@ static void ctrlr_idle_timeout(void *arg)
 	nvmf_ctrlr_destroy(ctrlr, "it was left disabled or shut down for too long");
 }
 
-/* The entry of an id; NULL: no controller can have the id, or none has had one yet. */
-static struct nvmf_cntlid *cntlid_of(const struct nvmf_subsystem *s, uint16_t cntlid)
-{
-	bool allowed = cntlid >= s->min_cntlid && cntlid <= s->max_cntlid;
-
-	return allowed && s->cntlids != NULL ? &s->cntlids[cntlid - s->min_cntlid] : NULL;
-}
-
 /* Gives a new controller an id that is free. false: no memory. */
 static bool cntlid_take(struct nvmf_ctrlr *ctrlr, uint16_t cntlid)
 {
 	struct nvmf_subsystem *s = ctrlr->subsystem;
+	struct nvmf_cntlid_page **page = &s->cntlids[cntlid >> 8];
 
-	if (s->cntlids == NULL) {
-		s->cntlids = calloc(s->max_cntlid - s->min_cntlid + UINT32_C(1), sizeof(s->cntlids[0]));
+	if (*page == NULL) {
+		*page = calloc(1, sizeof(**page));
 	}
-	if (s->cntlids == NULL) {
+	if (*page == NULL) {
 		return false;
 	}
+	(*page)->ctrlrs[cntlid & 0xff] = ctrlr;
+	(*page)->used++;
+	s->num_ctrlrs++;
 	ctrlr->cntlid = cntlid;
-	cntlid_of(s, cntlid)->ctrlr = ctrlr;
 	return true;
+}
+
+static void cntlid_release(const struct nvmf_ctrlr *ctrlr)
+{
+	struct nvmf_subsystem *s = ctrlr->subsystem;
+	struct nvmf_cntlid_page **page = &s->cntlids[ctrlr->cntlid >> 8];
+
+	(*page)->ctrlrs[ctrlr->cntlid & 0xff] = NULL;
+	s->num_ctrlrs--;
+	if (--(*page)->used == 0) {
+		free(*page);
+		*page = NULL;
+	}
 }
 
 struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair *admin, const struct nvmf_connect *c,
@@ -90,7 +98,11 @@ struct nvmf_ctrlr *nvmf_ctrlr_create(struct nvmf_subsystem *s, struct nvmf_qpair
 		free(ctrlr);
 		return NULL;
 	}
-	nvmf_cross_reset_init(ctrlr);
+	if (nvmf_cross_reset_init(ctrlr) != 0) {
+		cntlid_release(ctrlr);
+		free(ctrlr);
+		return NULL;
+	}
 	ctrlr->state_ticks = env_ticks();
 	ctrlr->max_io_qpairs = s->subtype == NVMF_SUBTYPE_NVME ? admin->transport->opts.max_io_qpairs_per_ctrlr : 0;
 	memcpy(ctrlr->hostid, c->hostid, sizeof(ctrlr->hostid));
@@ -397,7 +409,7 @@ static void ctrlr_free(struct nvmf_ctrlr *ctrlr)
 	USDT(nvmf_ctrlr_destruct, ctrlr, thread_id(thread_current()));
 	USDT(nvmf_subsystem_remove_ctrlr, s->nqn, ctrlr, ctrlr->hostnqn);
 	TAILQ_REMOVE(&s->ctrlrs, ctrlr, link);
-	cntlid_of(s, ctrlr->cntlid)->ctrlr = NULL;
+	cntlid_release(ctrlr);
 	nvmf_cross_reset_gone(ctrlr);
 	nvmf_host_latency_leave(ctrlr);
 	trace_owner_release(ctrlr->trace_owner);
@@ -469,9 +481,9 @@ struct nvmf_ns *nvmf_ctrlr_visible_ns(const struct nvmf_ctrlr *ctrlr, uint32_t n
 
 struct nvmf_ctrlr *nvmf_ctrlr_find(const struct nvmf_subsystem *s, uint16_t cntlid)
 {
-	const struct nvmf_cntlid *id = cntlid_of(s, cntlid);
+	const struct nvmf_cntlid_page *page = s->cntlids[cntlid >> 8];
 
-	return id != NULL ? id->ctrlr : NULL;
+	return page != NULL ? page->ctrlrs[cntlid & 0xff] : NULL;
 }
 
 struct nvmf_ctrlr *nvmf_ctrlr_next(const struct nvmf_subsystem *s, const struct nvmf_ctrlr *after)

@@ -175,7 +175,7 @@ void nvmf_subsystem_free(struct nvmf_subsystem *s)
 	nvmf_qos_free(s);
 	s->tgt->subsystems[s->index] = NULL;
 	trace_owner_release(s->trace_owner);
-	free(s->cntlids);
+	free(s->cius);
 	free(s->stop_op);
 	free(s->ana_members);
 	free(s->ns);

@@ -141,10 +141,10 @@ struct nvmf_ctrlr_waiter {
 
 /* ---- Subsystems ---- */
 
-/* What is known of a controller id. */
-struct nvmf_cntlid {
-	struct nvmf_ctrlr *ctrlr; /* NULL: it is free */
-	uint8_t ciu;              /* of the last controller with this id */
+/* The controllers whose ids have the same upper byte, by the lower one; NULL: the id is free. */
+struct nvmf_cntlid_page {
+	unsigned used;
+	struct nvmf_ctrlr *ctrlrs[256];
 };
 
 #define NVMF_CIRN_BUCKETS 256
@@ -176,8 +176,11 @@ struct nvmf_subsystem {
 	uint32_t dmrsl; /* of its options: poll groups read both, and they never change */
 	uint8_t wzsl;
 	uint16_t min_cntlid, max_cntlid, next_cntlid;
-	uint32_t instance_tag;       /* random: the upper half of the CIRN of all its controllers */
-	struct nvmf_cntlid *cntlids; /* by cntlid - min_cntlid; NULL: there was no controller yet */
+	uint32_t instance_tag; /* random: the upper half of the CIRN of all its controllers */
+	uint8_t *cius; /* by cntlid - min_cntlid: the CIU of the last controller with that id; NULL: there was none yet
+			*/
+	struct nvmf_cntlid_page *cntlids[256]; /* NULL: all of its ids are free */
+	uint32_t num_ctrlrs;
 	struct nvmf_peers peers;
 	unsigned peer_requests; /* requests to the peers that are under way */
 	uint32_t max_nsid;

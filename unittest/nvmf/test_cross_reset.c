@@ -237,8 +237,8 @@ static void test_an_id_that_is_used_again_has_another_ciu(void)
 	uint64_t cirn = 0;
 
 	s->min_cntlid = s->max_cntlid = s->next_cntlid = 60000;
-	struct nvmf_cntlid *cntlids = s->cntlids;
-	s->cntlids = NULL;
+	uint8_t *cius = s->cius;
+	s->cius = NULL;
 	for (unsigned i = 0; i < 257; i++) {
 		struct loop_conn *c = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 0);
 		CU_ASSERT_PTR_NOT_NULL_FATAL(c);
@@ -249,8 +249,8 @@ static void test_an_id_that_is_used_again_has_another_ciu(void)
 		cirn = name.cirn;
 		loop_close(c);
 	}
-	free(s->cntlids);
-	s->cntlids = cntlids;
+	free(s->cius);
+	s->cius = cius;
 	s->min_cntlid = min;
 	s->max_cntlid = max;
 	s->next_cntlid = next;
