@@ -15,9 +15,10 @@ import sys
 import tempfile
 import warnings
 
-from appliance_lib import DEADLINE, TOP, Daemon, check, main, wait_for
+from appliance_lib import DEADLINE, TOP, Daemon, RpcError, check, main, wait_for
 from gateway_lib import PASSWORDS, Gateway, UnixConnection, add_user, basic, run_gateway
 from nvmf_lib import ADDRESS, PORT, preload
+from stock_calls import play_driver_of_volumes
 
 # Methods that operators may not call, each with a reason in tools/gateway/roles.c.
 ADMIN = {"spdk_kill_instance", "keyring_file_add_key", "keyring_file_remove_key", "keyring_get_keys", "bdev_nvme_set_keys", "nvmf_subsystem_set_keys",
@@ -165,6 +166,26 @@ def test_drivers_calls_work_in_their_order():
                 check("result" not in entry or result == entry["result"], f"{driver}: {entry}: {result}")
                 first = result[-1] if isinstance(result, list) else result
                 check(all(k in first for k in entry.get("keys", [])), f"{driver}: {entry}: {result}")
+
+
+class Operator:
+    """Calls by HTTP, as a test of the socket makes them."""
+
+    def __init__(self, gateway):
+        self.gateway = gateway
+
+    def call(self, method, **params):
+        status, answer = self.gateway.post({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}, "operator")
+        check(status == 200, f"{method}: {status} {answer}")
+        if "error" in answer:
+            raise RpcError(answer["error"])
+        return answer["result"]
+
+
+def test_drivers_of_volumes_work_in_their_order():
+    for client in ("CSI driver", "Cinder"):
+        with Daemon("-s", "512", env=preload()) as d, Gateway(d) as g:
+            play_driver_of_volumes(d, client, Operator(g))
 
 
 def run_openssl(*args):

@@ -69,16 +69,21 @@ def test_opi_spdk_bridge():
         check(d.call("bdev_get_bdevs") == [] and d.call("bdev_nvme_get_controllers") == [], "all is deleted")
 
 
+def play_driver_of_volumes(d, client, by=None):
+    """by: whoever carries the calls to d; without it the socket."""
+    d.call("nvmf_create_transport", trtype="RDMA")
+    d.call("bdev_malloc_create", name="Base", num_blocks=32768, block_size=4096)
+    store = d.call("bdev_lvol_create_lvstore", bdev_name="Base", lvs_name="lvs0", cluster_sz=1 << 20)
+    waiting = play(by or d, client, {**names_for(d), "STORE": store})
+    check(not waiting and d.call("bdev_lvol_get_lvols") == [], waiting)
+    d.call("bdev_malloc_delete", name="Base")
+    check(d.call("bdev_get_bdevs") == [] and len(d.call("nvmf_get_subsystems")) == 1, "all is deleted")
+
+
 def test_csi_driver_and_cinder():
     for client in ("CSI driver", "Cinder"):
         with Daemon("-s", "512", env=preload()) as d:
-            d.call("nvmf_create_transport", trtype="RDMA")
-            d.call("bdev_malloc_create", name="Base", num_blocks=32768, block_size=4096)
-            store = d.call("bdev_lvol_create_lvstore", bdev_name="Base", lvs_name="lvs0", cluster_sz=1 << 20)
-            waiting = play(d, client, {**names_for(d), "STORE": store})
-            check(not waiting and d.call("bdev_lvol_get_lvols") == [], waiting)
-            d.call("bdev_malloc_delete", name="Base")
-            check(d.call("bdev_get_bdevs") == [] and len(d.call("nvmf_get_subsystems")) == 1, "all is deleted")
+            play_driver_of_volumes(d, client)
 
 
 if __name__ == "__main__":

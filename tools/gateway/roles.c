@@ -12,7 +12,7 @@ static const char *const gateway_roles[] = {
 };
 
 /* The first row whose pattern matches counts. A name that no row matches needs GATEWAY_ADMIN: a new kind of method is
- * refused until somebody has decided. systest/gateway_roles.py knows each method of the daemon and its role. */
+ * refused until somebody has decided. systest/gateway.py knows each method of the daemon and its role. */
 static const struct gateway_rule {
 	const char *pattern; /* as in fnmatch(3) */
 	enum gateway_role role;
