@@ -379,8 +379,8 @@ struct rpc_bdev_options rpc_bdev_options = {.bdev_io_pool_size = 65535,
 					    .bdev_auto_examine = true,
 					    .iobuf_small_cache_size = 128,
 					    .iobuf_large_cache_size = 16,
-					    .nomem_timeout_ms = 5000,
-					    .split_children = 32};
+					    .nomem_timeout_ms = RPC_BDEV_NOMEM_TIMEOUT_MS,
+					    .split_children = RPC_BDEV_SPLIT_CHILDREN};
 
 static void options_defaults(void *params)
 {

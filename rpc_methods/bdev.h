@@ -12,6 +12,9 @@ struct bdev *rpc_bdev_find(struct rpc_request *req, const char *name);
 /* Adds the numbers of all classes of I/O as bdev_get_iostat tells them. */
 void rpc_bdev_add_stat_ops(json_t *o, const struct bdev_stat_ops class[BDEV_STAT_CLASSES]);
 
+#define RPC_BDEV_NOMEM_TIMEOUT_MS 5000
+#define RPC_BDEV_SPLIT_CHILDREN   32
+
 /* The parameters of the last bdev_set_options. */
 struct rpc_bdev_options {
 	uint32_t bdev_io_pool_size, bdev_io_cache_size;

@@ -6,6 +6,7 @@
 #include "bdev/bdev.h"
 #include "env_dpdk/env.h"
 #include "nvmf/qos.h"
+#include "nvmf/transport_options.h"
 #include "rpc_methods/bdev_module.h"
 #include "rpc_methods/dhchap.h"
 #include "rpc_methods/nvmf.h"
@@ -214,6 +215,27 @@ static void config_write_referrals(json_t *methods, struct nvmf_tgt *tgt)
 	}
 }
 
+/* Without options that only varve has, where they are as usual: SPDK's targets refuse them, and their clients save the
+ * answer as it is. */
+static json_t *config_transport_json(const struct nvmf_transport *t)
+{
+	const char *name = nvmf_transport_name(t);
+	const struct nvmf_transport_option *option;
+	json_t *o = rpc_nvmf_transport_json(t);
+	struct nvmf_transport_opts usual;
+
+	if (nvmf_transport_opts_init(name, &usual) != 0) {
+		return o;
+	}
+	for (unsigned n = 0; (option = nvmf_transport_option(name, n)) != NULL; n++) {
+		if (option->own && nvmf_transport_option_get(nvmf_transport_get_opts(t), option) ==
+					   nvmf_transport_option_get(&usual, option)) {
+			json_object_del(o, option->name);
+		}
+	}
+	return o;
+}
+
 static void config_write_tgt(json_t *methods, struct nvmf_tgt *tgt)
 {
 	char why[NVMF_ERROR_MAX];
@@ -232,7 +254,7 @@ static void config_write_tgt(json_t *methods, struct nvmf_tgt *tgt)
 		rpc_config_add(methods, "nvmf_create_target", params);
 	}
 	for (struct nvmf_transport *t = nvmf_transport_next(tgt, NULL); t != NULL; t = nvmf_transport_next(tgt, t)) {
-		rpc_config_add(methods, "nvmf_create_transport", config_add_tgt_name(tgt, rpc_nvmf_transport_json(t)));
+		rpc_config_add(methods, "nvmf_create_transport", config_add_tgt_name(tgt, config_transport_json(t)));
 	}
 	for (struct nvmf_subsystem *s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
 		if (nvmf_subsystem_check_open(s, why) != 0) {

@@ -17,7 +17,7 @@ import zlib
 from appliance_lib import Daemon, check, main, wait_for
 from module_lib import of_modules
 from nvmf_lib import ADDRESS, PORT, preload
-from stock_lib import EXISTS, INVALID, NO_DEVICE, NO_KEY, UNKNOWN, UUID, Error, each, keys, play, wrong
+from stock_lib import EXISTS, INVALID, NO_DEVICE, NO_KEY, UNKNOWN, UUID, Error, check_stock_takes, each, keys, play, wrong
 
 BACK_PORT, FRONT_PORT = PORT, PORT + 20000
 NQN, HOSTNQN = "nqn.2016-06.io.spdk:cnode1", "nqn.2016-06.io.spdk:host1"
@@ -477,6 +477,18 @@ def test_configuration_of_another_program_is_loaded_and_saved():
         wait_for(d.connect, "the RPC socket").close()
         load(d, saved)
         check(save(d) == saved, "saved again, it is another one")
+
+
+def test_what_a_stock_client_saves_of_a_node_is_taken_by_a_stock_target():
+    """As long as nothing is set that only varve has: such clients write whole answers, and keep nothing apart."""
+    with daemon() as d:
+        for trtype in ("RDMA", "TCP"):
+            d.call("nvmf_create_transport", trtype=trtype)
+        d.call("bdev_malloc_create", name="M", num_blocks=2048, block_size=512)
+        d.call("nvmf_create_subsystem", nqn=NQN, allow_any_host=True)
+        d.call("nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "M"})
+        saved = save(d)
+        check_stock_takes({"subsystems": [{**s, "config": s["config"] or []} for s in saved["subsystems"]]})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* bdev_nvme_set_options: options of all NVMe controllers that are attached later. */
 #include "bdev_modules/nvme/nvme_rpc.h"
+
+#include <string.h>
+
 #include "rpc_methods/dhchap.h"
 
 /* --- How I/O is spread over paths --- */
@@ -178,11 +181,18 @@ static uint64_t option_value(const void *at, size_t size)
 			   : *(const uint64_t *)at;
 }
 
-/* An option that is an integer or a bool in struct bdev_nvme_options. */
+/* An option that is an integer or a bool in struct bdev_nvme_options. Not one that only varve has and that is as usual:
+ * SPDK's targets refuse it, and their clients save the answer as it is. */
 static void option_add(json_t *params, const struct rpc_param *p, const struct bdev_nvme_options *o)
 {
-	const void *at = (const char *)o + p->offset - offsetof(struct set_options, o);
+	size_t offset = p->offset - offsetof(struct set_options, o);
+	const void *at = (const char *)o + offset;
+	struct bdev_nvme_options usual;
 
+	bdev_nvme_default_options(&usual);
+	if (p->own && memcmp(at, (const char *)&usual + offset, p->size) == 0) {
+		return;
+	}
 	if (p->type == RPC_BOOL) {
 		json_object_set_new(params, p->name, json_boolean(*(const bool *)at));
 	} else if (p->type == RPC_INT32) {
