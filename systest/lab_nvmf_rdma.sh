@@ -218,7 +218,7 @@ test_copy_gathers_ranges() {
   d=$(disk_dev 1)
   nvme id-ctrl "$c" > /tmp/c
   grep -qE '^oncs +: 0x1af$' /tmp/c
-  grep -qE '^ocfs +: 0x1$' /tmp/c
+  grep -qE '^ocfs +: 0x3$' /tmp/c
   nvme id-ns "$d" > /tmp/n
   grep -qE '^mssrl +: 16384$' /tmp/n
   grep -qE '^mcl +: 131072$' /tmp/n
