@@ -265,12 +265,10 @@ static void fail_piece(struct testdev *t, struct user *u, struct user *base, uns
 
 	memset(long_data, 2, sizeof(long_data));
 	bdev_io_set_rw(r->io, BDEV_IO_WRITE, &iov, 1, 0, PIECE_BLOCKS);
-	atomic_store(&t->held, 0);
 	t->hold = true;
 	request_submit(r);
 	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->held, 1));
 	if (piece == 1) {
-		atomic_store(&t->held, 0);
 		testdev_release(t, base, 0);
 		CU_ASSERT_TRUE_FATAL(fixture_wait_count(&t->held, 1));
 	}
