@@ -40,7 +40,8 @@ _Static_assert(sizeof(struct nvme_copy_range_f1) == 40, "NVM 3.2.2, source range
 /* Bytes of guard, application tag, storage tag and reference tag. */
 #define NVME_PI_BYTES(format)    ((format) == NVME_PI_GUARD_16 ? 8u : 16u)
 #define NVME_NVM_ELBAF_PIF_SHIFT 7
-#define NVME_NVM_PIC_16BPISTS    1 /* storage tags are possible with guards of 16 bits */
+#define NVME_NVM_PIC_16BPISTS                                                                                          \
+	1 /* storage tags are possible with guards of 16 bits; set wherever longer guards are, too */
 
 /* Whether a block's metadata is protection information of a known format and nothing else: with PRACT, the controller
  * generates and strips all of it (NVM 5.2.2.1). */

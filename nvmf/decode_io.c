@@ -98,7 +98,7 @@ uint16_t nvmf_decode_copy_format(const struct nvmf_copy *copy, uint8_t pi_format
 		return NVME_ST_SUCCESS;
 	}
 	*where = WHERE_FORMAT;
-	return NVME_ST_DNR(CMD_SPECIFIC, INVALID_FORMAT);
+	return NVME_ST_DNR(GENERIC, INVALID_NS);
 }
 
 _Static_assert(offsetof(struct nvme_copy_range, slba) == offsetof(struct nvme_copy_range_f1, slba) &&

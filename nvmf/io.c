@@ -294,8 +294,9 @@ void nvmf_blocks_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 	uint16_t where;
 	uint16_t status = nvmf_decode_blocks(req->sqe, &nsv->geo, &range, &where);
 
-	if (status == NVME_ST_SUCCESS && nsv->geo.md_eighths != 0 && type == BDEV_IO_VERIFY) {
-		status = nvmf_md_check(req, nsv, &where);
+	if (status == NVME_ST_SUCCESS && nsv->geo.md_eighths != 0) {
+		status =
+			type == BDEV_IO_VERIFY ? nvmf_md_check(req, nsv, &where) : nvmf_md_check_host(req, nsv, &where);
 	}
 	if (status != NVME_ST_SUCCESS) {
 		nvmf_request_finish_at(req, status, where);

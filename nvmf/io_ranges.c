@@ -97,14 +97,15 @@ void nvmf_dsm_exec(struct nvmf_request *req, struct nvmf_ns_view *nsv)
 	struct nvmf_lba_range range;
 	struct nvmf_dsm dsm;
 	uint16_t where;
+	uint16_t status = nsv->geo.md_eighths != 0 ? nvmf_md_check_host(req, nsv, &where) : NVME_ST_SUCCESS;
 
 	nvmf_decode_dsm(req->sqe, &dsm);
-	for (unsigned i = 0; i < dsm.num_ranges; i++) {
-		uint16_t status = dsm_get_range(req, nsv, i, &dsm, &range, &where);
-		if (status != NVME_ST_SUCCESS) {
-			nvmf_request_finish_at(req, status, where);
-			return;
-		}
+	for (unsigned i = 0; status == NVME_ST_SUCCESS && i < dsm.num_ranges; i++) {
+		status = dsm_get_range(req, nsv, i, &dsm, &range, &where);
+	}
+	if (status != NVME_ST_SUCCESS) {
+		nvmf_request_finish_at(req, status, where);
+		return;
 	}
 	if (!dsm.deallocate) {
 		nvmf_request_finish(req, NVME_ST_SUCCESS);

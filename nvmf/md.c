@@ -56,6 +56,13 @@ uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view
 	return status == NVME_ST_SUCCESS ? nvmf_decode_pi(req->sqe, &seen, &pi, where) : status;
 }
 
+uint16_t nvmf_md_check_host(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where)
+{
+	struct nvmf_geometry seen = nvmf_md_seen(req->qpair->transport, &nsv->geo);
+
+	return md_check_host(req, &seen, where);
+}
+
 /* Copy has a reference tag for each range, and the blocks that it writes get the tags of their new place. With type 2
  * the host chooses the tags, and these would be different ones. */
 uint16_t nvmf_md_check_copy(const struct nvmf_request *req, const struct nvmf_ns_view *nsv,
@@ -130,10 +137,8 @@ void nvmf_md_identify_nvm(const struct nvmf_transport *t, const struct nvmf_ns *
 	struct nvmf_geometry seen = nvmf_md_seen(t, &ns->geo);
 
 	if (seen.pi_type != 0) {
-		bool has_storage_tag = seen.pi_format == NVME_PI_GUARD_16 && seen.storage_bits != 0;
-
 		id->lbstm = htole64(bdev_get_md(ns->bdev)->storage_mask);
-		id->pic = has_storage_tag ? NVME_NVM_PIC_16BPISTS : 0;
+		id->pic = md_is_extended(&seen) ? NVME_NVM_PIC_16BPISTS : 0;
 		id->elbaf[0] = htole32(seen.storage_bits | (uint32_t)seen.pi_format << NVME_NVM_ELBAF_PIF_SHIFT);
 	}
 }

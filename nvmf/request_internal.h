@@ -93,6 +93,9 @@ struct nvmf_geometry nvmf_md_seen(const struct nvmf_transport *t, const struct n
 /* The range of a Read, Write or Compare, and the bytes it transfers with metadata. Returns a status. */
 uint16_t nvmf_md_decode_rw(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, struct nvmf_lba_range *range,
 			   uint64_t *bytes, uint16_t *where);
+/* Whether the host has said that it knows the namespace's format, where that is an extended one: a status. The three
+ * functions beside it ask this, too; without it no command may touch the blocks (NVM 4.1.3.6.1). */
+uint16_t nvmf_md_check_host(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where);
 /* Checks the protection information fields of a command that transfers no blocks. Returns a status. */
 uint16_t nvmf_md_check(const struct nvmf_request *req, const struct nvmf_ns_view *nsv, uint16_t *where);
 /* Whether Copy is possible with the namespace's protection information: a status. */

@@ -229,7 +229,7 @@ test_copy_gathers_ranges() {
   dd if="$d" bs=512 skip=8192 count=133 iflag=direct,fullblock status=none | cmp - /tmp/copied
   nvme copy "$d" --sdlba=8000 --slbs=0,256,8 --blocks=127,3,0 --force-unit-access
   refused nvme copy "$d" --sdlba=8192 --slbs=0 --blocks=7 --format=1 2> /tmp/x
-  grep -qiE 'invalid.format|410a' /tmp/x
+  grep -qiE 'invalid.namespace|invalid_ns|400b' /tmp/x
   refused nvme copy "$d" --sdlba=98300 --slbs=0 --blocks=7 2> /tmp/x
   grep -qi 'LBA.*Range\|LBA_RANGE' /tmp/x
   refused nvme copy "$d" --sdlba=20000 --slbs=0 --blocks=16384 2> /tmp/x

@@ -15,8 +15,8 @@ from nvmf_lib import ADDRESS, NQN, PORT, Target
 
 BACK_PORT, FRONT_PORT = PORT, PORT + 20000
 FLUSH, WRITE, READ, WRITE_UNCOR, VERIFY, COPY = 0x00, 0x01, 0x02, 0x04, 0x0c, 0x19
-LBA_RANGE, INVALID_FIELD, INVALID_OPCODE = 0x80, 0x02, 0x01
-SIZE_LIMIT, OVERLAP, READ_ERROR, INVALID_FORMAT = 0x183, 0x187, 0x281, 0x10a
+LBA_RANGE, INVALID_FIELD, INVALID_OPCODE, INVALID_NS_OR_FORMAT = 0x80, 0x02, 0x01, 0x0b
+SIZE_LIMIT, OVERLAP, READ_ERROR = 0x183, 0x187, 0x281
 BS, BLOCKS = 512, 32768
 
 
@@ -85,7 +85,7 @@ def wrong_copies(disk):
             ("onto itself", OVERLAP, 10, [(3, 8)])):
         check(disk.copy(to, *ranges) == (expected, 0), what)
     check(disk.copy(23000, (0, 1), form=2)[0] == INVALID_FIELD, "a format that is not there")
-    check(disk.copy(23000, (0, 1), form=1)[0] == INVALID_FORMAT, "a format of namespaces with longer tags")
+    check(disk.copy(23000, (0, 1), form=1)[0] == INVALID_NS_OR_FORMAT, "a format of namespaces with longer tags")
     check(disk.read(23000, 1) == pattern(1, 101), "what was refused changed nothing")
     check(disk.status(VERIFY, cdw10=BLOCKS - 1, cdw12=1) == LBA_RANGE, "verify beyond the end")
 

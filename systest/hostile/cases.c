@@ -192,7 +192,6 @@ const char *status_text(uint16_t status)
 		{ST_ANA_INACCESSIBLE, "Asymmetric Access Inaccessible"},
 		{ST_ANA_TRANSITION, "Asymmetric Access Transition"},
 		{ST_RESV_CONFLICT, "Reservation Conflict"},
-		{ST_INVALID_FORMAT, "Invalid Format"},
 		{ST_COPY_LIMIT, "Command Size Limit Exceeded"},
 		{ST_INVALID_PI, "Invalid Protection Information"},
 		{ST_GUARD, "End-to-end Guard Check Error"},

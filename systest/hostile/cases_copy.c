@@ -141,7 +141,7 @@ static void other_format(struct copy *c)
 	step_expect(c->s, format == 1 ? ST_SGL_LENGTH : ST_FIELD, -1);
 	if (format == 1 && pick(c->k, 2)) {
 		step_keyed(c->s, c->ranges * RANGE_BYTES_1);
-		step_expect(c->s, ST_INVALID_FORMAT, -1);
+		step_expect(c->s, ST_NAMESPACE, -1);
 	}
 }
 

@@ -44,7 +44,6 @@ enum {
 	ST_CONNECT_BUSY = 0x181,
 	ST_CONNECT_PARAM = 0x182,
 	ST_INVALID_PI = 0x181, /* of I/O commands */
-	ST_INVALID_FORMAT = 0x10a,
 	ST_COPY_LIMIT = 0x183, /* Command Size Limit Exceeded */
 	ST_CONNECT_HOST = 0x184,
 	ST_OVERLAP = 0x187,

@@ -320,7 +320,7 @@ static void test_wrong_copies_are_refused_and_copy_nothing(void)
 	cmd.sqe.cdw12 = htole32(1 << 8); /* ranges of 40 bytes, for namespaces with longer tags */
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 	loop_cmd_data(&cmd, ranges, 40);
-	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(CMD_SPECIFIC, INVALID_FORMAT));
+	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, INVALID_NS));
 	copy_init(ranges, 2, 100);
 	loop_cmd_data(&cmd, ranges, 63);
 	CU_ASSERT_EQUAL(loop_run(&cmd), NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));

@@ -389,7 +389,7 @@ static void test_longer_guards_are_told(void)
 			CU_ASSERT_EQUAL(loop_identify(admin, NVME_IDENTIFY_CNS_CSI_NS, nsid, 0, &nvm), 0);
 			CU_ASSERT_EQUAL(le32toh(nvm.elbaf[0]), hide ? 0 : cases[i].elbaf);
 			CU_ASSERT_EQUAL(le64toh(nvm.lbstm), hide ? 0 : cases[i].lbstm);
-			CU_ASSERT_EQUAL(nvm.pic, 0);
+			CU_ASSERT_EQUAL(nvm.pic, hide || cases[i].elbaf == 0 ? 0 : NVME_NVM_PIC_16BPISTS);
 			CU_ASSERT_EQUAL(loop_identify(admin, NVME_IDENTIFY_CNS_CTRL, 0, 0, &ctrlr), 0);
 			CU_ASSERT_NOT_EQUAL(le32toh(ctrlr.ctratt) & NVME_CTRL_CTRATT_ELBAS, 0);
 			detach();
@@ -415,6 +415,8 @@ static void test_hosts_say_first_that_they_know_longer_guards(void)
 		CU_ASSERT_EQUAL(run(nvme_cmd_verify, 3, 1, 0, 3, 0, NULL, 0), refused);
 		memset(in, 0, 32); /* one range: block 0 */
 		CU_ASSERT_EQUAL(run(nvme_cmd_copy, 100, 1, 0, 0, 0, in, 32), refused);
+		CU_ASSERT_EQUAL(run(nvme_cmd_write_uncor, 3, 1, 0, 0, 0, NULL, 0), refused);
+		CU_ASSERT_EQUAL(run(nvme_cmd_dsm, UINT64_C(4) << 32, 1, 0, 0, 0, in, 16), refused); /* to deallocate */
 		CU_ASSERT_EQUAL(set_behavior(1, 1), 0);
 		get_behavior(data);
 		CU_ASSERT_EQUAL(data[0], 1);
@@ -566,7 +568,7 @@ static void test_copy_has_ranges_of_the_namespaces_format(void)
 		CU_ASSERT_EQUAL(memcmp(in, out + 2 * DATA, 3 * DATA), 0);
 		CU_ASSERT_EQUAL(memcmp(in + 3 * DATA, out, 2 * DATA), 0);
 		CU_ASSERT_EQUAL(run(nvme_cmd_copy, 100, 2, good ^ 1 << 8, 0, 0, ranges, 2 * (72 - bytes)),
-				NVME_ST_DNR(CMD_SPECIFIC, INVALID_FORMAT));
+				NVME_ST_DNR(GENERIC, INVALID_NS));
 		CU_ASSERT_EQUAL(run(nvme_cmd_copy, 100, 2, good, 0, 0, ranges, 2 * bytes - 1),
 				NVME_ST_DNR(GENERIC, SGL_INVALID_DATA));
 		CU_ASSERT_EQUAL(run(nvme_cmd_copy, 100, 2, 2 << 8, 0, 0, ranges, 2 * bytes),
@@ -582,7 +584,7 @@ static void test_formats_of_copy_go_with_guards(void)
 		for (uint8_t guard = NVME_PI_GUARD_16; guard <= NVME_PI_GUARD_64; guard++) {
 			bool is_good = format == (guard == NVME_PI_GUARD_16 ? 0 : 1);
 			uint16_t where = 0, status = nvmf_decode_copy_format(&copy, guard, &where);
-			CU_ASSERT_EQUAL(status, is_good ? 0 : NVME_ST_DNR(CMD_SPECIFIC, INVALID_FORMAT));
+			CU_ASSERT_EQUAL(status, is_good ? 0 : NVME_ST_DNR(GENERIC, INVALID_NS));
 			CU_ASSERT_EQUAL(where, is_good ? 0 : NVMF_WHERE(49, 0));
 		}
 	}
