@@ -67,20 +67,21 @@ static uint64_t cursor_crc(struct iov_cursor *c, enum dif_guard guard, size_t by
 
 /* ---- One block ---- */
 
+static uint64_t low_bits(unsigned n)
+{
+	return n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+}
+
 /* The format's part of the last 64 bits of the space. */
 static uint64_t space_mask(const struct dif_format *f)
 {
-	unsigned bits = dif_space_bits(f->guard);
-
-	return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+	return low_bits(dif_space_bits(f->guard));
 }
 
 /* The reference tag's part of them. */
 static uint64_t ref_mask(const struct dif_format *f)
 {
-	unsigned bits = dif_space_bits(f->guard) - f->storage_bits;
-
-	return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+	return low_bits(dif_space_bits(f->guard) - f->storage_bits);
 }
 
 uint64_t dif_ref_after(const struct dif_format *f, uint64_t ref, uint64_t blocks)

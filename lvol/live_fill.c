@@ -439,13 +439,16 @@ static void release_entries(const struct live_release *r, bool committed)
 
 void live_clusters_disown(struct lvol_live_volume *v, uint64_t first)
 {
+	uint64_t gone = 0;
+
 	for (uint64_t n = first; n < live_map(v)->num_clusters; n++) {
 		uint32_t entry = entry_get(v, n);
 		if (lvol_live_is_writable(entry)) {
 			entry_set(v, n, lvol_live_cluster(entry));
-			live_account_set(v, v->num_own - 1, v->reserved, NULL);
+			gone++;
 		}
 	}
+	live_account_set(v, v->num_own - gone, v->reserved, NULL);
 }
 
 static void release_wake(const struct live_release *r, uint64_t from, uint64_t to)

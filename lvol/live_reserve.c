@@ -250,7 +250,7 @@ uint64_t lvol_live_reservable(const struct lvol_live *s, const struct lvol_live_
 	uint64_t all = (uint64_t)live_space_free(w) + live_space_coming(s), promises = live_space_promised(w);
 	uint64_t open = all > promises ? all - promises : 0;
 
-	return v == NULL ? open : open + (v->reserved > v->num_own ? v->reserved : v->num_own);
+	return v == NULL ? open : open + account_size(v->reserved, v->num_own);
 }
 
 void live_account_release(struct live_change *c)

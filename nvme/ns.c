@@ -255,11 +255,6 @@ static void scan_identify_rest(struct nvme_ns_scan *s)
 	scan_identify(s, NVME_IDENTIFY_CNS_NS_DESC_LIST, ns->nsid, scan_descriptors_done);
 }
 
-static uint64_t low_bits(unsigned n)
-{
-	return n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
-}
-
 /* NVM 4.1.5.3: the format of its protection information. Controllers differ in the bits of the storage tag's mask that
  * are beyond the tag. */
 static void scan_format_done(void *arg, const struct nvme_cqe *cqe)
@@ -284,7 +279,7 @@ static void scan_format_done(void *arg, const struct nvme_cqe *cqe)
 	uint32_t elbaf = le32toh(id->elbaf[ns_format(&ns->id)]);
 	ns->pi_format = (elbaf & NVME_NVM_ELBAF_PIF_MASK) >> NVME_NVM_ELBAF_PIF_SHIFT;
 	ns->storage_bits = elbaf & NVME_NVM_ELBAF_STS_MASK;
-	ns->storage_mask = le64toh(id->lbstm) & low_bits(ns->storage_bits);
+	ns->storage_mask = le64toh(id->lbstm) & nvme_low_bits(ns->storage_bits);
 	scan_identify_rest(s);
 }
 

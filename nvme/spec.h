@@ -38,10 +38,18 @@ _Static_assert(sizeof(struct nvme_copy_range_f1) == 40, "NVM 3.2.2, source range
 #define NVME_PI_GUARD_32 1
 #define NVME_PI_GUARD_64 2
 /* Bytes of guard, application tag, storage tag and reference tag. */
-#define NVME_PI_BYTES(format)    ((format) == NVME_PI_GUARD_16 ? 8u : 16u)
-#define NVME_NVM_ELBAF_PIF_SHIFT 7
+#define NVME_PI_BYTES(format) ((format) == NVME_PI_GUARD_16 ? 8u : 16u)
+/* Bits of storage and reference tag together. */
+#define NVME_PI_SPACE_BITS(format) ((format) == NVME_PI_GUARD_16 ? 32u : (format) == NVME_PI_GUARD_32 ? 80u : 48u)
+#define NVME_NVM_ELBAF_PIF_SHIFT   7
 #define NVME_NVM_PIC_16BPISTS                                                                                          \
 	1 /* storage tags are possible with guards of 16 bits; set wherever longer guards are, too */
+
+/* The n lowest of 64 bits; all, if n is larger. */
+static inline uint64_t nvme_low_bits(unsigned n)
+{
+	return n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+}
 
 /* Whether a block's metadata is protection information of a known format and nothing else: with PRACT, the controller
  * generates and strips all of it (NVM 5.2.2.1). */

@@ -6,11 +6,7 @@
 
 static uint64_t pi_ref_mask(const struct nvmf_geometry *geo)
 {
-	static const unsigned space_bits[] = {
-		[NVME_PI_GUARD_16] = 32, [NVME_PI_GUARD_32] = 80, [NVME_PI_GUARD_64] = 48};
-	unsigned bits = space_bits[geo->pi_format] - geo->storage_bits;
-
-	return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+	return nvme_low_bits(NVME_PI_SPACE_BITS(geo->pi_format) - geo->storage_bits);
 }
 
 uint16_t nvmf_decode_pi(const struct nvme_sqe *sqe, const struct nvmf_geometry *geo, struct nvmf_pi *out,

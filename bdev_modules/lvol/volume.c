@@ -328,40 +328,34 @@ static const char *delete_error(const struct lvol_live_volume *v)
 	return clone != NULL ? "it or its clone is being inflated or decoupled" : "it is being inflated or decoupled";
 }
 
-/* The size, or the free clusters, that more cannot be reserved of. */
-static void reserve_error(const struct change *c, uint64_t size_clusters, char *error)
+static void reserve_size_error(const struct change *c, uint64_t size_clusters, char *error)
 {
-	uint32_t kib = c->store->cluster_bytes >> 10;
-	uint64_t most = lvol_live_reservable(c->store->live, c->v);
-
-	if (c->reserved > size_clusters) {
-		bdev_error(error, -EINVAL,
-			   "volume %s: reserved_in_mib: %lu clusters of %u KiB: at most its size, %lu, is allowed",
-			   c->name, c->reserved, kib, size_clusters);
-	} else {
-		bdev_error(error, -ENOSPC,
-			   "volume %s: reserved_in_mib: %lu clusters of %u KiB: at most %lu are allowed, those that it "
-			   "has and those that are free and not reserved",
-			   c->name, c->reserved, kib, most);
-	}
+	bdev_error(error, -EINVAL,
+		   "volume %s: reserved_in_mib: %lu clusters of %u KiB: at most its size, %lu, is allowed", c->name,
+		   c->reserved, c->store->cluster_bytes >> 10, size_clusters);
 }
 
 /* Whether there is too little room for a reservation: error says so then. */
 static bool lacks_reserve(const struct change *c, char *error)
 {
-	uint64_t most = lvol_live_reservable(c->store->live, c->v);
-	const struct lvol_live_volume *v = c->v;
+	const struct lvol_live_volume *v = c->v; /* NULL: a new one */
+	uint32_t kib = c->store->cluster_bytes >> 10;
+	uint64_t most = lvol_live_reservable(c->store->live, v), open = lvol_live_reservable(c->store->live, NULL);
+	/* Of what it has reserved, the clusters that it has go to the snapshot, and may be wanted again. */
+	uint64_t again = c->change == BDEV_LVOL_SNAPSHOT ? RTE_MIN(v->reserved, v->num_own) : 0;
 
-	if (c->change == BDEV_LVOL_SNAPSHOT && v->reserved + v->num_own > most) {
+	if (again > open) {
 		bdev_error(error, -ENOSPC,
 			   "volume %s: it has reserved %lu clusters of %u KiB, and would need %lu free ones above a "
 			   "snapshot: %lu are free and not reserved",
-			   c->name, v->reserved, c->store->cluster_bytes >> 10, RTE_MIN(v->reserved, v->num_own),
-			   lvol_live_reservable(v->store, NULL));
+			   c->name, v->reserved, kib, again, open);
 		return true;
 	}
 	if (c->reserved > most) {
-		reserve_error(c, c->reserved, error);
+		bdev_error(error, -ENOSPC,
+			   "volume %s: reserved_in_mib: %lu clusters of %u KiB: at most %lu are allowed, those that it "
+			   "has and those that are free and not reserved",
+			   c->name, c->reserved, kib, most);
 	}
 	return c->reserved > most;
 }
@@ -386,6 +380,8 @@ static void change_end(struct change *c, int rc, const char *uuid)
 
 	if (rc == -ENOSPC) {
 		room_error(c, error);
+	} else if (rc == -EINVAL && c->change == BDEV_LVOL_RESERVE) {
+		reserve_size_error(c, c->v->num_clusters, error);
 	} else if (rc != 0) {
 		bool busy = rc == -EBUSY && c->change == BDEV_LVOL_DELETE;
 		bdev_error(error, rc, "volume %s: %s", c->name, busy ? delete_error(c->v) : change_error(rc));
@@ -609,14 +605,7 @@ static void change_resize(struct bdev_lvol *l, struct change *c, const struct bd
 
 static void change_reserve(struct bdev_lvol *l, struct change *c, const struct bdev_lvol_change_opts *o)
 {
-	char error[BDEV_ERROR_MAX];
-
 	c->reserved = clusters_of(l->store, o->size_bytes);
-	if (c->reserved > l->v->num_clusters) {
-		reserve_error(c, l->v->num_clusters, error);
-		change_refuse(c, -EINVAL, error);
-		return;
-	}
 	lvol_live_volume_reserve(l->v, c->reserved, reserve_done, c);
 }
 
@@ -847,7 +836,7 @@ void bdev_lvol_create(const struct bdev_lvol_opts *o, bdev_lvol_cb cb, void *arg
 	}
 	uint64_t reserved = c->reserved = clusters_of(o->store, o->reserved_bytes);
 	if (reserved > clusters) {
-		reserve_error(c, clusters, error);
+		reserve_size_error(c, clusters, error);
 		change_refuse(c, -EINVAL, error);
 		return;
 	}

@@ -80,8 +80,8 @@ struct perf_stream {
 	struct perf_worker *worker;
 	const struct perf_options *opts;
 	uint32_t nsid, block_size, blocks_per_unit;
-	/* Of dword 12: the controller inserts and strips protection information; 0: blocks have none. */
 	uint8_t pi_format; /* NVME_PI_GUARD_... */
+	/* Of dword 12: the controller inserts and strips protection information; 0: blocks have none. */
 	uint32_t prinfo;
 	uint64_t first_lba, units;
 	uint64_t writer, created_ticks; /* --verify: who writes, and when its clock began */

@@ -449,6 +449,12 @@ static void test_formats_that_make_no_sense_are_refused(void)
 	refused(512, (struct bdev_md){.size = 256}, "md_size 256");
 	refused(512, (struct bdev_md){.size = 8, .dif_type = 4}, "dif_type 4");
 	refused(512, (struct bdev_md){.dif_type = 1}, "md_size is 0");
+	refused(512, (struct bdev_md){.size = 8, .dif_type = 1, .dif_guard = DIF_GUARD_32}, "md_size 8: ");
+	refused(512, (struct bdev_md){.size = 8, .dif_type = 1, .dif_guard = DIF_GUARD_64},
+		"16, 32, 64 and 128 are allowed");
+	refused(512, (struct bdev_md){.size = 16, .dif_type = 1, .dif_guard = DIF_GUARDS},
+		"dif_pi_format 3: must be 0");
+	refused(512, (struct bdev_md){.dif_type = 1, .dif_guard = DIF_GUARD_64}, "md_size is 0");
 }
 
 #define APART(test_)                                                                                                   \

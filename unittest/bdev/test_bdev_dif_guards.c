@@ -336,27 +336,6 @@ static void test_null_reads_what_passes(void)
 	}
 }
 
-static void refused(struct bdev_md wanted, const char *why)
-{
-	const struct bdev_malloc_opts opts = {
-		.name = "x", .block_size = DATA, .num_blocks = 10, .numa_id = -1, .md = wanted};
-	const struct bdev_null_opts null = {.name = "x", .block_size = DATA, .num_blocks = 10, .md = wanted};
-
-	CU_ASSERT_EQUAL(bdev_malloc_create(&opts, NULL, error), -EINVAL);
-	CU_ASSERT_PTR_NOT_NULL(strstr(error, why));
-	CU_ASSERT_EQUAL(bdev_null_create(&null, error), -EINVAL);
-	CU_ASSERT_PTR_NOT_NULL(strstr(error, why));
-}
-
-static void test_formats_that_make_no_sense_are_refused(void)
-{
-	refused((struct bdev_md){.size = 8, .dif_type = 1, .dif_guard = DIF_GUARD_32}, "md_size 8: ");
-	refused((struct bdev_md){.size = 8, .dif_type = 1, .dif_guard = DIF_GUARD_64},
-		"16, 32, 64 and 128 are allowed");
-	refused((struct bdev_md){.size = 16, .dif_type = 1, .dif_guard = DIF_GUARDS}, "dif_pi_format 3: must be 0");
-	refused((struct bdev_md){.dif_type = 1, .dif_guard = DIF_GUARD_64}, "md_size is 0");
-}
-
 static const struct unit_test tests[] = {
 	UNIT(test_protection_is_what_the_specification_says),
 	UNIT(test_each_tag_is_checked),
@@ -366,7 +345,6 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_stack_has_the_same_format),
 	UNIT(test_it_may_be_the_first_or_the_last_of_longer_metadata),
 	UNIT(test_null_reads_what_passes),
-	UNIT(test_formats_that_make_no_sense_are_refused),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_dif_guards", tests, fixture_start, fixture_stop)

@@ -541,6 +541,14 @@ static void expect_problem(const char *words)
 	lvol_store_free(s);
 }
 
+/* problem: what the checker says of it, or NULL. */
+static void open_forged(const void *value, uint16_t bytes, bool twice, const char *problem)
+{
+	forge(value, bytes, twice);
+	expect_problem(problem);
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+}
+
 static void test_a_reservation_that_makes_no_sense_is_none(void)
 {
 	static const uint8_t form[LVOL_RESERVE_BYTES] = {LVOL_RESERVE_FORM + 1, 1},
@@ -549,9 +557,8 @@ static void test_a_reservation_that_makes_no_sense_is_none(void)
 	for (int k = 0; k < 3; k++) {
 		world_create(&w, 24);
 		CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, 8, true), 0);
-		forge(k == 0 ? form : good, (uint16_t)(k == 1 ? 3 : LVOL_RESERVE_BYTES), k == 2);
-		expect_problem("its reservation makes no sense");
-		CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+		open_forged(k == 0 ? form : good, (uint16_t)(k == 1 ? 3 : LVOL_RESERVE_BYTES), k == 2,
+			    "its reservation makes no sense");
 		CU_ASSERT_PTR_NULL(world_differs(&w, &w.model, NULL));
 		CU_ASSERT_EQUAL(world_reserve(&w, 0, 0), 0);
 		expect_kept();
@@ -568,9 +575,7 @@ static void test_no_volume_reserves_more_than_its_size(void)
 	world_create(&w, 24);
 	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, 8, true), 0);
 	lvol_reserve_encode(UINT64_MAX, value);
-	forge(value, sizeof(value), false);
-	expect_problem("more than its size (8)");
-	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+	open_forged(value, sizeof(value), false, "more than its size (8)");
 	CU_ASSERT_EQUAL(world_volume(&w, 0)->reserved, 8);
 	CU_ASSERT_EQUAL(promised(), 8);
 	w.model.volumes[0].reserved = 8;
@@ -592,9 +597,7 @@ static void test_a_store_that_another_program_filled(void)
 	eat();
 	CU_ASSERT_EQUAL(world_unmap(&w, 7, 0, 3), 0);
 	lvol_reserve_encode(5, value);
-	forge(value, sizeof(value), false);
-	expect_problem("may need 5 clusters more, 3 are free");
-	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+	open_forged(value, sizeof(value), false, "may need 5 clusters more, 3 are free");
 	w.model.volumes[0].reserved = 5;
 	CU_ASSERT_PTR_NULL(world_differs(&w, &w.model, NULL));
 	CU_ASSERT_EQUAL(promised(), 5);
@@ -632,9 +635,7 @@ static void test_a_volume_that_may_not_be_changed_reserves_nothing(void)
 	CU_ASSERT_EQUAL(world_unmap(&w, 7, 0, 3), 0);
 	world_volume(&w, 0)->internal->meta.flags.md_ro |= 4;
 	lvol_reserve_encode(5, value);
-	forge(value, sizeof(value), false);
-	expect_problem(NULL);
-	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+	open_forged(value, sizeof(value), false, NULL);
 	CU_ASSERT_TRUE(world_volume(&w, 0)->internal->fixed && promised() == 0);
 	CU_ASSERT_EQUAL(world_reserve(&w, 0, 1), -EPERM);
 	world_forget(&w);
