@@ -60,17 +60,13 @@ static void fd_source_watch(struct fd_source *s, struct reactor *r, int op)
 	fd_source_set_refused(s, r, true);
 }
 
-/* True: epoll does not have it any more. False: an event of it may still come. */
-static bool fd_source_unwatch(struct fd_source *s, struct reactor *r)
+static void fd_source_unwatch(struct fd_source *s, struct reactor *r)
 {
 	if (s->refused) {
 		fd_source_set_refused(s, r, false);
 	} else if (epoll_change(r, EPOLL_CTL_DEL, s) != 0) {
-		int err = errno;
-		log_error("descriptor %d (%s): epoll: %s", s->fd, s->name, strerror(err));
-		return err == EBADF || err == ENOENT; /* its owner has closed it */
+		log_error("descriptor %d (%s): epoll: %s", s->fd, s->name, strerror(errno));
 	}
-	return true;
 }
 
 struct fd_source *fd_source_add_for(struct thread *t, int fd, uint32_t events, fd_source_fn fn, void *arg,
@@ -130,14 +126,10 @@ void fd_source_remove(struct fd_source **sp)
 	}
 	assert(s->thread == thread_self);
 	*sp = NULL;
-	s->stuck = !fd_source_unwatch(s, r);
+	fd_source_unwatch(s, r);
 	r->fd_count -= s->counted;
 	TAILQ_REMOVE(&s->thread->sources, s, link);
 	s->fn = NULL;
-	if (s->stuck) {
-		TAILQ_INSERT_TAIL(&r->stuck, s, link);
-		return;
-	}
 	TAILQ_INSERT_TAIL(&r->dead, s, link);
 	if (!r->serving) { /* the batch may have an event of it, and frees it at the end */
 		fd_sources_free_dead(r);
@@ -169,7 +161,7 @@ void fd_sources_detach(struct thread *t, struct reactor *r)
 	struct fd_source *s;
 
 	TAILQ_FOREACH (s, &t->sources, link) {
-		(void)fd_source_unwatch(s, r);
+		fd_source_unwatch(s, r);
 		r->fd_count -= s->counted;
 	}
 }
@@ -205,16 +197,6 @@ static bool fd_source_serve(struct fd_source *s, uint32_t events)
 	return true;
 }
 
-/* An event of it has come, so it is still there. */
-static void fd_source_try_again(struct fd_source *s, struct reactor *r)
-{
-	if (epoll_change(r, EPOLL_CTL_DEL, s) == 0) {
-		s->stuck = false;
-		TAILQ_REMOVE(&r->stuck, s, link);
-		TAILQ_INSERT_TAIL(&r->dead, s, link);
-	}
-}
-
 int fd_sources_wait(struct reactor *r, struct epoll_event *events, uint64_t timeout_ticks)
 {
 	return epoll_wait_ns(r->epoll_fd, events, FD_BATCH,
@@ -228,12 +210,7 @@ unsigned fd_sources_serve(struct reactor *r, const struct epoll_event *events, i
 
 	r->serving = true;
 	for (int i = 0; i < n; i++) {
-		struct fd_source *s = events[i].data.ptr;
-		if (s != NULL && s->stuck) {
-			fd_source_try_again(s, r);
-		} else {
-			served += fd_source_serve(s, events[i].events);
-		}
+		served += fd_source_serve(events[i].data.ptr, events[i].events);
 	}
 	r->serving = false;
 	thread_self = before;

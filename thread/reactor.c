@@ -346,7 +346,6 @@ static int reactor_init(struct reactor *r, unsigned index, unsigned lcore)
 	TAILQ_INIT(&r->threads);
 	TAILQ_INIT(&r->dead);
 	TAILQ_INIT(&r->refused);
-	TAILQ_INIT(&r->stuck);
 	r->index = index;
 	r->lcore = lcore;
 	r->control = lcore == ENV_LCORE_NONE;
@@ -361,9 +360,8 @@ static int reactor_init(struct reactor *r, unsigned index, unsigned lcore)
 static void reactors_free(void)
 {
 	for (unsigned i = 0; i < reactor_count; i++) {
-		close(reactors[i].epoll_fd);
-		TAILQ_CONCAT(&reactors[i].dead, &reactors[i].stuck, link);
 		fd_sources_free_dead(&reactors[i]);
+		close(reactors[i].epoll_fd);
 		close(reactors[i].wake_fd);
 	}
 	free(reactors);

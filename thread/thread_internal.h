@@ -40,7 +40,6 @@ struct fd_source {
 	void *arg;
 	bool counted; /* also looked at while the reactor polls; not so with the descriptor of a poller */
 	bool refused; /* epoll has not taken it: the reactor stays awake, looks at it by poll(), and tries again */
-	bool stuck;   /* removed, but epoll keeps it: an event of it may come, and then it is tried again */
 	TAILQ_ENTRY(fd_source) refused_link;
 	struct thread *thread;
 	char name[THREAD_NAME_MAX];
@@ -145,7 +144,7 @@ struct reactor {
 	bool waiting; /* the control thread's: in thread_control_wait, not to be stopped */
 	uint32_t thread_count;
 	uint32_t assigned; /* threads that are here or on their way; the control thread's */
-	struct fd_source_list dead, refused, stuck;
+	struct fd_source_list dead, refused;
 	bool serving;                              /* a batch of events, which may have some of `dead` */
 	uint16_t trace_owner;                      /* 0: none yet; the control thread's */
 	uint64_t load_busy_ticks, load_idle_ticks; /* as in struct thread */

@@ -134,7 +134,18 @@ FAULTY(int, timerfd_create, -1, EMFILE, (int clock, int flags), (clock, flags))
 FAULTY(int, timerfd_settime, -1, EINVAL, (int fd, int flags, const struct itimerspec *t, struct itimerspec *old),
        (fd, flags, t, old))
 FAULTY(int, epoll_create1, -1, EMFILE, (int flags), (flags))
-FAULTY_ON(int, epoll_ctl, -1, ENOMEM, (int ep, int op, int fd, struct epoll_event *e), (ep, op, fd, e))
+
+/* The kernel always lets go of a descriptor that it watches. */
+int __real_epoll_ctl(int ep, int op, int fd, struct epoll_event *e);
+int __wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *e);
+int __wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *e)
+{
+	if (op != EPOLL_CTL_DEL && !spared(fd) && FAULT_HERE("epoll_ctl", 0)) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return __real_epoll_ctl(ep, op, fd, e);
+}
 FAULTY(int, epoll_wait, -1, EINTR, (int ep, struct epoll_event *e, int most, int ms), (ep, e, most, ms))
 FAULTY(int, epoll_pwait2, -1, EINTR,
        (int ep, struct epoll_event *e, int most, const struct timespec *t, const sigset_t *mask),

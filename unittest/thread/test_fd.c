@@ -24,9 +24,8 @@ static struct {
 } t;
 
 /* Of the descriptors of the test. */
-static atomic_bool refuse_add, refuse_mod, refuse_del;
+static atomic_bool refuse_add, refuse_mod;
 static atomic_uint refused;
-static _Atomic uint64_t kept; /* how often epoll has kept one */
 
 static bool is_ours(int fd)
 {
@@ -45,11 +44,6 @@ int __wrap_epoll_ctl(int ep, int op, int fd, struct epoll_event *e)
 	bool refuse =
 		(op == EPOLL_CTL_ADD && atomic_load(&refuse_add)) || (op == EPOLL_CTL_MOD && atomic_load(&refuse_mod));
 
-	if (op == EPOLL_CTL_DEL && is_ours(fd) && atomic_load(&refuse_del)) {
-		atomic_fetch_add(&kept, 1);
-		errno = ENOMEM;
-		return -1;
-	}
 	if (refuse && is_ours(fd)) {
 		atomic_fetch_add(&refused, 1);
 		errno = ENOSPC;
@@ -285,60 +279,11 @@ static void test_owner_of_a_descriptor_that_is_none_any_more_is_told_of_an_error
 	end();
 }
 
-static void remove_first_here(void *arg)
-{
-	fd_source_remove(&t.source[0]);
-}
-
-static void count_stuck_here(void *arg)
-{
-	uint64_t *n = arg;
-	struct fd_source *s;
-
-	*n = 0;
-	TAILQ_FOREACH (s, &reactor_self->stuck, link) {
-		(*n)++;
-	}
-}
-
-static uint64_t stuck(void)
-{
-	uint64_t n;
-
-	thread_call(t.thread, count_stuck_here, &n);
-	return n;
-}
-
-/* The kernel says no such thing; tests that inject faults do. */
-static void test_a_removed_descriptor_that_epoll_keeps_is_no_ones(void)
-{
-	uint64_t deadline = env_ticks() + env_us_to_ticks(WAIT_US);
-
-	begin();
-	atomic_store(&refuse_del, true);
-	thread_call(t.thread, remove_first_here, NULL);
-	CU_ASSERT_EQUAL(stuck(), 1);
-	put(t.fd[0], 1);
-	while (atomic_load(&kept) < 2 && env_ticks() < deadline) {
-		sched_yield();
-	}
-	CU_ASSERT_TRUE(atomic_load(&kept) >= 2);
-	atomic_store(&refuse_del, false);
-	while (stuck() != 0 && env_ticks() < deadline) {
-	}
-	CU_ASSERT_EQUAL(stuck(), 0);
-	CU_ASSERT_EQUAL(atomic_load(&t.calls), 0);
-	put(t.fd[1], 2);
-	CU_ASSERT_TRUE(reaches(&t.sum, 2));
-	end();
-}
-
 static const struct unit_test tests[] = {
 	UNIT(test_events_of_descriptors_that_a_move_has_cost_arrive),
 	UNIT(test_events_that_epoll_does_not_change_are_those_that_were_asked_for),
 	UNIT(test_refused_descriptors_may_be_removed_by_each_other_and_at_the_end),
 	UNIT(test_owner_of_a_descriptor_that_is_none_any_more_is_told_of_an_error),
-	UNIT(test_a_removed_descriptor_that_epoll_keeps_is_no_ones),
 	UNIT_END,
 };
 UNIT_MAIN("thread_fd", tests, fixture_start, fixture_stop)
