@@ -165,6 +165,19 @@ const struct rpc_config **rpc_config_in_order(size_t *n)
 	return list;
 }
 
+static bool writes_whole; /* within rpc_config_write() */
+
+void rpc_config_write(const struct rpc_config *c, bool whole, json_t *methods)
+{
+	writes_whole = whole;
+	c->write(methods);
+}
+
+bool rpc_config_leaves_out(bool is_usual)
+{
+	return is_usual && !writes_whole;
+}
+
 void rpc_config_add(json_t *list, const char *method, json_t *params)
 {
 	json_t *entry = json_object();

@@ -16,6 +16,9 @@ const struct rpc_config *rpc_config_find(const char *name);
  * NULL: no memory. */
 const struct rpc_config **rpc_config_in_order(size_t *n);
 
+/* Appends the entries of a part; whole: also parameters that rpc_config_leaves_out() is about. Control thread. */
+void rpc_config_write(const struct rpc_config *c, bool whole, json_t *methods);
+
 /* The description of a method, as rpc_describe_methods answers it. */
 json_t *rpc_method_describe(const struct rpc_method *m);
 

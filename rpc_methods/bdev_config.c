@@ -22,11 +22,10 @@ static void write_options(json_t *methods)
 	json_object_set_new(params, "bdev_auto_examine", json_boolean(o->bdev_auto_examine));
 	rpc_bdev_add_uint(params, "iobuf_small_cache_size", o->iobuf_small_cache_size);
 	rpc_bdev_add_uint(params, "iobuf_large_cache_size", o->iobuf_large_cache_size);
-	/* SPDK's targets refuse what only varve has, and their clients save the answer as it is. */
-	if (o->nomem_timeout_ms != RPC_BDEV_NOMEM_TIMEOUT_MS) {
+	if (!rpc_config_leaves_out(o->nomem_timeout_ms == RPC_BDEV_NOMEM_TIMEOUT_MS)) {
 		rpc_bdev_add_uint(params, "nomem_timeout_ms", o->nomem_timeout_ms);
 	}
-	if (o->split_children != RPC_BDEV_SPLIT_CHILDREN) {
+	if (!rpc_config_leaves_out(o->split_children == RPC_BDEV_SPLIT_CHILDREN)) {
 		rpc_bdev_add_uint(params, "split_children", o->split_children);
 	}
 	rpc_config_add(methods, "bdev_set_options", params);

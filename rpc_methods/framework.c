@@ -36,13 +36,17 @@ RPC_METHOD("framework_get_subsystems", rpc_framework_get_subsystems, struct rpc_
 
 struct get_config {
 	char *name;
-	bool with_batches;
+	bool with_batches, whole;
 };
 
 static const struct rpc_param get_config_params[] = {
 	RPC_PARAM(struct get_config, name, RPC_STRING, RPC_REQUIRED, "a subsystem of framework_get_subsystems"),
 	RPC_PARAM(struct get_config, with_batches, RPC_BOOL, RPC_OPTIONAL,
 		  "the caller understands arrays of methods that may run at once (there are none)"),
+	RPC_PARAM(struct get_config, whole, RPC_BOOL, RPC_OPTIONAL,
+		  "also parameters that only varve has and that have their usual value; SPDK's targets refuse what has "
+		  "them (default false)",
+		  .own = true),
 	RPC_PARAM_END,
 };
 
@@ -60,7 +64,7 @@ static void rpc_framework_get_config(struct rpc_request *req, void *params)
 		return;
 	}
 	json_t *methods = json_array();
-	c->write(methods);
+	rpc_config_write(c, p->whole, methods);
 	rpc_reply(req, methods);
 }
 RPC_METHOD("framework_get_config", rpc_framework_get_config, struct get_config, get_config_params, RPC_RUNTIME,

@@ -215,8 +215,7 @@ static void config_write_referrals(json_t *methods, struct nvmf_tgt *tgt)
 	}
 }
 
-/* Without options that only varve has, where they are as usual: SPDK's targets refuse them, and their clients save the
- * answer as it is. */
+/* As nvmf_get_transports answers it, without options that are to be left out. */
 static json_t *config_transport_json(const struct nvmf_transport *t)
 {
 	const char *name = nvmf_transport_name(t);
@@ -228,8 +227,8 @@ static json_t *config_transport_json(const struct nvmf_transport *t)
 		return o;
 	}
 	for (unsigned n = 0; (option = nvmf_transport_option(name, n)) != NULL; n++) {
-		if (option->own && nvmf_transport_option_get(nvmf_transport_get_opts(t), option) ==
-					   nvmf_transport_option_get(&usual, option)) {
+		int64_t value = nvmf_transport_option_get(nvmf_transport_get_opts(t), option);
+		if (option->own && rpc_config_leaves_out(value == nvmf_transport_option_get(&usual, option))) {
 			json_object_del(o, option->name);
 		}
 	}

@@ -72,7 +72,7 @@ def saved(d):
     """What save_config makes its file of."""
     client = d.client()
     try:
-        return {s["subsystem"]: client.call("framework_get_config", name=s["subsystem"]) for s in client.call("framework_get_subsystems")}
+        return {s["subsystem"]: client.call("framework_get_config", name=s["subsystem"], whole=True) for s in client.call("framework_get_subsystems")}
     finally:
         client.close()
 

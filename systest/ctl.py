@@ -34,7 +34,7 @@ class Ctl(Daemon):
         return p.stdout, p.stderr
 
     def everything(self):
-        return {s["subsystem"]: self.call("framework_get_config", name=s["subsystem"]) for s in self.call("framework_get_subsystems")}
+        return {s["subsystem"]: self.call("framework_get_config", name=s["subsystem"], whole=True) for s in self.call("framework_get_subsystems")}
 
 
 WHERE = f"{ADDRESS}:{PORT}"
@@ -473,6 +473,29 @@ def test_qos_groups_change_in_an_order_that_is_possible():
         applied_and_undone(d, file, tree, "--prune")
         check([(g["name"], len(g["bdevs"])) for g in d.call("bdev_get_qos_groups")] == [("other", 2)], d.call("bdev_get_qos_groups"))
         and_back("--prune")
+
+
+def test_what_is_as_usual_and_limits_beside_a_group_are_compared_like_all():
+    config = {"subsystems": [{"subsystem": "bdev", "config": [
+        {"method": "bdev_set_options", "params": {"nomem_timeout_ms": 5000}},
+        {"method": "bdev_qos_group_create", "params": {"name": "gold", "rw_ios_per_sec": 50000}}]},
+        {"subsystem": "nvmf", "config": [{"method": "nvmf_create_transport", "params": {"trtype": "TCP", "max_anonymous": 32768}}]}]}
+    with tempfile.TemporaryDirectory(prefix="varve-ctl-") as f:
+        file, saved = pathlib.Path(f) / "file.json", pathlib.Path(f) / "saved.json"
+        file.write_text(json.dumps(config))
+        with Ctl("-c", file) as d:
+            check(d.ctl("diff", file) == ("", ""), "what was loaded differs")
+            d.ctl("save", saved)
+            check("nomem_timeout_ms" in saved.read_text() and d.ctl("diff", saved) == ("", ""), saved.read_text())
+            d.call("bdev_set_options", nomem_timeout_ms=7000)
+            d.ctl("diff", saved, status=1)
+            d.ctl("apply", saved)
+            options, = [e["params"] for e in d.everything()["bdev"] if e["method"] == "bdev_set_options"]
+            check(options["nomem_timeout_ms"] == 5000, options)
+            config["subsystems"][0]["config"][1]["params"]["rw_ios_per_sec"] = 60000
+            file.write_text(json.dumps(config))
+            d.ctl("apply", file)
+            check(d.call("bdev_get_qos_groups")[0]["rw_ios_per_sec"] == 60000 and d.ctl("diff", file) == ("", ""), "the limit")
 
 
 def test_bdevs_exchange_their_qos_groups():

@@ -15,7 +15,8 @@
 #include "tools/safe-text.h"
 #include "tools/varve-rpc.h"
 
-static int rpc_save_collect(struct rpc_client *c, json_t *subsystems, json_t *list)
+/* whole: also what only varve has and is as usual: it stands apart in the file. */
+static int rpc_save_collect(struct rpc_client *c, json_t *subsystems, bool whole, json_t *list)
 {
 	const json_t *o;
 	size_t i;
@@ -23,8 +24,10 @@ static int rpc_save_collect(struct rpc_client *c, json_t *subsystems, json_t *li
 	json_array_foreach (subsystems, i, o) {
 		const char *name = json_string_value(json_object_get(o, "subsystem"));
 		json_t *config;
-		int rc = rpc_client_call(c, "framework_get_config",
-					 json_pack("{s:s}", "name", name != NULL ? name : ""), false, &config);
+		int rc = rpc_client_call(
+			c, "framework_get_config",
+			json_pack("{s:s, s:o*}", "name", name != NULL ? name : "", "whole", whole ? json_true() : NULL),
+			false, &config);
 		if (rc != RPC_TOOL_OK) {
 			return rc;
 		}
@@ -147,31 +150,40 @@ static int rpc_save_write_file(const json_t *config, const char *file)
 	return RPC_TOOL_LOST;
 }
 
-/* Sets apart what an SPDK target would refuse. */
-static int rpc_save_split(struct rpc_client *c, json_t *config)
+/* Not of a daemon that is older. */
+static bool rpc_save_has_whole(const json_t *methods)
 {
-	json_t *methods;
-	int rc = rpc_client_call(c, "rpc_describe_methods", NULL, false, &methods);
+	const json_t *m, *p;
+	size_t i, k;
 
-	if (rc == RPC_TOOL_OK) {
-		rpc_own_split(config, methods);
-		json_decref(methods);
+	json_array_foreach (methods, i, m) {
+		const char *name = json_string_value(json_object_get(m, "name"));
+		if (name == NULL || strcmp(name, "framework_get_config") != 0) {
+			continue;
+		}
+		json_array_foreach (json_object_get(m, "params"), k, p) {
+			const char *param = json_string_value(json_object_get(p, "name"));
+			if (param != NULL && strcmp(param, "whole") == 0) {
+				return true;
+			}
+		}
 	}
-	return rc;
+	return false;
 }
 
 int rpc_save_config(struct rpc_client *c, const char *file)
 {
-	json_t *subsystems, *list = json_array(), *config = json_pack("{s:o}", "subsystems", list);
-	int rc = rpc_client_call(c, "framework_get_subsystems", NULL, false, &subsystems);
+	json_t *subsystems = NULL, *methods = NULL, *list = json_array();
+	json_t *config = json_pack("{s:o}", "subsystems", list);
+	int rc = rpc_client_call(c, "rpc_describe_methods", NULL, false, &methods);
 
+	rc = rc == RPC_TOOL_OK ? rpc_client_call(c, "framework_get_subsystems", NULL, false, &subsystems) : rc;
+	rc = rc == RPC_TOOL_OK ? rpc_save_collect(c, subsystems, rpc_save_has_whole(methods), list) : rc;
 	if (rc == RPC_TOOL_OK) {
-		rc = rpc_save_collect(c, subsystems, list);
-		json_decref(subsystems);
+		rpc_own_split(config, methods); /* what an SPDK target would refuse */
 	}
-	if (rc == RPC_TOOL_OK) {
-		rc = rpc_save_split(c, config);
-	}
+	json_decref(subsystems);
+	json_decref(methods);
 	if (rc == RPC_TOOL_OK && file != NULL) {
 		rc = rpc_save_write_file(config, file);
 	} else if (rc == RPC_TOOL_OK) {

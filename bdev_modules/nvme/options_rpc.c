@@ -181,16 +181,14 @@ static uint64_t option_value(const void *at, size_t size)
 			   : *(const uint64_t *)at;
 }
 
-/* An option that is an integer or a bool in struct bdev_nvme_options. Not one that only varve has and that is as usual:
- * SPDK's targets refuse it, and their clients save the answer as it is. */
-static void option_add(json_t *params, const struct rpc_param *p, const struct bdev_nvme_options *o)
+/* An option that is an integer or a bool in struct bdev_nvme_options. */
+static void option_add(json_t *params, const struct rpc_param *p, const struct bdev_nvme_options *o,
+		       const struct bdev_nvme_options *usual)
 {
 	size_t offset = p->offset - offsetof(struct set_options, o);
 	const void *at = (const char *)o + offset;
-	struct bdev_nvme_options usual;
 
-	bdev_nvme_default_options(&usual);
-	if (p->own && memcmp(at, (const char *)&usual + offset, p->size) == 0) {
+	if (p->own && rpc_config_leaves_out(memcmp(at, (const char *)usual + offset, p->size) == 0)) {
 		return;
 	}
 	if (p->type == RPC_BOOL) {
@@ -204,14 +202,15 @@ static void option_add(json_t *params, const struct rpc_param *p, const struct b
 
 void bdev_nvme_rpc_write_options(json_t *methods)
 {
-	struct bdev_nvme_options o;
+	struct bdev_nvme_options o, usual;
 	json_t *params = json_object();
 
 	bdev_nvme_get_options(&o);
+	bdev_nvme_default_options(&usual);
 	json_object_set_new(params, "action_on_timeout", json_string(timeout_action_name(o.action_on_timeout)));
 	for (const struct rpc_param *p = set_options_params; p->name != NULL; p++) {
 		if (p->only == NULL && p->type != RPC_ENUM && p->type != RPC_ARRAY && p->type != RPC_OBJECT) {
-			option_add(params, p, &o);
+			option_add(params, p, &o, &usual);
 		}
 	}
 	if (o.dhchap_hashes != 0) {

@@ -75,6 +75,14 @@ def overlap(a, b):
     return all(overlap(a[k], b[k]) if isinstance(a[k], dict) and isinstance(b[k], dict) else a[k] == b[k] for k in a.keys() & b.keys())
 
 
+def as_saved(e):
+    """A QoS group is saved without its limits, which have a call of their own."""
+    p = e["params"]
+    if e["method"] != "bdev_qos_group_create" or p.keys() <= {"name"}:
+        return [e]
+    return [{**e, "params": {k: v for k, v in p.items() if k == "name"}}, {"method": "bdev_qos_group_set_limit", "params": p}]
+
+
 def read(path):
     """The entries of a file, those under "varve" joined to the ones that they belong to."""
     try:
@@ -94,7 +102,7 @@ def read(path):
         found = [{"method": e["method"], "params": e.get("params") or {}} for part in entries.values() for e in part if e["method"] not in PASSING]
         if not all(isinstance(e["method"], str) and isinstance(e["params"], dict) for e in found):
             raise TypeError
-        return found
+        return [x for e in found for x in as_saved(e)]
     except OSError as e:
         raise Trouble(f"{path}: {e.strerror}", 2) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
@@ -102,8 +110,9 @@ def read(path):
 
 
 def running(client):
+    """With what is as usual: a file may have that, too."""
     return [{"method": e["method"], "params": e.get("params") or {}} for s in client.call("framework_get_subsystems")
-            for e in flat(client.call("framework_get_config", name=s["subsystem"])) if e["method"] not in PASSING]
+            for e in flat(client.call("framework_get_config", name=s["subsystem"], whole=True)) if e["method"] not in PASSING]
 
 
 def same_object(a, b):
