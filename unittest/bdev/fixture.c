@@ -249,6 +249,68 @@ uint16_t user_io(struct user *u, enum bdev_io_type type, void *buf, uint64_t off
 	return request_finish(r);
 }
 
+/* --- Load --- */
+
+static uint8_t load_buf[65536] __attribute__((aligned(4096)));
+
+static void load_next(struct bdev_io *io, void *arg)
+{
+	struct user_load *l = arg;
+	bool ok = io->status == 0;
+
+	if (!ok) {
+		CU_FAIL("an I/O of a load has failed");
+	}
+	atomic_fetch_add(&l->done, ok);
+	if (atomic_load(&l->stop) || !ok) {
+		atomic_fetch_sub(&l->in_flight, 1);
+		fixture_wake();
+	} else {
+		bdev_submit(io);
+	}
+}
+
+static void load_go(void *arg)
+{
+	struct user_load *l = arg;
+
+	for (unsigned i = 0; i < LOAD_DEPTH; i++) {
+		bdev_submit(l->io[i]);
+	}
+}
+
+void user_load_start(struct user_load *l, const char *bdev, enum bdev_io_type even, enum bdev_io_type odd,
+		     unsigned thread, uint64_t blocks)
+{
+	memset(l, 0, sizeof(*l));
+	CU_ASSERT_EQUAL_FATAL(user_open(&l->user, bdev, true, fixture_thread(thread)), 0);
+	l->iov = (struct iovec){load_buf, blocks * bdev_block_size(bdev_find(bdev))};
+	CU_ASSERT_TRUE_FATAL(l->iov.iov_len <= sizeof(load_buf));
+	atomic_store(&l->in_flight, LOAD_DEPTH);
+	for (unsigned i = 0; i < LOAD_DEPTH; i++) {
+		l->io[i] = aligned_alloc(64, bdev_io_size());
+		memset(l->io[i], 0, bdev_io_size());
+		bdev_io_init(l->io[i], l->user.desc, l->user.ch, load_next, l);
+		bdev_io_set_rw(l->io[i], i % 2 == 0 ? even : odd, &l->iov, 1, 0, blocks);
+	}
+	thread_send(l->user.thread, load_go, l);
+}
+
+static bool load_is_over(void *arg)
+{
+	return atomic_load(&((struct user_load *)arg)->in_flight) == 0;
+}
+
+void user_load_stop(struct user_load *l)
+{
+	atomic_store(&l->stop, true);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(load_is_over, l));
+	for (unsigned i = 0; i < LOAD_DEPTH; i++) {
+		free(l->io[i]);
+	}
+	user_close(&l->user);
+}
+
 /* --- The tests' bdev --- */
 
 struct testdev_channel {

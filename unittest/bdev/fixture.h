@@ -59,6 +59,23 @@ uint16_t request_run(struct request *r);
 /* One whole I/O with one iov (buf NULL: none). */
 uint16_t user_io(struct user *u, enum bdev_io_type type, void *buf, uint64_t offset, uint64_t num);
 
+/* --- Load: a user that keeps LOAD_DEPTH I/Os going until it is stopped --- */
+
+#define LOAD_DEPTH 4
+struct user_load {
+	struct user user;
+	struct bdev_io *io[LOAD_DEPTH];
+	struct iovec iov;
+	atomic_bool stop;
+	atomic_uint in_flight, done; /* done: in all */
+};
+/* Half of them are of one type, half of the other, of so many blocks (64 KiB at most) at the bdev's start. They must
+ * succeed; one that does not is not submitted again. */
+void user_load_start(struct user_load *l, const char *bdev, enum bdev_io_type even, enum bdev_io_type odd,
+		     unsigned thread, uint64_t blocks);
+/* Waits for those in flight, and closes the user. */
+void user_load_stop(struct user_load *l);
+
 /* --- The tests' own bdev: memory, whose blocks are really read and written --- */
 
 struct testdev {

@@ -335,66 +335,8 @@ static void test_settings_are_checked_and_nothing_changes_if_they_are_wrong(void
 
 /* --- Load --- */
 
-struct load {
-	struct user user;
-	struct bdev_io *io[4];
-	atomic_bool stop;
-	atomic_uint in_flight, done;
-};
-
-static void load_next(struct bdev_io *io, void *arg)
-{
-	struct load *l = arg;
-
-	CU_ASSERT_EQUAL(io->status, 0);
-	atomic_fetch_add(&l->done, 1);
-	if (atomic_load(&l->stop)) {
-		atomic_fetch_sub(&l->in_flight, 1);
-		fixture_wake();
-	} else {
-		bdev_submit(io);
-	}
-}
-
-static void load_go(void *arg)
-{
-	struct load *l = arg;
-
-	for (unsigned i = 0; i < 4; i++) {
-		bdev_submit(l->io[i]);
-	}
-}
-
-static void load_start(struct load *l, const char *bdev, unsigned thread)
-{
-	*l = (struct load){.in_flight = 4};
-	CU_ASSERT_EQUAL_FATAL(user_open(&l->user, bdev, true, fixture_thread(thread)), 0);
-	for (unsigned i = 0; i < 4; i++) {
-		l->io[i] = aligned_alloc(64, bdev_io_size());
-		memset(l->io[i], 0, bdev_io_size());
-		bdev_io_init(l->io[i], l->user.desc, l->user.ch, load_next, l);
-		bdev_io_set_rw(l->io[i], i % 2 == 0 ? BDEV_IO_READ : BDEV_IO_WRITE, &one, 1, 0, 1);
-	}
-	thread_send(l->user.thread, load_go, l);
-}
-
-static bool load_is_over(void *arg)
-{
-	return atomic_load(&((struct load *)arg)->in_flight) == 0;
-}
-
-static void load_stop(struct load *l)
-{
-	atomic_store(&l->stop, true);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(load_is_over, l));
-	for (unsigned i = 0; i < 4; i++) {
-		free(l->io[i]);
-	}
-	user_close(&l->user);
-}
-
 #define LOADS 4
-static struct load loads[LOADS];
+static struct user_load loads[LOADS];
 static const char *const names[2] = {"n0", "n1"};
 
 static void loads_start(void)
@@ -403,14 +345,14 @@ static void loads_start(void)
 		make_null(names[i], BLOCK, 1000);
 	}
 	for (unsigned i = 0; i < LOADS; i++) {
-		load_start(&loads[i], names[i % 2], i);
+		user_load_start(&loads[i], names[i % 2], BDEV_IO_READ, BDEV_IO_WRITE, i, 1);
 	}
 }
 
 static void loads_stop(void)
 {
 	for (unsigned i = 0; i < LOADS; i++) {
-		load_stop(&loads[i]);
+		user_load_stop(&loads[i]);
 	}
 	for (unsigned i = 0; i < 2; i++) {
 		CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, names[i]), 0);

@@ -8,72 +8,10 @@
 
 static uint8_t buf[65536] __attribute__((aligned(4096)));
 
-/* --- Users that keep some I/Os going until told to stop --- */
-
-struct load {
-	struct user user;
-	struct bdev_io *io[4];
-	struct iovec iov;
-	atomic_bool stop;
-	atomic_uint in_flight, done;
-};
-
-static void load_next(struct bdev_io *io, void *arg)
-{
-	struct load *l = arg;
-
-	atomic_fetch_add(&l->done, io->status == 0);
-	if (atomic_load(&l->stop) || io->status != 0) {
-		atomic_fetch_sub(&l->in_flight, 1);
-		fixture_wake();
-	} else {
-		bdev_submit(io);
-	}
-}
-
-static void load_go(void *arg)
-{
-	struct load *l = arg;
-
-	for (unsigned i = 0; i < 4; i++) {
-		bdev_submit(l->io[i]);
-	}
-}
-
-static void load_start(struct load *l, const char *bdev, enum bdev_io_type type, unsigned thread, uint64_t blocks)
-{
-	memset(l, 0, sizeof(*l));
-	CU_ASSERT_EQUAL_FATAL(user_open(&l->user, bdev, true, fixture_thread(thread)), 0);
-	l->iov = (struct iovec){buf, blocks * bdev_block_size(bdev_find(bdev))};
-	atomic_store(&l->in_flight, 4);
-	for (unsigned i = 0; i < 4; i++) {
-		l->io[i] = aligned_alloc(64, bdev_io_size());
-		memset(l->io[i], 0, bdev_io_size());
-		bdev_io_init(l->io[i], l->user.desc, l->user.ch, load_next, l);
-		bdev_io_set_rw(l->io[i], type, &l->iov, 1, 0, blocks);
-	}
-	thread_send(l->user.thread, load_go, l);
-}
-
-static bool load_is_over(void *arg)
-{
-	return atomic_load(&((struct load *)arg)->in_flight) == 0;
-}
-
-static void load_stop(struct load *l)
-{
-	atomic_store(&l->stop, true);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(load_is_over, l));
-	for (unsigned i = 0; i < 4; i++) {
-		free(l->io[i]);
-	}
-	user_close(&l->user);
-}
-
 /* --- Rate limits --- */
 
 struct goal {
-	struct load l[4];
+	struct user_load l[4];
 	unsigned ios;
 };
 
@@ -100,14 +38,14 @@ static double timed(const char *bdev, enum bdev_io_type type, uint64_t blocks, u
 	uint64_t start = env_ticks();
 
 	for (unsigned i = 0; i < 4; i++) {
-		load_start(&g.l[i], bdev, type, i, blocks);
+		user_load_start(&g.l[i], bdev, type, type, i, blocks);
 	}
 	g.ios = ios;
 	CU_ASSERT_TRUE(fixture_poll(is_reached, &g));
 	*done = done_by(&g);
 	uint64_t end = env_ticks();
 	for (unsigned i = 0; i < 4; i++) {
-		load_stop(&g.l[i]);
+		user_load_stop(&g.l[i]);
 	}
 	return (double)(end - start) / (double)env_ticks_hz();
 }
@@ -235,40 +173,40 @@ static void test_writes_that_wait_do_not_hold_up_reads(void)
 
 static bool both_have_done_some(void *arg)
 {
-	struct load *l = arg;
+	struct user_load *l = arg;
 
 	return atomic_load(&l[0].done) >= 100 && atomic_load(&l[1].done) >= 100;
 }
 
 static void test_reads_and_writes_share_a_limit_of_both(void)
 {
-	static struct load l[2];
+	static struct user_load l[2];
 
 	make_null("n0", 4096, 1000);
 	CU_ASSERT_EQUAL(bdev_set_qos_limits(bdev_find("n0"), &(struct rate_limits){.rw_ios_per_sec = 1000}), 0);
-	load_start(&l[0], "n0", BDEV_IO_READ, 0, 1);
-	load_start(&l[1], "n0", BDEV_IO_WRITE, 0, 1);
+	user_load_start(&l[0], "n0", BDEV_IO_READ, BDEV_IO_READ, 0, 1);
+	user_load_start(&l[1], "n0", BDEV_IO_WRITE, BDEV_IO_WRITE, 0, 1);
 	CU_ASSERT_TRUE(fixture_poll(both_have_done_some, l));
-	load_stop(&l[0]);
-	load_stop(&l[1]);
+	user_load_stop(&l[0]);
+	user_load_stop(&l[1]);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
 }
 
 /* What #3606 is about: many changes while four cores do I/O. */
 static void test_limits_may_be_changed_often_under_load(void)
 {
-	static struct load l[4];
+	static struct user_load l[4];
 
 	make_null("n0", 4096, 1000);
 	for (unsigned i = 0; i < 4; i++) {
-		load_start(&l[i], "n0", BDEV_IO_READ, i, 1);
+		user_load_start(&l[i], "n0", BDEV_IO_READ, BDEV_IO_READ, i, 1);
 	}
 	for (unsigned i = 0; i < 100; i++) {
 		CU_ASSERT_EQUAL(
 			bdev_set_qos_limits(bdev_find("n0"), &(struct rate_limits){.rw_ios_per_sec = i % 3 * 1000}), 0);
 	}
 	for (unsigned i = 0; i < 4; i++) {
-		load_stop(&l[i]);
+		user_load_stop(&l[i]);
 	}
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
 }
