@@ -532,6 +532,7 @@ static void visit_fail_waiting(struct bdev_channel *ch, void *arg)
 			(void)bdev_lock_cancel(io, STATUS_REMOVED);
 		}
 	}
+	bdev_qos_end_waiting(ch);
 }
 
 static void descs_tell(struct bdev *b, enum bdev_event event)

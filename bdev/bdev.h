@@ -404,7 +404,8 @@ int bdev_open(const char *name, bool write, bdev_event_cb event_cb, void *arg, s
  * flight. */
 void bdev_close(struct bdev_desc *desc);
 /* Lets I/O through desc go on while its bdev is being removed, until desc is closed: for a module that writes what it
- * keeps on a base before it closes it. What comes from its own users has ended then. Before the first I/O. */
+ * keeps on a base before it closes it. What comes from its own users has ended then. The I/O waits for no rate
+ * limit meanwhile. Before the first I/O. */
 void bdev_keep_io(struct bdev_desc *desc);
 /* The bdev that the descriptor is open on. Any thread. */
 struct bdev *bdev_desc_bdev(const struct bdev_desc *desc);

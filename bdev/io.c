@@ -249,10 +249,11 @@ static bool stage_freeze(struct bdev_channel *ch, struct bdev_io *io)
 	return true;
 }
 
+/* The removal of a bdev waits for its users, so what they still do waits for no limit: its tokens might never come. */
 static bool stage_qos(struct bdev_channel *ch, struct bdev_io *io)
 {
-	if (!(ch->slow & SLOW_QOS) || (io->flags & IO_ZCOPY) || !(bdev_io_traits(io->type) & TRAIT_LIMITED) ||
-	    bdev_qos_pass(ch, io)) {
+	if ((ch->slow & (SLOW_QOS | SLOW_REMOVED)) != SLOW_QOS || (io->flags & IO_ZCOPY) ||
+	    !(bdev_io_traits(io->type) & TRAIT_LIMITED) || bdev_qos_pass(ch, io)) {
 		return true;
 	}
 	bdev_qos_begin_waiting(io);

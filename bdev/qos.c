@@ -174,7 +174,7 @@ void bdev_qos_timer(void *channel)
 
 /* --- Control thread --- */
 
-/* Waits for the group that the bdev leaves are over. */
+/* Waits for the group are over. */
 static void qos_count_waits(struct bdev_channel *ch)
 {
 	struct bdev_io *io;
@@ -187,6 +187,14 @@ static void qos_count_waits(struct bdev_channel *ch)
 	}
 }
 
+void bdev_qos_end_waiting(struct bdev_channel *ch)
+{
+	thread_timer_stop(&ch->qos_timer);
+	qos_count_waits(ch);
+	bdev_io_requeue(&ch->qos_wait[RATE_READS]);
+	bdev_io_requeue(&ch->qos_wait[RATE_WRITES]);
+}
+
 static void visit_qos_limits(struct bdev_channel *ch, void *arg)
 {
 	if (bdev_qos_group_load(ch->bdev->core->qos) == NULL) {
@@ -197,9 +205,7 @@ static void visit_qos_limits(struct bdev_channel *ch, void *arg)
 		qos_run_waiting(ch);
 	} else {
 		ch->slow &= ~(uint32_t)SLOW_QOS;
-		thread_timer_stop(&ch->qos_timer);
-		bdev_io_requeue(&ch->qos_wait[RATE_READS]);
-		bdev_io_requeue(&ch->qos_wait[RATE_WRITES]);
+		bdev_qos_end_waiting(ch);
 	}
 }
 
