@@ -145,9 +145,13 @@ struct bdev_io {
 	uint32_t exact_ticks; /* private, with IO_EXACT: from submit_ticks to the submission itself */
 	uint64_t dif_ref;
 	void *lock; /* COMPARE_AND_WRITE: its range lock */
-	/* The time spent in WAIT_NOMEM; in that state: the present minus that time. Before the module has it: since
-	 * when it has waited for its group's rate limits, or 0. */
-	uint64_t nomem_ticks;
+	union {
+		/* Private, with IO_NOMEM: the time spent in WAIT_NOMEM; in that state: the present minus that time. */
+		uint64_t nomem_ticks;
+		/* Private, in WAIT_QOS: since when it has waited for the limits of its bdev's group; 0: it waits for
+		 * the bdev's own. */
+		uint64_t qos_since_ticks;
+	};
 } __attribute__((aligned(64)));
 _Static_assert(sizeof(struct bdev_io) == 192, "three cache lines; count before adding one");
 

@@ -110,26 +110,35 @@ const struct bdev_qos_group *bdev_qos_waits_for_group(const struct bdev_io *io)
 	return qos_cause_is_group(io->ch, bdev_qos_kind_of(io)) ? bdev_qos_group_load(io->ch->bdev->core->qos) : NULL;
 }
 
+static void qos_begin_group_wait(struct bdev_io *io, const struct bdev_qos_group *g)
+{
+	const struct bdev *b = io->ch->bdev;
+
+	io->qos_since_ticks = thread_now();
+	atomic_fetch_add_explicit(&b->core->qos->waits, 1, memory_order_relaxed);
+	USDT(qos_group_wait, b->name, g->name, io->type, io->offset_blocks, io->num_blocks);
+}
+
 void bdev_qos_begin_waiting(struct bdev_io *io)
 {
 	const struct bdev *b = io->ch->bdev;
 	const struct bdev_qos_group *g = bdev_qos_waits_for_group(io);
 
 	io->ch->stat.qos_waits++;
-	io->nomem_ticks = g != NULL ? thread_now() : 0;
 	TRACE(BDEV_IO_LIMITED, b->trace_owner, 0, (uintptr_t)io, io->cb_arg, g != NULL);
 	if (g != NULL) {
-		atomic_fetch_add_explicit(&b->core->qos->waits, 1, memory_order_relaxed);
-		USDT(qos_group_wait, b->name, g->name, io->type, io->offset_blocks, io->num_blocks);
+		qos_begin_group_wait(io, g);
 	} else {
+		io->qos_since_ticks = 0;
 		USDT(qos_wait, b->name, io->type, io->offset_blocks, io->num_blocks);
 	}
 }
 
-static void qos_count_wait(struct bdev_qos *q, const struct bdev_io *io)
+static void qos_end_group_wait(struct bdev_qos *q, struct bdev_io *io)
 {
-	int64_t waited = io->nomem_ticks != 0 ? (int64_t)(thread_now() - io->nomem_ticks) : 0;
+	int64_t waited = io->qos_since_ticks != 0 ? (int64_t)(thread_now() - io->qos_since_ticks) : 0;
 
+	io->qos_since_ticks = 0;
 	if (waited > 0) {
 		atomic_fetch_add_explicit(&q->waited_us, env_ticks_to_ns((uint64_t)waited) / 1000,
 					  memory_order_relaxed);
@@ -145,7 +154,7 @@ static bool qos_release_first(struct bdev_channel *ch, enum rate_kind kind)
 		return false;
 	}
 	STAILQ_REMOVE_HEAD(&ch->qos_wait[kind], queue);
-	qos_count_wait(ch->bdev->core->qos, io);
+	qos_end_group_wait(ch->bdev->core->qos, io);
 	ch->qos_turn = (uint8_t)rate_other_kind(kind);
 	io->stage = STAGE_QOS + 1;
 	bdev_io_run_stages(io);
@@ -174,15 +183,28 @@ void bdev_qos_timer(void *channel)
 
 /* --- Control thread --- */
 
-/* Waits for the group are over. */
-static void qos_count_waits(struct bdev_channel *ch)
+static void qos_end_group_waits(struct bdev_channel *ch)
 {
 	struct bdev_io *io;
 
 	for (unsigned kind = 0; kind < RATE_KINDS; kind++) {
 		STAILQ_FOREACH (io, &ch->qos_wait[kind], queue) {
-			qos_count_wait(ch->bdev->core->qos, io);
-			io->nomem_ticks = 0;
+			qos_end_group_wait(ch->bdev->core->qos, io);
+		}
+	}
+}
+
+/* What waits for the group, and came before the bdev was in it or for the sake of another limit, is counted, too. */
+static void qos_begin_group_waits(struct bdev_channel *ch)
+{
+	const struct bdev_qos_group *g = bdev_qos_group_load(ch->bdev->core->qos);
+	struct bdev_io *io;
+
+	for (unsigned kind = 0; g != NULL && kind < RATE_KINDS; kind++) {
+		STAILQ_FOREACH (io, &ch->qos_wait[kind], queue) {
+			if (io->qos_since_ticks == 0 && qos_cause_is_group(ch, (enum rate_kind)kind)) {
+				qos_begin_group_wait(io, g);
+			}
 		}
 	}
 }
@@ -190,7 +212,7 @@ static void qos_count_waits(struct bdev_channel *ch)
 void bdev_qos_end_waiting(struct bdev_channel *ch)
 {
 	thread_timer_stop(&ch->qos_timer);
-	qos_count_waits(ch);
+	qos_end_group_waits(ch);
 	bdev_io_requeue(&ch->qos_wait[RATE_READS]);
 	bdev_io_requeue(&ch->qos_wait[RATE_WRITES]);
 }
@@ -198,11 +220,12 @@ void bdev_qos_end_waiting(struct bdev_channel *ch)
 static void visit_qos_limits(struct bdev_channel *ch, void *arg)
 {
 	if (bdev_qos_group_load(ch->bdev->core->qos) == NULL) {
-		qos_count_waits(ch);
+		qos_end_group_waits(ch);
 	}
 	if (*(const bool *)arg) {
 		ch->slow |= SLOW_QOS;
 		qos_run_waiting(ch);
+		qos_begin_group_waits(ch);
 	} else {
 		ch->slow &= ~(uint32_t)SLOW_QOS;
 		bdev_qos_end_waiting(ch);

@@ -220,11 +220,11 @@ static void test_a_bdev_that_goes_from_one_group_to_another_is_limited_all_the_t
 	CU_ASSERT(c.ios[RATE_READS] + c.ios[RATE_WRITES] == 1);
 	CU_ASSERT(c.waits == s.before.waits + WAITING && c.waited_us > s.before.waited_us);
 	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c); /* since it came into the other */
-	CU_ASSERT(c.ios[RATE_READS] + c.ios[RATE_WRITES] == 0);
+	CU_ASSERT(c.ios[RATE_READS] + c.ios[RATE_WRITES] == 0 && c.waits == WAITING && c.waited_us == 0);
 	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(other, &none), 0);
 	scene_expect(&s, 0);
 	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c);
-	CU_ASSERT_EQUAL(c.ios[RATE_READS] + c.ios[RATE_WRITES], WAITING);
+	CU_ASSERT(c.ios[RATE_READS] + c.ios[RATE_WRITES] == WAITING && c.waits == WAITING && c.waited_us > 0);
 	bdev_qos_group_delete(other);
 	scene_close(&s);
 }
@@ -244,6 +244,34 @@ static void test_limits_of_the_bdev_hold_besides(void)
 	CU_ASSERT_EQUAL(user_io(&s.u, BDEV_IO_UNMAP, NULL, 0, 1), 0);
 	CU_ASSERT_FALSE(atomic_load(&s.r[2]->done));
 	CU_ASSERT_EQUAL(bdev_set_qos_limits(&s.t->bdev, &none), 0);
+	scene_expect(&s, 0);
+	scene_close(&s);
+}
+
+/* I/O that waits for the bdev's own limit waits for the group when that limit is lifted, and is counted once. */
+static void test_waits_are_counted_for_a_group_that_comes_later(void)
+{
+	struct bdev_qos_counts c;
+	struct scene s;
+
+	scene_open(&s);
+	bdev_qos_group_remove(&s.t->bdev);
+	scene_expect(&s, 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&s.t->bdev, &slow), 0);
+	CU_ASSERT_EQUAL(request_finish(submit(&s.u, BDEV_IO_READ)), 0);
+	for (unsigned i = 0; i < WAITING; i++) {
+		s.r[i] = submit(&s.u, i == 1 ? BDEV_IO_WRITE : BDEV_IO_READ);
+	}
+	CU_ASSERT_EQUAL(bdev_qos_group_add(s.g, &s.t->bdev, &none), 0);
+	CU_ASSERT_EQUAL(user_io(&s.u, BDEV_IO_UNMAP, NULL, 0, 1), 0);
+	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c);
+	CU_ASSERT_EQUAL(c.waits, 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&s.t->bdev, &none), 0);
+	CU_ASSERT_TRUE(fixture_poll(all_wait, &s));
+	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c);
+	CU_ASSERT_EQUAL(c.waits, WAITING);
+	bdev_qos_group_delete(s.g);
+	s.g = NULL;
 	scene_expect(&s, 0);
 	scene_close(&s);
 }
@@ -590,6 +618,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_goes_by_the_group_that_its_bdev_is_moved_to),
 	UNIT(test_a_bdev_that_goes_from_one_group_to_another_is_limited_all_the_time),
 	UNIT(test_limits_of_the_bdev_hold_besides),
+	UNIT(test_waits_are_counted_for_a_group_that_comes_later),
 	UNIT(test_waiting_io_that_is_aborted_or_taken_back_is_not_carried_out),
 	UNIT(test_a_reset_ends_waiting_io),
 	UNIT(test_a_bdev_that_goes_ends_its_waiting_io_and_its_membership),
