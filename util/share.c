@@ -284,8 +284,21 @@ static void refill_one(struct share_group *g, struct refill *r)
 	refill_common(g, r, common);
 }
 
+static bool group_has_limits(const struct share_group *g)
+{
+	bool has = false;
+
+	for (unsigned k = 0; k < RATE_BUCKETS; k++) {
+		has = has || LOAD(g->per_sec[k]) != 0;
+	}
+	return has;
+}
+
 static void group_refill(struct share_group *g, uint64_t ticks, uint64_t now)
 {
+	if (!group_has_limits(g)) {
+		return; /* minimums of a group without limits have no tokens: everything goes */
+	}
 	struct refill r = {.ticks = ticks, .wanting = group_count_wanting(g, now)};
 
 	for (r.k = 0; r.k < RATE_BUCKETS; r.k++) {

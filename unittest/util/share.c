@@ -204,6 +204,34 @@ static void test_who_leaves_takes_no_tokens_along(void)
 	CU_ASSERT_TRUE(go(&members[0], RATE_READS, 1, 1000 * MS));
 }
 
+/* What waited before the limit came, and long ago, counts no more. */
+static void test_minimums_of_a_group_without_limits_hold_when_it_gets_one(void)
+{
+	uint64_t went[2] = {0};
+
+	begin((struct rate_limits){.rw_ios_per_sec = 1});
+	share_group_add(&g, &members[0], &(struct rate_limits){.rw_ios_per_sec = 1});
+	share_group_add(&g, &members[1], &(struct rate_limits){0});
+	CU_ASSERT_FALSE(go(&members[1], RATE_READS, 1, 0));
+	share_group_set(&g, &(struct rate_limits){0});
+	share_group_set_minimum(&g, &members[0], &(struct rate_limits){.rw_ios_per_sec = 9000});
+	for (uint64_t now = MS; now <= 100 * MS; now += MS) {
+		share_refill(&g, now);
+		CU_ASSERT_TRUE(go(&members[0], RATE_READS, 4096, now) && go(&members[1], RATE_WRITES, 4096, now));
+		CU_ASSERT_FALSE(share_is_dry_for(&g, &members[0], RATE_READS));
+	}
+	CU_ASSERT_EQUAL(atomic_load(&members[0].tokens[RATE_RW_IOS]), 0);
+	share_group_set(&g, &(struct rate_limits){.rw_ios_per_sec = 10000});
+	for (uint64_t now = 101 * MS; now <= 1100 * MS; now += MS) {
+		for (unsigned look = 0; look < 3; look++) { /* the second looks more often, and first */
+			went[1] += flood(&members[1], RATE_READS, 4096, now + look * 10 * US);
+		}
+		went[0] += flood(&members[0], RATE_READS, 4096, now + 60 * US);
+	}
+	CU_ASSERT(went[0] >= 9480 && went[0] <= 9510); /* 9000, and a half of the other 1000 */
+	CU_ASSERT(went[1] >= 480 && went[1] <= 510);
+}
+
 static void test_sums_of_minimums_are_checked(void)
 {
 	struct rate_limits sum = {0};
@@ -554,6 +582,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_each_kind_has_its_own_limit),
 	UNIT(test_a_changed_limit_begins_empty_and_debts_stay),
 	UNIT(test_who_leaves_takes_no_tokens_along),
+	UNIT(test_minimums_of_a_group_without_limits_hold_when_it_gets_one),
 	UNIT(test_sums_of_minimums_are_checked),
 	UNIT(test_extremes_do_not_wrap),
 	UNIT(test_no_more_than_the_limit_and_no_less_than_the_minimum_ever),
