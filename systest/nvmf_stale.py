@@ -1,24 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-# limit: 400
+# limit: 600
 # once
 """Old writes never land behind new ones: two targets over one file, a front that has both as paths, hosts that know every write they had
 acknowledged. One after the other: what ends a connection or gives a path up. Then all at once from a seed: VARVE_SEED repeats a run,
 VARVE_STALE_SECONDS makes it longer.
 
 The last tests switch off the fences of the front, and must find old data."""
+import concurrent.futures
 import os
 import signal
 import sys
 import time
 
-from appliance_lib import RpcError, check, main, wait_for
-from nvmf_stale_lib import SHARED, Scene, sweep
+from appliance_lib import DEADLINE, RpcError, check, main, wait_for
+from nvmf_lib import Host
+from nvmf_stale_lib import FENCE_MS, KATO_MS, SHARED, STORE, Scene, sweep
 
 SECONDS = float(os.environ.get("VARVE_STALE_SECONDS", "10"))
 SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
 UNFENCED = {"fence_timeout_ms": 0}
 WRITES = 10     # in flight at the left target before something happens to it
+ABSENT = "did not run for"                              # a target's log
+OUTWAITED = "keep-alive and quiesce times have passed"  # a front's
 
 
 def waiting(back):
@@ -66,9 +70,13 @@ class Slow:
 
 
 def finish(scene):
-    """What waited at the left target has had its time; the hosts write and read all blocks again."""
+    """What waited at the left target has its time, while the hosts write and read all blocks again. A target that has ended is started
+    once more; then all blocks are read through each front and target, and from the file."""
     scene.work(400)
+    scene.start_again()
+    scene.settle()
     scene.stop_hosts()
+    scene.check_store()
     return scene
 
 
@@ -120,6 +128,32 @@ def stopped(slow):
     slow.end()
 
 
+def stopped_past_the_fence(slow):
+    """Time ends the fence, and the writes go elsewhere, before the target goes on with those that it has."""
+    seen = slow.left.log().count(ABSENT), slow.front.log().count(OUTWAITED)
+    slow.left.process.send_signal(signal.SIGSTOP)
+    wait_for(lambda: sum(f["held"] for f in slow.front.fences()) > 0, "the fence to hold writes")
+    wait_for(lambda: slow.front.log().count(OUTWAITED) > seen[1] and not slow.front.fences(), lambda: f"time to end the fence: {slow.front.fences()}")
+    slow.wait_failover()
+    slow.scene.work(100)
+    slow.left.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: slow.left.log().count(ABSENT) > seen[0], "the target to notice its absence")
+    slow.end()
+    wait_for(lambda: waiting(slow.left) == 0, "the left target's commands to end")
+
+
+def stopped_past_the_keep_alive(slow):
+    """Nothing holds the writes: they go elsewhere as soon as the front has lost the target."""
+    seen, end = slow.left.log().count(ABSENT), time.monotonic() + 2 * KATO_MS / 1000
+    slow.left.process.send_signal(signal.SIGSTOP)
+    slow.wait_failover()
+    wait_for(lambda: time.monotonic() > end, "two keep-alive timeouts to pass")
+    slow.left.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: slow.left.log().count(ABSENT) > seen, "the target to notice its absence")
+    slow.end()
+    wait_for(lambda: waiting(slow.left) == 0, "the left target's commands to end")
+
+
 def terminated(slow):
     slow.left.process.send_signal(signal.SIGTERM)
     slow.wait_failover()
@@ -151,11 +185,11 @@ def come_back(slow):
     scene.work(400)
 
 
-def test_what_ends_a_connection_leaves_no_write_behind():
+def run_acts(options, *acts):
     """Each is taken back before the next; the last ends the target."""
-    with Scene() as scene:
+    with Scene(options=options) as scene:
         slow = Slow(scene, "rate")
-        for act in (listener_removed, namespace_removed, host_removed, reset, stopped):
+        for act in acts:
             scene.say(act.__name__)
             slow.begin()
             act(slow)
@@ -164,6 +198,17 @@ def test_what_ends_a_connection_leaves_no_write_behind():
         slow.begin()
         terminated(slow)
         finish(scene).check_perfect()
+        return slow.front.log()
+
+
+def test_what_ends_a_connection_leaves_no_write_behind():
+    run_acts({}, listener_removed, namespace_removed, host_removed, reset, stopped, stopped_past_the_fence)
+
+
+def test_the_target_alone_leaves_no_write_behind():
+    """The front has no fence: what was lost goes elsewhere at once, and only the target keeps the old writes from landing."""
+    log = run_acts(UNFENCED, listener_removed, host_removed, reset, stopped_past_the_keep_alive)
+    check("it is not waited for (fence_timeout_ms 0)" in log and "fence begun" not in log, log[-4000:])
 
 
 def run_hung(options, judge):
@@ -183,6 +228,44 @@ def test_a_store_that_hangs_for_longer_than_all_timers_leaves_no_write_behind():
 def test_commands_that_a_timeout_aborts_leave_no_write_behind():
     """They fail: a submitter may write again after that."""
     run_hung({"timeout_us": 1000000, "action_on_timeout": "abort"}, check_not_stale)
+
+
+def names_of_oldest(back, qid):
+    """The commands of a queue pair that are oldest, to a millisecond, as the target names one that does not end."""
+    commands = [x for x in back.call("nvmf_get_inflight") if x["qid"] == qid]
+    oldest = max(x["age_us"] for x in commands)
+    return tuple(f"{x['command']} (cid {x['cid']}, nsid {x['nsid']}, LBA {x['lba']}, {x['num_blocks']} blocks) has been under way for "
+                 for x in commands if x["age_us"] >= oldest - 1000)
+
+
+def check_named(slow, notice):
+    """The notification and the log name what does not end."""
+    subsystem, host, _, qid = notice["ctx"].split()
+    check((subsystem, host) == (SHARED, slow.front.hostnqn), notice)
+    check(notice["reason"].startswith(names_of_oldest(slow.left, int(qid))) and f"waits for: module of bdev {STORE}" in notice["reason"], notice)
+    check(f"not all has ended: {notice['reason']}" in slow.left.log(), slow.left.log()[-4000:])
+
+
+def test_a_store_that_stalls_under_a_living_target_is_named_and_waited_for():
+    """It stalls for longer than all of the target's timers. The front keeps the connection, and what the target refuses goes elsewhere; what has
+    begun goes nowhere else. (fence_timeout_ms: also if a slow machine ends the connection.)"""
+    with Scene(options={"fence_timeout_ms": 120000}) as scene, concurrent.futures.ThreadPoolExecutor() as pool:
+        slow = Slow(scene, "store")
+        slow.begin()
+        begun, end = waiting(slow.left), time.monotonic() + FENCE_MS / 1000 + 1
+        removal = pool.submit(slow.left.remove_listener)
+        notices = wait_for(lambda: slow.left.notifications("nvmf_quiesce_late"), "the target to say that commands have not ended")
+        check_named(slow, notices[0])
+        before = slow.right.groups("completed_nvme_io")
+        with Host(slow.front, "-w", "randread", "-q", "1", "--region", "64k", "--region-start", "1M", "-t", "36000", nsid=1):
+            wait_for(lambda: slow.right.groups("completed_nvme_io") - before > 20, "other I/O to go by the other path")
+        wait_for(lambda: time.monotonic() > end, "all of the target's timers to pass")
+        check(waiting(slow.left) >= begun and not removal.done(), f"{waiting(slow.left)} of {begun} commands are left: {slow.left.log()[-4000:]}")
+        slow.end()
+        removal.result(DEADLINE)
+        slow.wait_failover()
+        slow.left.add_listener(SHARED)
+        finish(scene).check_perfect()
 
 
 # ---- Two targets that are peers: one proves that the other has ended a controller, or says that it cannot ----

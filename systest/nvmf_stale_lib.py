@@ -21,6 +21,7 @@ SHARED = "nqn.2026-11.io.varve:shared"
 UUID = "8d1f6c1e-55b1-4a5e-9f0e-0123456789ab"
 KATO_MS = 2000
 QUIESCE_MS = 2500           # quiesce_limit_ms of the targets, whose CQT is that and a quarter of KATO_MS
+FENCE_MS = 3 * KATO_MS + QUIESCE_MS + KATO_MS // 4      # how long a front waits for a target that says nothing
 REGION_KB = 128             # of each host: small, so that each block is often written and read
 STORE = "EE_Slow"           # a bdev with faults over one with delays over the file
 # Writes that have begun and hang, in a process that is stopped meanwhile, end within the time of a fence (3 x KATO + CQT): later ones may land
@@ -258,6 +259,12 @@ class Scene:
         self.backs[number] = self.make_back(number)
 
     # ---- The end ----
+
+    def start_again(self):
+        """The backs that have ended."""
+        for i, b in enumerate(self.backs):
+            if b.process.poll() is not None:
+                self.restart(i, lambda b: None)
 
     def settle(self):
         """Everything works again, and all that waited anywhere has had the time to be carried out."""
