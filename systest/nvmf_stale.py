@@ -128,30 +128,45 @@ def stopped(slow):
     slow.end()
 
 
+class Stopped:
+    """The left target, stopped. The first thing that it hears when it goes on is to carry out at once what waits for the rate limit: only an
+    absence that it notices before all else keeps it from that."""
+
+    def __init__(self, slow):
+        self.slow, self.absences = slow, slow.left.log().count(ABSENT)
+        self.client = slow.left.client()
+        self.client.call("rpc_get_methods")     # the connection is accepted
+        self.begun = time.monotonic()
+        slow.left.process.send_signal(signal.SIGSTOP)
+        wait_for(slow.left.is_stopped, "the target to stop")
+        self.client.send({"jsonrpc": "2.0", "method": "bdev_set_qos_limit", "id": 2, "params": {"name": STORE, "rw_ios_per_sec": 0}})
+
+    def go_on(self):
+        left = self.slow.left
+        left.process.send_signal(signal.SIGCONT)
+        check("result" in (self.client.receive() or {}), left.log()[-4000:])
+        self.client.close()
+        wait_for(lambda: left.log().count(ABSENT) > self.absences, "the target to notice its absence")
+
+
 def stopped_past_the_fence(slow):
     """Time ends the fence, and the writes go elsewhere, before the target goes on with those that it has."""
-    seen = slow.left.log().count(ABSENT), slow.front.log().count(OUTWAITED)
-    slow.left.process.send_signal(signal.SIGSTOP)
+    outwaited = slow.front.log().count(OUTWAITED)
+    target = Stopped(slow)
     wait_for(lambda: sum(f["held"] for f in slow.front.fences()) > 0, "the fence to hold writes")
-    wait_for(lambda: slow.front.log().count(OUTWAITED) > seen[1] and not slow.front.fences(), lambda: f"time to end the fence: {slow.front.fences()}")
+    wait_for(lambda: slow.front.log().count(OUTWAITED) > outwaited and not slow.front.fences(), lambda: f"time to end the fence: {slow.front.fences()}")
     slow.wait_failover()
     slow.scene.work(100)
-    slow.left.process.send_signal(signal.SIGCONT)
-    wait_for(lambda: slow.left.log().count(ABSENT) > seen[0], "the target to notice its absence")
-    slow.end()
-    wait_for(lambda: waiting(slow.left) == 0, "the left target's commands to end")
+    target.go_on()
 
 
 def stopped_past_the_keep_alive(slow):
     """Nothing holds the writes: they go elsewhere as soon as the front has lost the target."""
-    seen, end = slow.left.log().count(ABSENT), time.monotonic() + 2 * KATO_MS / 1000
-    slow.left.process.send_signal(signal.SIGSTOP)
+    target = Stopped(slow)
     slow.wait_failover()
-    wait_for(lambda: time.monotonic() > end, "two keep-alive timeouts to pass")
-    slow.left.process.send_signal(signal.SIGCONT)
-    wait_for(lambda: slow.left.log().count(ABSENT) > seen, "the target to notice its absence")
-    slow.end()
-    wait_for(lambda: waiting(slow.left) == 0, "the left target's commands to end")
+    slow.scene.work(100)
+    wait_for(lambda: time.monotonic() > target.begun + 2 * KATO_MS / 1000, "two keep-alive timeouts to pass")
+    target.go_on()
 
 
 def terminated(slow):
