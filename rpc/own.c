@@ -5,8 +5,9 @@
 #include <string.h>
 
 /* Parameters that tell which entry of a method is meant. */
-static const char *const identity[] = {"name",    "base_name", "nqn",    "tgt_name", "trtype", "traddr",
-				       "trsvcid", "adrfam",    "subnqn", "hostnqn",  "nsid"};
+static const char *const identity[] = {"name",    "base_name",      "nqn",      "tgt_name", "trtype",
+				       "traddr",  "trsvcid",        "adrfam",   "subnqn",   "host",
+				       "hostnqn", "listen_address", "anagrpid", "nsid"};
 
 /* The description of that name in a list of methods or parameters; NULL: there is none. */
 static const json_t *find_named(const json_t *list, const char *name)

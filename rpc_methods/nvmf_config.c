@@ -68,6 +68,18 @@ static json_t *config_listener_params(struct nvmf_tgt *tgt, const struct nvmf_su
 	return params;
 }
 
+/* SPDK's targets refuse the states that only varve has, so those are told apart. */
+static void config_add_ana_state(json_t *params, enum nvme_ana_state state)
+{
+	bool own = state == NVME_ANA_STATE_PERSISTENT_LOSS || state == NVME_ANA_STATE_CHANGE;
+
+	json_object_set_new(params, "ana_state",
+			    json_string(nvmf_ana_state_name(own ? NVME_ANA_STATE_INACCESSIBLE : state)));
+	if (own) {
+		json_object_set_new(params, "own_ana_state", json_string(nvmf_ana_state_name(state)));
+	}
+}
+
 /* Most ANA groups have the state of the first one: calls follow only for those that differ. */
 static void config_write_listener(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s,
 				  const struct nvmf_listener *l)
@@ -82,7 +94,7 @@ static void config_write_listener(json_t *methods, struct nvmf_tgt *tgt, const s
 		return;
 	}
 	enum nvme_ana_state first = nvmf_listener_ana_state(l, 1);
-	json_object_set_new(params, "ana_state", json_string(nvmf_ana_state_name(first)));
+	config_add_ana_state(params, first);
 	rpc_config_add(methods, "nvmf_subsystem_add_listener", params);
 	for (uint32_t g = 2; g <= nvmf_subsystem_max_namespaces(s); g++) {
 		enum nvme_ana_state state = nvmf_listener_ana_state(l, g);
@@ -90,7 +102,7 @@ static void config_write_listener(json_t *methods, struct nvmf_tgt *tgt, const s
 			continue;
 		}
 		params = config_listener_params(tgt, s, l);
-		json_object_set_new(params, "ana_state", json_string(nvmf_ana_state_name(state)));
+		config_add_ana_state(params, state);
 		json_object_set_new(params, "anagrpid", json_integer(g));
 		rpc_config_add(methods, "nvmf_subsystem_listener_set_ana_state", params);
 	}

@@ -16,13 +16,27 @@ static const struct rpc_enum ana_states[] = {
 	{NULL, 0},
 };
 
+/* What SPDK's targets lack, and refuse as an ana_state. */
+static const struct rpc_enum own_ana_states[] = {
+	{"persistent_loss", NVME_ANA_STATE_PERSISTENT_LOSS},
+	{"change", NVME_ANA_STATE_CHANGE},
+	{NULL, 0},
+};
+
 struct listener_params {
 	struct rpc_nvmf_where where;
 	struct rpc_nvmf_address listen_address;
-	int ana_state;
+	int ana_state, own_ana_state; /* own_ana_state 0: not given */
 	uint32_t anagrpid;
 	bool secure_channel;
 };
+
+#define OWN_ANA_STATE_PARAM                                                                                            \
+	RPC_PARAM(                                                                                                     \
+		struct listener_params, own_ana_state, RPC_ENUM, RPC_OPTIONAL,                                         \
+		"in place of ana_state \"inaccessible\", as which a saved configuration has these states for SPDK's "  \
+		"targets; ana_state takes them as well",                                                               \
+		.enums = own_ana_states, .own = true)
 
 #define LISTENER_PARAMS                                                                                                \
 	RPC_NVMF_WHERE_PARAMS(struct listener_params),                                                                 \
@@ -38,6 +52,7 @@ static const struct rpc_param add_listener_params[] = {
 	RPC_NO_EFFECT(numa_id, RPC_INT32, "-1", "the address decides which device, and so which node, serves"),
 	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_OPTIONAL, "of all ANA groups; by default optimized",
 		  .enums = ana_states),
+	OWN_ANA_STATE_PARAM,
 	RPC_PARAM_END,
 };
 
@@ -50,6 +65,7 @@ static const struct rpc_param set_ana_state_params[] = {
 	LISTENER_PARAMS,
 	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_REQUIRED, "what hosts are told",
 		  .enums = ana_states),
+	OWN_ANA_STATE_PARAM,
 	RPC_PARAM(struct listener_params, anagrpid, RPC_UINT32, RPC_OPTIONAL, "the ANA group; by default all"),
 	RPC_PARAM_END,
 };
@@ -74,12 +90,26 @@ static void listener_answer_not_found(struct rpc_request *req, const char *nqn, 
 		  address->trtype, address->traddr, address->trsvcid);
 }
 
-static void listener_answer_no_ana(struct rpc_request *req, const struct listener_params *p)
+/* The state that is meant. False: the request has been answered with what is wrong. */
+static bool listener_decode_state(struct rpc_request *req, const struct listener_params *p, enum nvme_ana_state *state)
+{
+	*state = (enum nvme_ana_state)(p->own_ana_state != 0 ? p->own_ana_state : p->ana_state);
+	if (p->own_ana_state == 0 || p->ana_state == NVME_ANA_STATE_INACCESSIBLE || p->ana_state == p->own_ana_state) {
+		return true;
+	}
+	rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+		  "parameter \"own_ana_state\" is \"%s\", and \"ana_state\" is \"%s\": allowed with it is "
+		  "\"inaccessible\"",
+		  nvmf_ana_state_name(*state), nvmf_ana_state_name((enum nvme_ana_state)p->ana_state));
+	return false;
+}
+
+static void listener_answer_no_ana(struct rpc_request *req, const struct listener_params *p, enum nvme_ana_state state)
 {
 	rpc_error(req, -ENOTSUP,
 		  "parameter \"ana_state\" is \"%s\": %s was made without ana_reporting, so all it can be is "
 		  "optimized",
-		  nvmf_ana_state_name((enum nvme_ana_state)p->ana_state), p->where.nqn);
+		  nvmf_ana_state_name(state), p->where.nqn);
 }
 
 /* Whether the listener is to demand TLS. Over RDMA there is none, which the log tells once. */
@@ -112,10 +142,10 @@ static const char *listener_remedy(int rc)
 }
 
 static void listener_answer_add(struct rpc_request *req, const struct listener_params *p,
-				const struct nvmf_address *address, int rc)
+				const struct nvmf_address *address, enum nvme_ana_state state, int rc)
 {
 	if (rc == -ENOTSUP) {
-		listener_answer_no_ana(req, p);
+		listener_answer_no_ana(req, p, state);
 	} else if (rc == -EEXIST) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
 			  "parameter \"listen_address\": %s listens on %s %s %s already: File exists", p->where.nqn,
@@ -139,9 +169,10 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 	struct nvmf_address address;
 	struct nvmf_subsystem *s = listener_decode(req, p, &address);
 	char allowed[NVMF_ERROR_MAX];
+	enum nvme_ana_state state;
 	const char *field;
 
-	if (s == NULL) {
+	if (s == NULL || !listener_decode_state(req, p, &state)) {
 		return;
 	}
 	struct nvmf_tgt *tgt = nvmf_subsystem_tgt(s);
@@ -149,10 +180,9 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 		rpc_nvmf_address_refuse(req, "listen_address", &address, field, allowed);
 		return;
 	}
-	int rc = nvmf_subsystem_add_listener_secure(s, &address, (enum nvme_ana_state)p->ana_state,
-						    listener_wants_tls(p, tgt, &address));
+	int rc = nvmf_subsystem_add_listener_secure(s, &address, state, listener_wants_tls(p, tgt, &address));
 	if (rc != 0) {
-		listener_answer_add(req, p, &address, rc);
+		listener_answer_add(req, p, &address, state, rc);
 	} else {
 		nvmf_subsystem_settle_listeners(s, address.trtype, rpc_nvmf_answer, req);
 	}
@@ -165,13 +195,14 @@ static void rpc_set_ana_state(struct rpc_request *req, void *params)
 	const struct listener_params *p = params;
 	struct nvmf_address address;
 	struct nvmf_subsystem *s = listener_decode(req, p, &address);
+	enum nvme_ana_state state;
 
-	if (s == NULL) {
+	if (s == NULL || !listener_decode_state(req, p, &state)) {
 		return;
 	}
-	int rc = nvmf_listener_set_ana_state(s, &address, p->anagrpid, (enum nvme_ana_state)p->ana_state);
+	int rc = nvmf_listener_set_ana_state(s, &address, p->anagrpid, state);
 	if (rc == -ENOTSUP) {
-		listener_answer_no_ana(req, p);
+		listener_answer_no_ana(req, p, state);
 	} else if (rc == -EINVAL) {
 		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
 			  "parameter \"anagrpid\" is %u: allowed are 1 to %u (max_namespaces)", p->anagrpid,

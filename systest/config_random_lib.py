@@ -10,7 +10,7 @@ from nvmf_tls_lib import add_keys as add_tls_keys
 DOMAIN = "nqn.2026-11.io.varve"
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
 HOST = f"{DOMAIN}:front"
-STATES = ("optimized", "non_optimized", "inaccessible")
+STATES = ("optimized", "non_optimized", "inaccessible", "persistent_loss", "change")
 SECRETS = {f"key{i}": secret(i, length, transform) for i, (length, transform) in enumerate(((32, 0), (32, 1), (48, 2), (64, 3)))}
 BACK_PORTS = (PORT + 20000, PORT + 20001)
 LISTED_PORT = PORT + 20002

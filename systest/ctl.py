@@ -14,9 +14,10 @@ import sys
 import tempfile
 import threading
 
-from appliance_lib import BUILD, DEADLINE, TOP, VARVE_RPC, Daemon, check, main, wait_for
+from appliance_lib import BUILD, DEADLINE, TOP, VARVE_RPC, Daemon, RpcError, check, main, wait_for
 from auth import secret
 from nvmf_lib import ADDRESS, NUM_CPUS, PERF, PORT, preload
+from stock_lib import check_stock_takes
 
 CTL = BUILD / "bin/varve-ctl"
 sys.path.insert(0, str(BUILD / "tools/ctl"))
@@ -348,6 +349,57 @@ def test_one_of_two_paths_is_pruned():
         check("undone" in err and d.everything() == both, f"{err}{both}{d.everything()}")
         d.ctl("apply", "--prune", file)
         check(d.everything() == before and [b["name"] for b in d.call("bdev_get_bdevs")] == ["Nvme0n1"], d.everything())
+
+
+def test_states_and_keys_that_spdk_lacks_are_saved_apart_and_come_back():
+    nqn, hosts = "nqn.2026-11.io.varve:own", [f"nqn.2026-11.io.varve:h{n}" for n in range(3)]
+    where = [{"trtype": "TCP", "adrfam": "IPv4", "traddr": ADDRESS, "trsvcid": str(PORT + n)} for n in range(3)]
+    with tempfile.TemporaryDirectory(prefix="varve-ctl-") as f:
+        file = pathlib.Path(f) / "file.json"
+        seen = own_states_saved(file, nqn, hosts, where)
+        # Entries that are alike but for their states stand in front of those that the own ones belong to.
+        own_states_loaded(file, nqn, where, seen)
+
+
+def own_states_saved(file, nqn, hosts, where):
+    with Ctl() as d:
+        d.call("nvmf_create_transport", trtype="TCP")
+        d.call("nvmf_create_subsystem", nqn=nqn, ana_reporting=True, max_namespaces=6)
+        for n, host in enumerate(hosts):
+            d.call("nvmf_subsystem_add_host", nqn=nqn, host=host, psk_compat=n == 1)
+        d.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address=where[0], ana_state="inaccessible")
+        d.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address=where[1], ana_state="change")
+        d.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address=where[2], ana_state="inaccessible", own_ana_state="persistent_loss")
+        for group, state in ((2, "inaccessible"), (4, "persistent_loss"), (5, "optimized")):
+            for address in where[:2]:
+                d.call("nvmf_subsystem_listener_set_ana_state", nqn=nqn, listen_address=address, ana_state=state, anagrpid=group)
+        for method, more in (("nvmf_subsystem_add_listener", {}), ("nvmf_subsystem_listener_set_ana_state", {"anagrpid": 1})):
+            try:
+                d.call(method, nqn=nqn, listen_address={**where[0], "trsvcid": str(PORT + 3)}, ana_state="optimized", own_ana_state="change", **more)
+                check(False, f"{method} takes two states")
+            except RpcError as e:
+                check('"own_ana_state" is "change"' in e.message and "inaccessible" in e.message, e.message)
+        seen = d.call("nvmf_subsystem_get_listeners", nqn=nqn), d.call("nvmf_get_subsystems", nqn=nqn)[0]["hosts"]
+        states = [[g["ana_state"] for g in x["ana_states"]] for x in seen[0]]
+        check(states == [["inaccessible"] * 3 + ["persistent_loss", "optimized", "inaccessible"], ["change", "inaccessible", "change", "persistent_loss", "optimized", "change"],
+                         ["persistent_loss"] * 6], states)
+        for save in (lambda: d.ctl("save", file), lambda: d.rpc("save_config", str(file))):
+            save()
+            tree = json.loads(file.read_text())
+            check_stock_takes(tree)
+            check(d.ctl("diff", file) == ("", ""), "the file is the configuration that runs")
+        return seen
+
+
+def own_states_loaded(file, nqn, where, seen):
+    with Ctl("-c", file) as d:
+        now = d.call("nvmf_subsystem_get_listeners", nqn=nqn), d.call("nvmf_get_subsystems", nqn=nqn)[0]["hosts"]
+        check(now == seen, f"{now} was {seen}")
+        d.call("nvmf_subsystem_listener_set_ana_state", nqn=nqn, listen_address=where[1], ana_state="inaccessible", anagrpid=4)
+        out, _ = d.ctl("diff", file, status=1)
+        check("persistent_loss" in out and '"ana_state": "inaccessible"' in out, out)
+        d.ctl("apply", file)
+        check((d.call("nvmf_subsystem_get_listeners", nqn=nqn), d.ctl("diff", file)) == (seen[0], ("", "")), d.call("nvmf_subsystem_get_listeners", nqn=nqn))
 
 
 def test_settings_of_an_object_are_sent_with_its_name():

@@ -3,6 +3,7 @@
 that must be true of it, or an Error."""
 import functools
 import json
+import re
 
 from appliance_lib import TOP, RpcError, check
 
@@ -59,25 +60,49 @@ def stock_methods():
     return json.loads((TOP / "systest/stock_methods.json").read_text())["methods"]
 
 
-def names_only(parameters):
-    return {name.rstrip("!"): names_only(kind) if isinstance(kind, dict) else None for name, kind in parameters.items()}
+# Where SPDK's decoder takes more than the type that its schema names, and saves it so itself.
+SAVED_AS = {("nvmf_create_target", "discovery_filter"): "string", ("nvmf_set_config", "discovery_filter"): "string",
+            ("bdev_rbd_create", "config"): "object", ("bdev_rbd_register_cluster", "config_param"): "object"}
+# The key is in varve's keyring, and nobody wants it in a file: doc/compat.md.
+LEFT_OUT = {("accel_crypto_key_create", "key")}
+UUID_FORM = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
-@functools.cache
-def stock_parameters():
-    return {method: names_only(parameters) for method, parameters in stock_methods().items()}
+def is_integer(kind, value):
+    bits, signed = int(re.sub(r"\D", "", kind)), kind.startswith("int")
+    return type(value) is int and (-(1 << bits - 1) <= value < 1 << bits - 1 if signed else 0 <= value < 1 << bits)
 
 
-def unknown_keys(params, known, prefix=""):
-    """The names of those parameters that are not known, {name: None or the same of an object}."""
-    found = [prefix + k for k in params if k not in known]
-    return found + [x for k, v in params.items() if isinstance(v, dict) and known.get(k) is not None for x in unknown_keys(v, known[k], f"{prefix}{k}.")]
+def fits(kind, value):
+    """Whether SPDK's decoder of that kind takes the value."""
+    if kind.startswith("one of "):
+        return value in kind.split()[2:]
+    if re.fullmatch(r"u?int\d+", kind):
+        return is_integer(kind, value)
+    return {"boolean": type(value) is bool, "string": type(value) is str, "array": type(value) is list, "bitmask": type(value) is list, "object": type(value) is dict,
+            "uuid": type(value) is str and bool(UUID_FORM.fullmatch(value))}[kind]
+
+
+def refused_by(params, known, method="", prefix=""):
+    """What SPDK refuses of those parameters by its table of them, {name, with ! if it is required: kind, or the table of an object}: texts."""
+    kinds = {name.rstrip("!"): kind for name, kind in known.items()}
+    found = [f"{prefix}{name} is required" for name in (n[:-1] for n in known if n.endswith("!")) if name not in params and (method, prefix + name) not in LEFT_OUT]
+    for name, value in params.items():
+        kind = SAVED_AS.get((method, prefix + name), kinds.get(name))
+        if kind is None:
+            found.append(f"{prefix}{name} is not known")
+        elif isinstance(kind, dict) and isinstance(value, dict):
+            found += refused_by(value, kind, method, f"{prefix}{name}.")
+        elif isinstance(kind, dict) or not fits(kind, value):
+            found.append(f"{prefix}{name} is {json.dumps(value)}: {kind}")
+    return found
 
 
 def check_stock_takes(saved):
-    """An SPDK target of 26.09-pre knows all methods and parameters of a saved configuration but those under "varve", where it does not look."""
+    """An SPDK target of 26.09-pre knows all methods of a saved configuration, and takes their parameters: names, types, widths, words, and those that are required. It
+    does not look at those under "varve"."""
     check(set(saved) <= {"subsystems", "varve"}, f"keys: {set(saved)}")
     for e in (e for s in saved["subsystems"] for e in s["config"]):
-        check(e["method"] in stock_parameters(), f"SPDK has no method {e['method']}: its RPC_METHOD needs .own = true")
-        unknown = unknown_keys(e.get("params", {}), stock_parameters()[e["method"]])
-        check(not unknown, f"{e['method']}: SPDK does not know {unknown}: their RPC_PARAM needs .own = true")
+        check(e["method"] in stock_methods(), f"SPDK has no method {e['method']}: its RPC_METHOD needs .own = true")
+        refused = refused_by(e.get("params", {}), stock_methods()[e["method"]], e["method"])
+        check(not refused, f"{e['method']}: SPDK refuses {refused}; a parameter that it does not know needs .own = true in its RPC_PARAM")

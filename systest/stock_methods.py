@@ -10,7 +10,7 @@ import re
 import sys
 
 from appliance_lib import TOP, Daemon, check, main
-from stock_lib import stock_methods
+from stock_lib import refused_by, stock_methods
 
 INTEGERS = {"uint8", "uint16", "int32", "uint32", "uint64"}
 KINDS = {"boolean": {"boolean"}, "string": {"string", "uuid", "enum"}, "uuid": {"uuid"}, "array": {"array"}, "bitmask": {"array"}, "object": {"object"}}
@@ -127,6 +127,18 @@ def test_the_checker_finds_what_is_wrong():
                            ({"o": {"k": "boolean"}}, "o.k")):
         check([p for p, _ in faults("m", {**good, **change}, ours)] == [wanted], f"{change}: {faults('m', {**good, **change}, ours)}")
     check(faults("m", {"a": "string"}, ours) == [("a", "is required")], "what must be given although it need not")
+
+
+def test_what_a_target_of_spdk_refuses_in_a_saved_configuration_is_found():
+    table = {"a!": "string", "n": "uint16", "i": "int32", "e": "one of x y", "u": "uuid", "l": "bitmask", "b": "boolean", "o": {"m!": "boolean"}}
+    uuid = "11111111-2222-3333-4444-555555555555"
+    good = {"a": "", "n": 65535, "i": -1, "e": "x", "u": uuid, "l": [], "b": False, "o": {"m": True}}
+    check(refused_by(good, table) == [], refused_by(good, table))
+    for change in ({"a": 1}, {"n": 65536}, {"n": -1}, {"n": True}, {"n": "1"}, {"i": 1 << 31}, {"i": -(1 << 31) - 1}, {"e": "z"}, {"u": uuid[1:]}, {"l": "x"}, {"b": 0}, {"o": {}},
+                   {"o": {"m": 1}}, {"o": {"m": True, "k": 1}}, {"o": 1}, {"a": None}, {"more": 1}):
+        found = refused_by({**good, **change}, table)
+        check(len(found) == 1 and next(iter(change)) in found[0], f"{change}: {found}")
+    check(refused_by({"a": ""}, table) == [] and refused_by({}, table) == ["a is required"], "what is required")
 
 
 if __name__ == "__main__":

@@ -65,6 +65,26 @@ static void test_own_parameters_stand_apart_with_what_tells_the_entry(void)
 			 "{'method':'make','params':{'in':{'nsid':2,'y':3}}}"));
 }
 
+/* Listeners, their groups, and hosts of one subsystem are told by parameters that it has several of. */
+static void test_own_parameters_come_to_the_right_entry_of_a_subsystem(void)
+{
+	check_both(CONFIG("{'method':'make','params':{'nqn':'a','host':'h'}},{'method':'make','params':{'nqn':'a','"
+			  "host':'i','x':1}}"),
+		   APART("{'method':'make','params':{'nqn':'a','host':'h'}},{'method':'make','params':{'nqn':'a','host'"
+			 ":'i'}}",
+			 "{'method':'make','params':{'nqn':'a','host':'i','x':1}}"));
+	check_both(CONFIG("{'method':'make','params':{'nqn':'a','listen_address':{'p':1}}},{'method':'make','params':{'"
+			  "nqn':'a','listen_address':{'p':2},'x':1}}"),
+		   APART("{'method':'make','params':{'nqn':'a','listen_address':{'p':1}}},{'method':'make','params':{'"
+			 "nqn':'a','listen_address':{'p':2}}}",
+			 "{'method':'make','params':{'nqn':'a','listen_address':{'p':2},'x':1}}"));
+	check_both(CONFIG("{'method':'make','params':{'nqn':'a','anagrpid':2}},{'method':'make','params':{'nqn':'a','"
+			  "anagrpid':3,'x':1}}"),
+		   APART("{'method':'make','params':{'nqn':'a','anagrpid':2}},{'method':'make','params':{'nqn':'a','"
+			 "anagrpid':3}}",
+			 "{'method':'make','params':{'nqn':'a','anagrpid':3,'x':1}}"));
+}
+
 static void test_own_methods_come_behind_the_others(void)
 {
 	check_split(CONFIG("{'method':'ours'},{'method':'make'}"), APART("{'method':'make'}", "{'method':'ours'}"));
@@ -111,6 +131,7 @@ static void test_a_wrong_form_is_an_error(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_own_parameters_stand_apart_with_what_tells_the_entry),
+	UNIT(test_own_parameters_come_to_the_right_entry_of_a_subsystem),
 	UNIT(test_own_methods_come_behind_the_others),
 	UNIT(test_two_entries_that_look_alike_get_one_each),
 	UNIT(test_what_has_no_entry_is_one_of_its_own),

@@ -76,8 +76,10 @@ def overlap(a, b):
 
 
 def as_saved(e):
-    """A QoS group is saved without its limits, which have a call of their own."""
+    """A QoS group is saved without its limits, which have a call of their own. An ANA state that SPDK's targets lack is in a parameter of its own, and ana_state takes it."""
     p = e["params"]
+    if "own_ana_state" in p:
+        return [{**e, "params": {**{k: v for k, v in p.items() if k != "own_ana_state"}, "ana_state": p["own_ana_state"]}}]
     if e["method"] != "bdev_qos_group_create" or p.keys() <= {"name"}:
         return [e]
     return [{**e, "params": {k: v for k, v in p.items() if k == "name"}}, {"method": "bdev_qos_group_set_limit", "params": p}]
@@ -111,8 +113,9 @@ def read(path):
 
 def running(client):
     """With what is as usual: a file may have that, too."""
-    return [{"method": e["method"], "params": e.get("params") or {}} for s in client.call("framework_get_subsystems")
-            for e in flat(client.call("framework_get_config", name=s["subsystem"], whole=True)) if e["method"] not in PASSING]
+    found = [{"method": e["method"], "params": e.get("params") or {}} for s in client.call("framework_get_subsystems")
+             for e in flat(client.call("framework_get_config", name=s["subsystem"], whole=True)) if e["method"] not in PASSING]
+    return [x for e in found for x in as_saved(e)]
 
 
 def same_object(a, b):
