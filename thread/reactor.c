@@ -18,7 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Longer than the gaps between requests on a loaded node, and so short that a node with few requests sleeps. */
+/* The longest idle spell: longer than the gaps between requests on a loaded node, and so short that a node with few
+ * requests sleeps. */
 #define IDLE_SPELL_DEFAULT_US 500
 /* How often a reactor that polls looks at descriptors. */
 #define FD_POLL_US     1000
@@ -32,7 +33,7 @@ __thread uint64_t thread_round_ticks;
 static struct reactor *reactors; /* [count]; the last one is the control thread's */
 static unsigned reactor_count;
 struct rte_rcu_qsbr *reactor_quiescence;
-static uint64_t idle_spell_ticks, fd_poll_ticks;
+static uint64_t fd_poll_ticks;
 static bool busy_mode;
 static bool empty_may_sleep; /* atomic: reactors without threads sleep in busy mode, too */
 static void (*reactor_started)(void);
@@ -230,7 +231,8 @@ static int reactor_loop(void *arg)
 			continue;
 		}
 		work = 0;
-		if (!reactor_keeps_polling(r) && r->now - r->awake_since >= idle_spell_ticks && reactor_may_sleep(r)) {
+		if (!reactor_keeps_polling(r) && idle_spell_is_over(&r->spell, r->awake_since, r->now) &&
+		    reactor_may_sleep(r)) {
 			work = reactor_sleep(r, UINT64_MAX);
 		} else if (env_oversubscribed()) {
 			reactor_yield_cpu();
@@ -402,11 +404,14 @@ int reactors_start(const struct thread_lib_opts *opts)
 	absence_init();
 	busy_mode = opts->poll_mode == POLL_MODE_BUSY;
 	reactor_started = opts->reactor_started;
-	idle_spell_ticks = env_us_to_ticks(opts->idle_spell_us != 0 ? opts->idle_spell_us : IDLE_SPELL_DEFAULT_US);
+	uint64_t spell = env_us_to_ticks(opts->idle_spell_us != 0 ? opts->idle_spell_us : IDLE_SPELL_DEFAULT_US);
 	fd_poll_ticks = env_us_to_ticks(FD_POLL_US);
 	if (rc != 0) {
 		reactors_free();
 		return rc;
+	}
+	for (unsigned i = 0; i < reactor_count; i++) {
+		idle_spell_init(&reactors[i].spell, spell);
 	}
 	reactor_begin(reactor_control());
 	for (unsigned i = 0; i + 1 < reactor_count && rc == 0; i++) {

@@ -133,6 +133,7 @@ static unsigned reactor_wait(struct reactor *r, uint64_t deadline)
 	__atomic_store_n(&r->sleeping, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&r->now, reactor_read_clock(r), __ATOMIC_RELAXED);
 	reactor_count_sleep(r, r->now - before);
+	idle_spell_slept(&r->spell, r->awake_since, r->now);
 	uint64_t absent = absence_of_sleep(now, deadline, r->now);
 	if (unlikely(absent != 0)) {
 		reactor_tell_absence(r, absent);

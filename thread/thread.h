@@ -33,7 +33,8 @@ enum poll_mode {
 
 struct thread_lib_opts {
 	enum poll_mode poll_mode;
-	uint32_t idle_spell_us;        /* adaptive: time without work before a reactor sleeps; 0: the default */
+	uint32_t idle_spell_us; /* adaptive: the longest time without work before a reactor sleeps; 0: the default. How
+				   much of it a reactor takes, what its last waits brought decides (idle_spell.h). */
 	void (*reactor_started)(void); /* called on each reactor's OS thread before its first round, or NULL */
 };
 

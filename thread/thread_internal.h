@@ -4,6 +4,7 @@
 #define THREAD_THREAD_INTERNAL_H
 
 #include "env_dpdk/env.h"
+#include "thread/idle_spell.h"
 #include "thread/thread.h"
 #include "util/compiler.h"
 
@@ -127,6 +128,7 @@ struct reactor {
 	uint32_t fd_count;   /* descriptors to look at while polling */
 	uint32_t fd_refused; /* of them: by epoll */
 	uint64_t busy_ticks, idle_ticks, sleeps;
+	struct idle_spell spell; /* not the control thread's, which has none */
 
 	/* Written by others. */
 	struct call *request __rte_cache_aligned; /* atomic */

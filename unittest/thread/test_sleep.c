@@ -137,7 +137,7 @@ static void hammer_receive(void *arg)
 	}
 	unsigned pause_us = (unsigned)rand_r(&hammer.seed) % 100;
 	if (pause_us > 40) {
-		/* The other's spell is 50 us from its last message: it is about to sleep about now. */
+		/* The other's spell is at most 50 us from its last message: it is about to sleep about now. */
 		uint64_t until = env_ticks() + env_us_to_ticks(pause_us);
 		while (env_ticks() < until) {
 			rte_pause();
@@ -408,6 +408,53 @@ static void test_busy_reactors_never_sleep(void)
 	workers[1] = fixture_thread("worker 1", 2);
 }
 
+static void restart_with_spell(uint32_t idle_spell_us)
+{
+	const struct thread_lib_opts opts = {.poll_mode = POLL_MODE_ADAPTIVE, .idle_spell_us = idle_spell_us};
+
+	CU_ASSERT_EQUAL(thread_destroy(workers[0]), 0);
+	CU_ASSERT_EQUAL(thread_destroy(workers[1]), 0);
+	thread_lib_stop();
+	CU_ASSERT_EQUAL_FATAL(thread_lib_start(&opts), 0);
+	workers[0] = fixture_thread("worker 0", 1);
+	workers[1] = fixture_thread("worker 1", 2);
+}
+
+static uint64_t spell_now;
+
+static void look_at_spell(void *arg)
+{
+	spell_now = reactor_self->spell.ticks;
+}
+
+/* Sends messages, one each pause_us, until the spell of their reactor is within these limits. */
+static bool spell_becomes(uint64_t least, uint64_t most, uint64_t pause_us)
+{
+	uint64_t deadline = env_ticks() + env_us_to_ticks(WAIT_US);
+	bool does;
+
+	do {
+		thread_control_wait(never, NULL, pause_us);
+		thread_call(workers[0], look_at_spell, NULL);
+		does = spell_now >= least && spell_now <= most;
+	} while (!does && env_ticks() < deadline);
+	return does;
+}
+
+/* How long a machine's other work delays these messages does not matter: those whose time is right decide in the end.
+ */
+static void test_spell_follows_the_waits_of_its_reactor(void)
+{
+	const uint64_t longest = env_us_to_ticks(200000), least = idle_spell_min(longest);
+
+	restart_with_spell(200000);
+	thread_call(workers[0], look_at_spell, NULL);
+	CU_ASSERT_EQUAL(spell_now, longest);
+	CU_ASSERT(spell_becomes(least, least, 450000));
+	CU_ASSERT(spell_becomes(4 * least, longest, 60000));
+	restart_with_spell(50);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_idle_reactors_sleep),
 	UNIT(test_poller_without_descriptor_keeps_its_reactor_awake),
@@ -419,6 +466,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_stop_runs_what_the_control_thread_was_sent),
 	UNIT(test_a_descriptor_that_goes_while_none_is_served_leaves_nothing),
 	UNIT(test_busy_reactors_never_sleep),
+	UNIT(test_spell_follows_the_waits_of_its_reactor),
 	UNIT_END,
 };
 
