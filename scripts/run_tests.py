@@ -17,10 +17,10 @@ A test program prints `PASS name`, `FAIL name: why` and `SKIP name: why` lines; 
     # budget: VARIABLE=60        tries things at random for as long as this environment variable says: by default for these seconds.
                                  VARVE_TEST_BUDGET=MINUTES gives each such test that long
 
-Jobs run side by side, as many as there are CPUs, and a few more while CPUs are idle because the jobs that run wait (class Crew). First come those of
+Jobs run side by side, as many as there are CPUs, and more while CPUs are idle because the jobs that run wait (class Crew). First come those of
 the release build; meanwhile the other builds are made, with the CPU time that the jobs leave. Then come the jobs that run apart from each other. Most of
-them wait much of their time, which builds and jobs of a low priority use (class Spare): fuzzing, coverage, and the tests with `# spare` in their heads. The
-jobs that want the machine to themselves come last.
+them wait much of their time, which builds and jobs of a low priority use (class Spare): the tests with `# spare` in their heads, fuzzing, coverage, and
+the unit tests under valgrind, which start no daemon. The jobs that want the machine to themselves come last.
 
 A job that failed (`again`) is run once more by itself when all the others are over, for these tests share a few CPUs with daemons, guests and whatever
 else the machine does. If it passes then, it counts as passed and is reported as UNSTEADY, with what failed at first: that is a fault to be
@@ -338,7 +338,7 @@ def stages(quick, patterns):
                 ["-Dfuzzers=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dc_args=-fsanitize=fuzzer-no-link"], ["fuzzers"], spare=True)
     yield Stage("coverage of the decoders", lambda: [Job("coverage/decoders", [TOP / "scripts" / "coverage.sh", "--minimum"], limit=2400, silent=True)],
                 spare=True)
-    yield Stage("valgrind", lambda: unit_jobs(RELEASE, "valgrind/", VALGRIND, {**env, "VARVE_VALGRIND": "1"}, 600))
+    yield Stage("valgrind", lambda: unit_jobs(RELEASE, "valgrind/", VALGRIND, {**env, "VARVE_VALGRIND": "1"}, 900), spare=True)
 
 
 def idle_seconds():
@@ -347,36 +347,51 @@ def idle_seconds():
     return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")      # idle, iowait
 
 
-class Crew:
-    """Says when the next job may begin beside those that run: as long as they are fewer than the CPUs; and up to as many more, each
-    after a spell in which so much of the CPUs was idle that another job that waits as much as they do has room."""
-    SPELL, IDLE = 2.0, 0.6      # seconds; CPUs
+def free_seconds():
+    """The same with what processes of a low priority have used, which yield."""
+    nice = Path("/proc/stat").read_text().split("\n", 1)[0].split()[2]
+    return idle_seconds() + int(nice) / os.sysconf("SC_CLK_TCK")
 
-    def __init__(self):
+
+class Crew:
+    """Says when the next job may begin beside those that run. At first there is room for as many as there are CPUs. After a spell in which so much of the
+    CPUs was free that another job that waits as much as they do has its time, there is room for one more, up to three times as many as CPUs; after one in
+    which none was free, for one less."""
+    SPELL, FREE, NONE = 2.0, 0.5, 0.1       # seconds; CPUs
+
+    def __init__(self, seconds=free_seconds):
+        """seconds(): of CPU time that was free for such jobs."""
+        self.seconds = seconds
         self.cpus = os.cpu_count() or 1
-        self.most = 2 * self.cpus
+        self.most = 3 * self.cpus
+        self.room = self.cpus
         self.running, self.lock = 0, threading.Condition()
         self.turn = threading.Lock()            # held by the one job that waits to begin
-        self.samples = collections.deque()      # (when, idle_seconds()) while one waits
+        self.samples = collections.deque()      # (when, seconds()) while one waits
 
-    def idle_cpus(self):
-        """The mean of the spell; 0 before there has been one."""
-        now, idle = time.monotonic(), idle_seconds()
+    def free_cpus(self):
+        """The mean of the spell; None before there has been one."""
+        now, free = time.monotonic(), self.seconds()
         if self.samples and now - self.samples[-1][0] > 1:      # nobody waited meanwhile
             self.samples.clear()
-        self.samples.append((now, idle))
+        self.samples.append((now, free))
         while len(self.samples) > 1 and self.samples[1][0] <= now - self.SPELL:
             self.samples.popleft()
         since, before = self.samples[0]
-        return (idle - before) / (now - since) if now - since >= self.SPELL else 0
+        return (free - before) / (now - since) if now - since >= self.SPELL else None
+
+    def adapt(self):
+        """For a job that has no room now."""
+        free = self.free_cpus()
+        if free is None or self.NONE <= free < self.FREE:
+            return
+        self.room = min(self.room + 1, self.most) if free >= self.FREE else max(self.room - 1, self.cpus)
+        self.samples.clear()
 
     def has_room(self):
-        if self.running < self.cpus:
-            return True
-        if self.running >= self.most or self.idle_cpus() < self.IDLE:
-            return False
-        self.samples.clear()
-        return True
+        if self.running >= self.room:
+            self.adapt()
+        return self.running < self.room
 
     def run(self, job):
         with self.turn, self.lock:
@@ -413,13 +428,13 @@ def run_beside(chosen, patterns):
 
 
 class Spare:
-    """What has a low priority: the spare jobs of stages that are built, and whole stages. From start() on they come one at a time, from finish() on as
-    many at a time as there are CPUs."""
+    """What has a low priority: the spare jobs of stages that are built, and whole stages. From start() on they run side by side, until the end of finish()."""
 
     def __init__(self, jobs, stages, patterns):
         self.jobs, self.lock = [], threading.Lock()     # of the stages
         self.steps = self.make_steps(jobs, stages, patterns)
-        self.pool = concurrent.futures.ThreadPoolExecutor()
+        self.crew = Crew(idle_seconds)
+        self.pool = concurrent.futures.ThreadPoolExecutor(max_workers=self.crew.most)
         self.lanes = []
 
     def make_steps(self, jobs, stages, patterns):
@@ -444,10 +459,10 @@ class Spare:
 
     def work(self):
         while job := self.next_job():
-            job.run_and_report()
+            self.crew.run(job)
 
     def start(self):
-        self.lanes.append(self.pool.submit(self.work))
+        self.lanes = [self.pool.submit(self.work) for _ in range(self.crew.most)]
 
     def cancel(self):
         """Nothing more begins."""
@@ -455,8 +470,6 @@ class Spare:
             self.steps = iter(())
 
     def finish(self):
-        for _ in range((os.cpu_count() or 1) - len(self.lanes)):
-            self.start()
         for lane in self.lanes:
             lane.result()
 

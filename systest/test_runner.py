@@ -11,6 +11,7 @@ import pathlib
 import sys
 import tempfile
 import threading
+import types
 
 from appliance_lib import TOP, check, main
 
@@ -86,6 +87,54 @@ def test_a_job_that_cannot_be_run_leaves_the_others():
         run_tests.run_apart(apart, [], [])
         apart[0].again()
     check("could not be run: FileNotFoundError" in apart[0].failed[0] and apart[1].passed == 1, apart)
+
+
+def rooms(free, spells):
+    """The room of a crew after each spell in which so many of two CPUs were free and jobs waited."""
+    now = [0.0]
+    before, run_tests.time = run_tests.time, types.SimpleNamespace(monotonic=lambda: now[0])
+    try:
+        crew, found = run_tests.Crew(lambda: now[0] * free), []
+        crew.cpus, crew.most, crew.room = 2, 6, 3
+        for _ in range(spells):
+            for _ in range(9):
+                crew.running = crew.room
+                crew.has_room()
+                now[0] += crew.SPELL / 8
+            found.append(crew.room)
+        return found
+    finally:
+        run_tests.time = before
+
+
+def test_while_cpus_are_free_more_jobs_run_and_while_none_is_fewer():
+    check(rooms(0.8, 5) == [4, 5, 6, 6, 6], rooms(0.8, 5))
+    check(rooms(0.3, 3) == [3, 3, 3], rooms(0.3, 3))
+    check(rooms(0.0, 3) == [2, 2, 2], rooms(0.0, 3))
+
+
+def test_a_job_begins_at_once_where_there_is_room():
+    crew = run_tests.Crew(lambda: 0.0)
+    crew.running = crew.room - 1
+    check(crew.has_room() and not crew.samples, crew.samples)
+    crew.running = crew.room
+    check(not crew.has_room(), crew.room)
+
+
+def test_what_runs_at_a_low_priority_counts_as_free():
+    check(run_tests.free_seconds() >= run_tests.idle_seconds() > 0, (run_tests.free_seconds(), run_tests.idle_seconds()))
+
+
+def test_jobs_of_a_crew_all_run():
+    jobs = [job(f"job{i}", "PASS a") for i in range(10)]
+    crew = run_tests.Crew()
+    with logs():
+        threads = [threading.Thread(target=crew.run, args=(j,)) for j in jobs]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(60)
+    check(all(j.passed == 1 for j in jobs) and crew.running == 0, (jobs, crew.running))
 
 
 def test_an_interrupt_ends_what_runs_and_begins_nothing():
