@@ -45,6 +45,7 @@ static void host_free(struct nvmf_hosts *hosts, struct nvmf_host *host)
 	keyring_put(host->psk_key);
 	nvmf_psk_remove(host->psk);
 	nvmf_psk_forget_generated(host);
+	free(host->psk_name);
 	free(host);
 }
 
@@ -309,6 +310,20 @@ int nvmf_subsystem_set_psk_compat(struct nvmf_subsystem *s, const char *hostnqn,
 	return 0;
 }
 
+int nvmf_subsystem_keep_psk_name(struct nvmf_subsystem *s, const char *hostnqn, const char *name)
+{
+	struct nvmf_host *host = nvmf_hosts_find(&s->hosts, hostnqn);
+	char *copy = strdup(name);
+
+	if (host == NULL || copy == NULL) {
+		free(copy);
+		return host == NULL ? -ENOENT : -ENOMEM;
+	}
+	free(host->psk_name);
+	host->psk_name = copy;
+	return 0;
+}
+
 bool nvmf_subsystem_psk_compat(const struct nvmf_subsystem *s, const char *hostnqn)
 {
 	return nvmf_hosts_find(&s->hosts, hostnqn)->psk_compat;
@@ -326,7 +341,12 @@ const char *nvmf_subsystem_host_psk(const struct nvmf_subsystem *s, const char *
 {
 	const struct nvmf_host *host = nvmf_hosts_find(&s->hosts, hostnqn);
 
-	return host->psk_key != NULL ? keyring_key_name(host->psk_key) : NULL;
+	return host->psk_key != NULL ? keyring_key_name(host->psk_key) : host->psk_name;
+}
+
+bool nvmf_subsystem_host_psk_counts(const struct nvmf_subsystem *s, const char *hostnqn)
+{
+	return nvmf_hosts_find(&s->hosts, hostnqn)->psk_key != NULL;
 }
 
 static bool ctrlr_host_matches(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ctrlr_waiter *w)

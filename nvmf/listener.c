@@ -90,7 +90,8 @@ int nvmf_subsystem_add_listener_secure(struct nvmf_subsystem *s, const struct nv
 	if (l == NULL) {
 		return -ENOMEM;
 	}
-	int rc = nvmf_transport_listen(t, address, secure, &l->listen);
+	l->secure = secure;
+	int rc = nvmf_transport_listen(t, address, secure && nvmf_transport_has_tls(t), &l->listen);
 	if (rc != 0) {
 		listener_dealloc(l);
 		return rc;
@@ -169,7 +170,7 @@ const struct nvmf_address *nvmf_listener_address(const struct nvmf_listener *l)
 
 bool nvmf_listener_is_secure(const struct nvmf_listener *l)
 {
-	return l->listen->secure;
+	return l->secure;
 }
 
 /* ---- Referrals ---- */

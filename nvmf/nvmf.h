@@ -25,12 +25,13 @@ struct nvmf_ctrlr;
 struct nvmf_qpair;
 struct nvmf_poll_group;
 
-#define NVMF_DISCOVERY_NQN NVME_DISC_SUBSYS_NAME
-#define NVMF_TRADDR_MAX    NVMF_TRADDR_SIZE
-#define NVMF_TRSVCID_MAX   NVMF_TRSVCID_SIZE
-#define NVMF_SN_MAX        20
-#define NVMF_MN_MAX        40
-#define NVMF_TRNAME_MAX    16
+#define NVMF_DISCOVERY_NQN   NVME_DISC_SUBSYS_NAME
+#define NVMF_TRADDR_MAX      NVMF_TRADDR_SIZE
+#define NVMF_TRSVCID_MAX     NVMF_TRSVCID_SIZE
+#define NVMF_SN_MAX          20
+#define NVMF_MN_MAX          40
+#define NVMF_ADMIN_LABEL_MAX 255
+#define NVMF_TRNAME_MAX      16
 
 /* Called when a change is complete. status: 0 or a negative errno. */
 typedef void (*nvmf_done_fn)(void *arg, int status);
@@ -251,6 +252,7 @@ enum nvmf_subtype {
 struct nvmf_subsystem_opts {
 	const char *serial_number; /* ASCII, up to 20; NULL: zeroes */
 	const char *model_number;  /* ASCII, up to 40; NULL: the product's name */
+	const char *admin_label;   /* what administrators call it, ASCII, up to 255; NULL or empty: nothing */
 	uint32_t max_namespaces;   /* also the highest nsid; 0: 32 */
 	bool allow_any_host;
 	bool ana_reporting;  /* tell hosts the state of each ANA group through each listener */
@@ -321,6 +323,8 @@ uint64_t nvmf_subsystem_state_ticks(const struct nvmf_subsystem *s);
 const char *nvmf_subsystem_serial_number(const struct nvmf_subsystem *s);
 /* Its model number; its own memory. */
 const char *nvmf_subsystem_model_number(const struct nvmf_subsystem *s);
+/* What administrators call it, or ""; its own memory. */
+const char *nvmf_subsystem_admin_label(const struct nvmf_subsystem *s);
 /* How many namespaces it may have; also the highest nsid. */
 uint32_t nvmf_subsystem_max_namespaces(const struct nvmf_subsystem *s);
 /* The lowest controller id that it gives out. */
@@ -365,8 +369,13 @@ int nvmf_subsystem_set_keys(struct nvmf_subsystem *s, const char *hostnqn, const
  * those that it has go on. With psk, but neither key nor ctrlr_key, it leaves those as they are. */
 int nvmf_subsystem_set_keys_psk(struct nvmf_subsystem *s, const char *hostnqn, const char *key, const char *ctrlr_key,
 				const char *psk, char why[NVMF_ERROR_MAX]);
-/* The name of a host's key for TLS; NULL: it has none. hostnqn: an allowed host. */
+/* Keeps the name of a key for TLS that the keyring lacks, until the host has another: only to be shown and saved. 0,
+ * -ENOENT (no such host) or -ENOMEM. */
+int nvmf_subsystem_keep_psk_name(struct nvmf_subsystem *s, const char *hostnqn, const char *name);
+/* The name of a host's key for TLS, also one that is only kept; NULL: it has none. hostnqn: an allowed host. */
 const char *nvmf_subsystem_host_psk(const struct nvmf_subsystem *s, const char *hostnqn);
+/* Whether a host can connect by that key. hostnqn: an allowed host. */
+bool nvmf_subsystem_host_psk_counts(const struct nvmf_subsystem *s, const char *hostnqn);
 /* The name of a host's key, or of the key that the controller proves itself with (of_ctrlr); NULL: it has none.
  * hostnqn: an allowed host. */
 const char *nvmf_subsystem_host_key(const struct nvmf_subsystem *s, const char *hostnqn, bool of_ctrlr);
@@ -391,9 +400,9 @@ int nvmf_subsystem_add_listener(struct nvmf_subsystem *s, const struct nvmf_addr
  * without ana_reporting. */
 int nvmf_subsystem_add_listener_ana(struct nvmf_subsystem *s, const struct nvmf_address *address,
 				    enum nvme_ana_state state);
-/* The same, and with secure, hosts have to connect over TLS, by a key of nvmf_subsystem_add_host_psk(); the transport
- * must have it (nvmf_transport_has_tls()). -EPROTOTYPE: another subsystem listens on that address, and demands
- * something else. */
+/* The same, and with secure, hosts have to connect over TLS, by a key of nvmf_subsystem_add_host_psk(). Where the
+ * transport has none (nvmf_transport_has_tls()), that is kept without effect. -EPROTOTYPE: another subsystem listens on
+ * that address, and demands something else. */
 int nvmf_subsystem_add_listener_secure(struct nvmf_subsystem *s, const struct nvmf_address *address,
 				       enum nvme_ana_state state, bool secure);
 /* Calls done with status 0 when the transport is ready to serve hosts at the addresses where it listens: it may
@@ -409,7 +418,7 @@ struct nvmf_listener *nvmf_subsystem_find_listener(const struct nvmf_subsystem *
 struct nvmf_listener *nvmf_listener_next(const struct nvmf_subsystem *s, const struct nvmf_listener *after);
 /* The listener's address; its own memory. */
 const struct nvmf_address *nvmf_listener_address(const struct nvmf_listener *l);
-/* Whether it takes connections over TLS only. */
+/* Whether it was added with secure: if its transport has TLS, it takes connections over that only. */
 bool nvmf_listener_is_secure(const struct nvmf_listener *l);
 /* Sets the state of an ANA group (0: of all) that hosts see through a listener (Base 8.1.3). When it returns, commands
  * that arrive are treated by the new state, and hosts have been sent the event; commands under way end as they would

@@ -58,6 +58,9 @@ int nvmf_subsystem_opts_check(const char *nqn, const struct nvmf_subsystem_opts 
 	if (rc == 0 && o->model_number != NULL) {
 		rc = subsystem_check_ascii("model_number", o->model_number, NVMF_MN_MAX, why);
 	}
+	if (rc == 0 && o->admin_label != NULL && o->admin_label[0] != 0) {
+		rc = subsystem_check_ascii("admin_label", o->admin_label, NVMF_ADMIN_LABEL_MAX, why);
+	}
 	return rc;
 }
 
@@ -95,6 +98,7 @@ static struct nvmf_subsystem *subsystem_alloc(const char *nqn, const struct nvmf
 		 o->serial_number != NULL ? o->serial_number : DEFAULT_SERIAL_NUMBER);
 	snprintf(s->model_number, sizeof(s->model_number), "%s",
 		 o->model_number != NULL ? o->model_number : DEFAULT_MODEL_NUMBER);
+	snprintf(s->admin_label, sizeof(s->admin_label), "%s", o->admin_label != NULL ? o->admin_label : "");
 	snprintf(s->nqn, sizeof(s->nqn), "%s", nqn);
 	STAILQ_INIT(&s->ops);
 	TAILQ_INIT(&s->waiters);
@@ -302,6 +306,11 @@ const char *nvmf_subsystem_serial_number(const struct nvmf_subsystem *s)
 const char *nvmf_subsystem_model_number(const struct nvmf_subsystem *s)
 {
 	return s->model_number;
+}
+
+const char *nvmf_subsystem_admin_label(const struct nvmf_subsystem *s)
+{
+	return s->admin_label;
 }
 
 uint32_t nvmf_subsystem_max_namespaces(const struct nvmf_subsystem *s)

@@ -22,6 +22,7 @@ struct nvmf_host {
 	/* What its connections over TLS are made with, and the copy that handshakes find; NULL: it has none. */
 	struct keyring_key *psk_key;
 	struct nvmf_psk *psk;
+	char *psk_name;  /* if psk_key is NULL: of a key that the keyring lacks, kept without effect */
 	bool psk_compat; /* tls_psk.compat of that copy */
 	char nqn[NVMF_NQN_MAX + 1];
 };
@@ -170,6 +171,7 @@ struct nvmf_subsystem {
 
 	char serial_number[NVMF_SN_MAX + 1];
 	char model_number[NVMF_MN_MAX + 1];
+	char admin_label[NVMF_ADMIN_LABEL_MAX + 1];
 	bool allow_any_host;
 	bool ana_reporting;
 	bool static_ctrlrs;

@@ -21,6 +21,7 @@ struct nvmf_listener {
 	struct nvmf_transport *transport;
 	struct nvmf_listen *listen;
 	struct nvmf_ana *ana; /* NULL: the subsystem does not report ANA states */
+	bool secure;          /* as it was asked for; listen->secure says what it is */
 	TAILQ_ENTRY(nvmf_listener) link;
 };
 

@@ -72,6 +72,8 @@ json_t *rpc_nvmf_ns_config_json(const struct nvmf_ns *ns);
 /* The peers of a subsystem, with their answers so far. */
 json_t *rpc_nvmf_peers_json(const struct nvmf_subsystem *s);
 
+/* Whether hosts can connect to the target over TLS. */
+bool rpc_nvmf_tgt_has_tls(struct nvmf_tgt *tgt);
 /* Adds the names of an allowed host's keys to o, as parameters of nvmf_subsystem_add_host; nothing if it has none. */
 void rpc_nvmf_add_key_names(json_t *o, const struct nvmf_subsystem *s, const char *hostnqn);
 /* Adds "auth" to o, the state of a queue pair's authentication; nothing if it needs none. */

@@ -115,12 +115,26 @@ static void config_write_listeners(json_t *methods, struct nvmf_tgt *tgt, const 
 	}
 }
 
+/* The name of a key that the keyring lacked before the target had a transport with TLS: a start would stop there. */
+static void config_leave_out_psk(struct nvmf_tgt *tgt, const struct nvmf_subsystem *s, const char *host, json_t *params)
+{
+	const char *psk = nvmf_subsystem_host_psk(s, host);
+
+	if (psk != NULL && !nvmf_subsystem_host_psk_counts(s, host) && rpc_nvmf_tgt_has_tls(tgt)) {
+		log_warning("psk of host %s of %s is not in the configuration: the keyring lacked it when the host was "
+			    "added",
+			    host, nvmf_subsystem_nqn(s));
+		json_object_del(params, "psk");
+	}
+}
+
 static void config_write_hosts(json_t *methods, struct nvmf_tgt *tgt, const struct nvmf_subsystem *s)
 {
 	for (const char *h = nvmf_subsystem_next_host(s, NULL); h != NULL; h = nvmf_subsystem_next_host(s, h)) {
 		json_t *params = config_subsystem_params(tgt, s);
 		json_object_set_new(params, "host", rpc_string(h));
 		rpc_nvmf_add_key_names(params, s, h);
+		config_leave_out_psk(tgt, s, h, params);
 		rpc_config_add(methods, "nvmf_subsystem_add_host", params);
 	}
 }
@@ -187,6 +201,9 @@ static void config_write_subsystem(json_t *methods, struct nvmf_tgt *tgt, const 
 
 	json_object_set_new(params, "serial_number", rpc_string(nvmf_subsystem_serial_number(s)));
 	json_object_set_new(params, "model_number", rpc_string(nvmf_subsystem_model_number(s)));
+	if (nvmf_subsystem_admin_label(s)[0] != 0) {
+		json_object_set_new(params, "admin_label", rpc_string(nvmf_subsystem_admin_label(s)));
+	}
 	json_object_set_new(params, "max_namespaces", json_integer(nvmf_subsystem_max_namespaces(s)));
 	json_object_set_new(params, "allow_any_host", json_boolean(nvmf_subsystem_allow_any_host(s)));
 	json_object_set_new(params, "ana_reporting", json_boolean(nvmf_subsystem_ana_reporting(s)));

@@ -46,8 +46,8 @@ struct listener_params {
 static const struct rpc_param add_listener_params[] = {
 	LISTENER_PARAMS,
 	RPC_PARAM(struct listener_params, secure_channel, RPC_BOOL, RPC_OPTIONAL,
-		  "hosts have to connect over TLS, each by its psk (nvmf_subsystem_add_host); no effect on RDMA, which "
-		  "is not encrypted"),
+		  "hosts have to connect over TLS, each by its psk (nvmf_subsystem_add_host); kept without effect on "
+		  "RDMA, which is not encrypted"),
 	RPC_NO_EFFECT(sock_impl, RPC_STRING, "null", "RDMA has no sockets to choose, and TCP uses the kernel's"),
 	RPC_NO_EFFECT(numa_id, RPC_INT32, "-1", "the address decides which device, and so which node, serves"),
 	RPC_PARAM(struct listener_params, ana_state, RPC_ENUM, RPC_OPTIONAL, "of all ANA groups; by default optimized",
@@ -112,23 +112,19 @@ static void listener_answer_no_ana(struct rpc_request *req, const struct listene
 		  nvmf_ana_state_name(state), p->where.nqn);
 }
 
-/* Whether the listener is to demand TLS. Over RDMA there is none, which the log tells once. */
-static bool listener_wants_tls(const struct listener_params *p, struct nvmf_tgt *tgt,
-			       const struct nvmf_address *address)
+/* Over RDMA there is no TLS, which the log tells once. */
+static void listener_tell_no_tls(const struct listener_params *p, struct nvmf_tgt *tgt,
+				 const struct nvmf_address *address)
 {
 	const struct nvmf_transport *t = nvmf_transport_find(tgt, address->trtype);
 	static bool told;
 
-	if (!p->secure_channel || (t != NULL && nvmf_transport_has_tls(t))) {
-		return p->secure_channel;
-	}
-	if (!told) {
+	if (!told && p->secure_channel && t != NULL && !nvmf_transport_has_tls(t)) {
 		log_notice("nvmf_subsystem_add_listener: parameter \"secure_channel\" is true: taken, no effect: %s is "
 			   "not encrypted",
 			   address->trtype);
 		told = true;
 	}
-	return false;
 }
 
 /* What to do about an error, in front of its text, which clients look for at the end. */
@@ -180,7 +176,8 @@ static void rpc_add_listener(struct rpc_request *req, void *params)
 		rpc_nvmf_address_refuse(req, "listen_address", &address, field, allowed);
 		return;
 	}
-	int rc = nvmf_subsystem_add_listener_secure(s, &address, state, listener_wants_tls(p, tgt, &address));
+	listener_tell_no_tls(p, tgt, &address);
+	int rc = nvmf_subsystem_add_listener_secure(s, &address, state, p->secure_channel);
 	if (rc != 0) {
 		listener_answer_add(req, p, &address, state, rc);
 	} else {

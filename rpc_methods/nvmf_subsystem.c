@@ -55,7 +55,8 @@ static const struct rpc_param create_subsystem_params[] = {
 	RPC_ONLY(max_discard_size_kib, RPC_UINT64, "0", "dmrsl is the limit of deallocations"),
 	RPC_ONLY(max_write_zeroes_size_kib, RPC_UINT64, "0", "wzsl is the limit of Write Zeroes"),
 	RPC_PARAM(struct create_subsystem, admin_label, RPC_STRING, RPC_OPTIONAL,
-		  "no effect, and not saved: subsystems have no label; printable ASCII, up to 255 characters"),
+		  "what administrators call it: shown and saved, hosts do not see it; printable ASCII, up to 255 "
+		  "characters"),
 	RPC_PARAM_END,
 };
 
@@ -67,46 +68,10 @@ static void create_subsystem_defaults(void *params)
 	p->max_cntlid = NVME_CNTLID_MAX;
 }
 
-#define ADMIN_LABEL_MAX 255
-
-/* Whether a text is printable ASCII. */
-static bool text_is_ascii(const char *text)
-{
-	while (*text >= ' ' && *text <= '~') {
-		text++;
-	}
-	return *text == 0;
-}
-
 /* Answers with what is wrong with the options. Clients look for the first words of an error. */
 static void subsystem_refuse(struct rpc_request *req, const char *words, const char *why)
 {
 	rpc_error(req, RPC_ERROR_INVALID_PARAMS, "%s%sparameter %s", words, words[0] != 0 ? ": " : "", why);
-}
-
-/* False: the request has been answered with what is wrong. */
-static bool subsystem_check_label(struct rpc_request *req, const struct create_subsystem *p)
-{
-	static bool told;
-
-	if (p->admin_label == NULL || p->admin_label[0] == 0) {
-		return true;
-	}
-	if (strlen(p->admin_label) > ADMIN_LABEL_MAX || !text_is_ascii(p->admin_label)) {
-		rpc_error(
-			req, RPC_ERROR_INVALID_PARAMS,
-			"Invalid admin_label: parameter \"admin_label\" is \"%.64s\" (%zu bytes): allowed are up to %d "
-			"printable ASCII characters",
-			p->admin_label, strlen(p->admin_label), ADMIN_LABEL_MAX);
-		return false;
-	}
-	if (!told) {
-		log_notice("nvmf_create_subsystem: parameter \"admin_label\" is \"%s\": taken, no effect: subsystems "
-			   "have no label",
-			   p->admin_label);
-		told = true;
-	}
-	return true;
 }
 
 static bool subsystem_check_cntlids(struct rpc_request *req, const struct create_subsystem *p)
@@ -132,6 +97,7 @@ static bool subsystem_check_opts(struct rpc_request *req, const char *nqn, const
 	subsystem_refuse(req,
 			 strncmp(why, "\"serial_number\"", 15) == 0  ? "Invalid SN"
 			 : strncmp(why, "\"model_number\"", 14) == 0 ? "Invalid MN"
+			 : strncmp(why, "\"admin_label\"", 13) == 0  ? "Invalid admin_label"
 								     : "",
 			 why);
 	return false;
@@ -177,6 +143,7 @@ static void rpc_create_subsystem(struct rpc_request *req, void *params)
 	const struct nvmf_subsystem_opts opts = {
 		.serial_number = p->serial_number,
 		.model_number = p->model_number,
+		.admin_label = p->admin_label,
 		.max_namespaces = p->max_namespaces,
 		.allow_any_host = p->allow_any_host,
 		.ana_reporting = p->ana_reporting,
@@ -188,8 +155,7 @@ static void rpc_create_subsystem(struct rpc_request *req, void *params)
 	struct nvmf_tgt *tgt = rpc_nvmf_tgt_to_change(req, p->where.tgt_name);
 	struct nvmf_subsystem *s;
 
-	if (tgt == NULL || !subsystem_check_cntlids(req, p) || !subsystem_check_label(req, p) ||
-	    !subsystem_check_opts(req, p->where.nqn, &opts)) {
+	if (tgt == NULL || !subsystem_check_cntlids(req, p) || !subsystem_check_opts(req, p->where.nqn, &opts)) {
 		return;
 	}
 	int rc = nvmf_subsystem_create(tgt, p->where.nqn, &opts, &s);
@@ -455,6 +421,9 @@ static void subsystem_add_nvme_fields(json_t *o, const struct nvmf_subsystem *s)
 
 	json_object_set_new(o, "serial_number", rpc_string(nvmf_subsystem_serial_number(s)));
 	json_object_set_new(o, "model_number", rpc_string(nvmf_subsystem_model_number(s)));
+	if (nvmf_subsystem_admin_label(s)[0] != 0) {
+		json_object_set_new(o, "admin_label", rpc_string(nvmf_subsystem_admin_label(s)));
+	}
 	json_object_set_new(o, "max_namespaces", json_integer(nvmf_subsystem_max_namespaces(s)));
 	json_object_set_new(o, "passthrough", json_false()); /* of all commands: there is no such thing */
 	json_object_set_new(o, "min_cntlid", json_integer(nvmf_subsystem_min_cntlid(s)));
@@ -547,7 +516,8 @@ RPC_METHOD("nvmf_get_subsystems", rpc_get_subsystems, struct get_subsystems, get
 	   "List subsystems with their listeners, hosts and namespaces; the discovery subsystem comes first",
 	   .result = "[{nqn: string, subtype: string, listen_addresses: [" RPC_NVMF_ADDRESS_SHAPE
 		     "], allow_any_host: bool, hosts: [{nqn: string, ...}], state: string, state_us: int, "
-		     "serial_number?: string, model_number?: string, max_namespaces?: int, passthrough?: bool, "
+		     "serial_number?: string, model_number?: string, admin_label?: string, max_namespaces?: int, "
+		     "passthrough?: bool, "
 		     "min_cntlid?: int, "
 		     "max_cntlid?: int, dmrsl?: int, wzsl?: int, ana_reporting?: bool, namespaces?: [{nsid: int, "
 		     "bdev_name: string, "
@@ -620,7 +590,7 @@ static bool subsystem_has_host(const struct nvmf_subsystem *s, const char *hostn
 	return h != NULL;
 }
 
-static bool tgt_has_tls(struct nvmf_tgt *tgt)
+bool rpc_nvmf_tgt_has_tls(struct nvmf_tgt *tgt)
 {
 	const struct nvmf_transport *t = NULL;
 
@@ -629,21 +599,30 @@ static bool tgt_has_tls(struct nvmf_tgt *tgt)
 	return t != NULL;
 }
 
-/* Clients of RDMA targets give keys that the keyring does not have: nothing can ask for them there. If a transport with
- * TLS comes later, the host has no key, and is not let in. */
-static const char *host_psk_that_counts(struct nvmf_subsystem *s, const char *name)
+/* Clients of RDMA targets give keys that the keyring does not have: nothing can ask for them there, and their names are
+ * kept. If a transport with TLS comes later, the host has no key, and is not let in. */
+static bool host_psk_counts(struct nvmf_subsystem *s, const char *name)
 {
 	const char *why;
 	struct keyring_key *key = name != NULL ? keyring_get_kind(name, KEYRING_PSK, &why) : NULL;
 
-	if (name == NULL || key != NULL || tgt_has_tls(nvmf_subsystem_tgt(s))) {
+	if (name == NULL || key != NULL || rpc_nvmf_tgt_has_tls(nvmf_subsystem_tgt(s))) {
 		keyring_put(key);
-		return name;
+		return true;
 	}
 	log_notice("nvmf_subsystem_add_host: parameter \"psk\": taken, no effect: no transport of the target has TLS, "
 		   "and: %s",
 		   why); /* without its value, which may be the key itself */
-	return NULL;
+	return false;
+}
+
+/* A key itself, in place of its name, must not come into answers and files: in the interchange format, or 16 bytes or
+ * more in hexadecimal. */
+static bool psk_is_a_name(const char *psk)
+{
+	size_t digits = strspn(psk, "0123456789abcdefABCDEF");
+
+	return strncmp(psk, "NVMeTLSkey", strlen("NVMeTLSkey")) != 0 && (psk[digits] != 0 || digits < 32);
 }
 
 static void rpc_add_host(struct rpc_request *req, void *params)
@@ -655,14 +634,19 @@ static void rpc_add_host(struct rpc_request *req, void *params)
 	if (s == NULL) {
 		return;
 	}
-	int rc = nvmf_subsystem_add_host_psk(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key,
-					     host_psk_that_counts(s, p->psk), why);
-	if (rc == 0) {
-		(void)nvmf_subsystem_set_psk_compat(s, p->host, p->psk_compat); /* it is there, and open */
-		rpc_reply_true(req);
-	} else {
+	bool counts = host_psk_counts(s, p->psk);
+	int rc = nvmf_subsystem_add_host_psk(s, p->host, p->dhchap_key, p->dhchap_ctrlr_key, counts ? p->psk : NULL,
+					     why);
+	if (rc != 0) {
 		rpc_error(req, rc == -EINVAL ? RPC_ERROR_INVALID_PARAMS : rc, "%s", why);
+		return;
 	}
+	(void)nvmf_subsystem_set_psk_compat(s, p->host, p->psk_compat); /* it is there, and open */
+	if (!counts && psk_is_a_name(p->psk) && nvmf_subsystem_keep_psk_name(s, p->host, p->psk) != 0) {
+		log_warning("host %s of %s: no memory for the name of its psk, which is not saved", p->host,
+			    p->where.nqn);
+	}
+	rpc_reply_true(req);
 }
 RPC_METHOD("nvmf_subsystem_add_host", rpc_add_host, struct keyed_host_params, add_host_params, RPC_RUNTIME,
 	   "Let a host connect to a subsystem", .result = "true")

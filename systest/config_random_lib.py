@@ -288,7 +288,7 @@ class Subsystems(Bdevs, Keys):
     def subsystem(self):
         s = {"nqn": f"{DOMAIN}:{self.name('s')}", "tgt_name": self.some_target()}
         if self.call("nvmf_create_subsystem", **self.optional("nvmf_create_subsystem", "min_cntlid", "max_cntlid", **s, serial_number=self.name("SN"),
-                                                              ana_reporting=self.chance(0.7),
+                                                              ana_reporting=self.chance(0.7), admin_label=self.rng.choice(("", "rack 7")),
                                                               max_namespaces=self.rng.randint(4, 40))) is None:
             return
         self.subsystems.append(s)
@@ -410,6 +410,8 @@ class Subsystems(Bdevs, Keys):
             secure = {}
             if at["listen_address"]["trtype"] == "TCP" and self.chance(0.3):
                 at["listen_address"], secure = where(self.secure_port_of(s["tgt_name"]), "TCP"), {"secure_channel": True}
+            elif at["listen_address"]["trtype"] == "RDMA" and self.chance(0.3):
+                secure = {"secure_channel": True}       # no effect, but it is kept
             if (self.call("nvmf_subsystem_add_listener", **at, **secure, **how)
                     or how and self.call("nvmf_subsystem_add_listener", **at, **secure)):
                 self.listeners.append(at)

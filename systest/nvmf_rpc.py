@@ -285,6 +285,41 @@ def save(d):
     return out
 
 
+def test_what_has_no_effect_over_rdma_is_kept_and_saved():
+    key = "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:"
+    psks = {f"{HOST}{n}": psk for n, psk in enumerate(("no-such-key", key, "ab" * 16, None))}
+    label = "rack 7, shelf 2"
+    with daemon() as d:
+        d.call("nvmf_create_transport", trtype="RDMA")
+        d.call("nvmf_create_subsystem", nqn=NQN, admin_label=label)
+        d.call("nvmf_create_subsystem", nqn=NQN + "2", admin_label="")
+        for words, bad in ((("Invalid admin_label", "256"), "x" * 256), (("Invalid admin_label", "0x0a"), "a\n")):
+            refuses(d, "nvmf_create_subsystem", words, nqn=NQN + "3", admin_label=bad)
+        for host, psk in psks.items():
+            d.call("nvmf_subsystem_add_host", nqn=NQN, host=host, **({"psk": psk} if psk else {}))
+        d.call("nvmf_subsystem_add_listener", nqn=NQN, listen_address=ADDRESS, secure_channel=True)
+        d.call("nvmf_subsystem_add_listener", nqn=NQN + "2", listen_address=ADDRESS)     # it is one and the same way in
+        check(key not in d.log() and "ab" * 16 not in d.log() and d.log().count("parameter \"secure_channel\" is true: taken, no effect") == 1, d.log())
+        text = save(d)
+        config = d.folder / "config.json"
+        config.write_text(text)
+        check(d.stop() == 0, d.log())
+        with daemon("-c", config) as other:
+            check(save(other) == text, save(other))
+            _, s, second = other.call("nvmf_get_subsystems")
+            check(s["admin_label"] == label and "admin_label" not in second, f"{s} {second}")
+            check(s["hosts"] == [{"nqn": h, **({"psk": p} if p == "no-such-key" else {})} for h, p in psks.items()], s["hosts"])
+            calls = {e["method"]: e["params"] for e in other.call("framework_get_config", name="nvmf") if e["params"].get("nqn") == NQN}
+            check(calls["nvmf_subsystem_add_listener"]["secure_channel"] is True and calls["nvmf_create_subsystem"]["admin_label"] == label, calls)
+            # With a transport that has TLS, a start would not take a name of nothing.
+            other.call("nvmf_create_transport", trtype="TCP")
+            text = save(other)
+            check("no-such-key" not in text and f"psk of host {HOST}0 of {NQN} is not in the configuration" in other.log(), other.log())
+            config.write_text(text)
+        with daemon("-c", config) as third:
+            check(save(third) == text, save(third))
+
+
 def test_saving_loading_and_saving_gives_the_same_bytes():
     with daemon("--wait-for-rpc", ready=False) as a:
         wait_for(a.connect, "the RPC socket").close()

@@ -94,6 +94,24 @@ static void test_a_key_is_replaced_and_otherwise_stays(void)
 	remove_host();
 }
 
+static void test_a_name_that_is_kept_is_shown_until_there_is_a_key(void)
+{
+	struct nvmf_subsystem *s = loop_subsystem();
+
+	CU_ASSERT_EQUAL(nvmf_subsystem_keep_psk_name(s, HOST, "none"), -ENOENT);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_host(s, HOST, NULL, NULL, why), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_keep_psk_name(s, HOST, "first"), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_keep_psk_name(s, HOST, "none"), 0);
+	CU_ASSERT_STRING_EQUAL(nvmf_subsystem_host_psk(s, HOST), "none");
+	CU_ASSERT_FALSE(nvmf_subsystem_host_psk_counts(s, HOST));
+	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), -1);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_keys_psk(s, HOST, NULL, NULL, "a", why), 0);
+	CU_ASSERT_STRING_EQUAL(nvmf_subsystem_host_psk(s, HOST), "a");
+	CU_ASSERT_TRUE(nvmf_subsystem_host_psk_counts(s, HOST));
+	CU_ASSERT_EQUAL(found(HOST, LOOP_SUBNQN), DHCHAP_HASH_SHA256);
+	remove_host();
+}
+
 static bool found_compat(void)
 {
 	struct tls_psk psk;
@@ -469,6 +487,7 @@ static void test_the_queues_of_a_controller_are_all_encrypted_or_none_is(void)
 static const struct unit_test tests[] = {
 	UNIT(test_a_key_is_found_by_host_and_subsystem),
 	UNIT(test_a_key_is_replaced_and_otherwise_stays),
+	UNIT(test_a_name_that_is_kept_is_shown_until_there_is_a_key),
 	UNIT(test_a_host_that_derives_as_older_libnvme_keeps_that_with_other_keys),
 	UNIT(test_generated_keys_are_found_until_the_host_is_removed),
 	UNIT(test_generated_keys_go_with_the_key_that_proved_the_host),
