@@ -190,6 +190,17 @@ static bool connect_qid_in_use(const struct nvmf_ctrlr *ctrlr, uint16_t qid)
 	return false;
 }
 
+static uint16_t connect_refuse_hostid(const struct nvmf_ctrlr *ctrlr, const struct nvmf_connect *c,
+				      struct connect_refusal *r)
+{
+	char given[BDEV_UUID_STRLEN], allowed[BDEV_UUID_STRLEN];
+
+	bdev_uuid_format(c->hostid, given);
+	bdev_uuid_format(ctrlr->hostid, allowed);
+	return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_HOSTID),
+			      "HOSTID is %s: allowed is that of controller %u's host, %s", given, c->cntlid, allowed);
+}
+
 /* An I/O queue belongs to the host of its controller, and is encrypted if the admin queue is, and only then. */
 static uint16_t connect_check_io_host(const struct nvmf_ctrlr *ctrlr, const struct nvmf_qpair *qpair,
 				      const struct nvmf_connect *c, struct connect_refusal *r)
@@ -198,11 +209,11 @@ static uint16_t connect_check_io_host(const struct nvmf_ctrlr *ctrlr, const stru
 
 	if (strcmp(ctrlr->hostnqn, c->hostnqn) != 0) {
 		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_HOSTNQN),
-				      "HOSTNQN is not that of controller %u's host", c->cntlid);
+				      "HOSTNQN is %.100s: allowed is that of controller %u's host, %.100s", c->hostnqn,
+				      c->cntlid, ctrlr->hostnqn);
 	}
 	if (memcmp(ctrlr->hostid, c->hostid, sizeof(c->hostid)) != 0) {
-		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_HOSTID),
-				      "HOSTID is not that of controller %u's host", c->cntlid);
+		return connect_refuse_hostid(ctrlr, c, r);
 	}
 	if (admin == NULL || (admin->secured_by == NULL) != (qpair->secured_by == NULL)) {
 		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
@@ -259,8 +270,10 @@ static uint16_t connect_check_secure(const struct nvmf_subsystem *s, const struc
 						"its connection is not encrypted, which the listener demands");
 	}
 	if (strcmp(by->hostnqn, c->hostnqn) != 0) {
-		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
-				      "HOSTNQN is not %.100s, whose key its TLS connection was made with", by->hostnqn);
+		return connect_refuse(
+			r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
+			"HOSTNQN is %.100s: allowed is %.100s, whose key its TLS connection was made with", c->hostnqn,
+			by->hostnqn);
 	}
 	if (s->subtype != NVMF_SUBTYPE_DISCOVERY && strcmp(by->subnqn, s->nqn) != 0) {
 		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
@@ -290,8 +303,8 @@ static uint16_t connect_admit(struct nvmf_qpair *qpair, const struct nvmf_connec
 
 	if (s == NULL || !nvmf_subsystem_reachable(s, &qpair->listen_address)) {
 		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_SUBNQN),
-				      "SUBNQN is that of no subsystem that listens at %s port %s",
-				      qpair->listen_address.traddr, qpair->listen_address.trsvcid);
+				      "SUBNQN is %.100s: allowed are the subsystems that listen at %s port %s",
+				      c->subnqn, qpair->listen_address.traddr, qpair->listen_address.trsvcid);
 	}
 	if (!nvmf_subsystem_host_allowed(s, c->hostnqn)) {
 		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST), "%s",

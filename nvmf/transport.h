@@ -324,7 +324,7 @@ bool nvmf_psk_any_generated(const struct nvmf_tgt *tgt);
 /* Control thread: the transport refuses a connection before there is a queue pair. Tells operators, in the log and as a
  * notification, both limited in number. traddr: the host's address. why: the field, its value and what is allowed. */
 void nvmf_connection_refused(const char *traddr, const char *why);
-#define NVMF_REFUSAL_MAX 192 /* bytes of why that are told */
+#define NVMF_REFUSAL_MAX 320 /* bytes of why that are told */
 /* Group's thread: ends the connection, or says that it has ended. Commands that have not begun are taken back. May be
  * called any number of times; the first reason counts. ops->qpair_close() is called before it returns. why: for the log
  * and notifications, a string that lasts: "disconnected by host". */

@@ -8,7 +8,8 @@ import re
 import signal
 import sys
 
-from appliance_lib import RpcError, check, main, wait_for
+from appliance_lib import DEADLINE, RpcError, check, main, wait_for
+from hostile_lib import Hostile, good_target
 from nvmf_lib import ADDRESS, NQN, PORT, Host, Target, wait_io
 
 HOST, FROZEN, STRANGER = (NQN + x for x in (":welcome", ":frozen", ":stranger"))
@@ -50,6 +51,19 @@ def test_hosts_that_come_and_go():
             h.kill()
         check(last["id"] < expired["id"] < gone["id"], "the order")
         t.wait_empty()
+
+
+def test_what_the_connection_manager_refuses():
+    """Field, value and what is allowed, in the log and as a notification: hosts of hostile-host, of which a seed decides what is wrong."""
+    wanted = (r"RECFMT is (?P<value>\d+): allowed is 0", r"HSQSIZE of queue \d+ is (?P<value>\d+): allowed are 1 to (?P<most>\d+)", r"HRQSIZE of queue \d+ is 0: allowed are 1 or more")
+    with good_target() as t:
+        Hostile(t, 1000, 1, "--kind", "connection request").result(t, 4 * DEADLINE)
+        told = [n["reason"] for n in t.notifications("nvmf_host_refused")]
+        for pattern in wanted:
+            found = [m for m in (re.match(pattern, reason) for reason in told) if m]
+            check(found, f"{pattern}: {told}")
+            check(all("most" not in m.groupdict() or not 1 <= int(m["value"]) <= int(m["most"]) for m in found), found)
+            check(any(m[0] in line and ADDRESS in line for m in found for line in t.log().splitlines()), f"{pattern} of a host at {ADDRESS}: {t.log()[-3000:]}")
 
 
 def test_what_the_operator_changes():

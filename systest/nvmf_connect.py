@@ -6,11 +6,12 @@
 # sanitize
 """Connect in the whole program, by an initiator of its own (nvmf_tcp_lib.py): hosts without a name, which SPDK's perf and identify are; and what a host that is
 refused, the log and the notifications say: what was wrong, its value, and what is allowed."""
+import re
 import sys
 
 from appliance_lib import check, main, wait_for
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT
-from nvmf_tcp_lib import DISCOVERY, Queue, TcpTarget
+from nvmf_tcp_lib import DISCOVERY, HOSTID, Queue, TcpTarget
 
 UNNAMED = f"(unnamed) {ADDRESS}"
 INVALID_PARAMETERS, INVALID_HOST, SEQUENCE_ERROR = 0x182, 0x184, 0x00C
@@ -39,10 +40,14 @@ def test_a_host_without_a_name_goes_by_its_address():
         t.stop_clean()
 
 
-def refused(t, code, where, nqn, host, words, qid=0, cntlid=0xFFFF, size=32, hostnqn=HOSTNQN):
+def uuid(byte):
+    return re.sub(r"(.{8})(.{4})(.{4})(.{4})(.{12})", r"\1-\2-\3-\4-\5", f"{byte:02x}" * 16)
+
+
+def refused(t, code, where, nqn, host, words, qid=0, cntlid=0xFFFF, size=32, hostnqn=HOSTNQN, hostid=HOSTID):
     """A Connect that is refused with this status and place of the field: what the log and the notification say of it."""
     with Queue(connect=False, qid=qid) as q:
-        c = q.connect(cntlid, nqn, size, hostnqn)
+        c = q.connect(cntlid, nqn, size, hostnqn, hostid=hostid)
         check((c.code, c.result) == (code, where), f"{words}: status {c.status:#x}, result {c.result:#x}")
     told = wait_for(lambda: [n for n in t.notifications("nvmf_host_refused") if words in n["reason"]], f"'{words}' to be told of")[-1]
     check(told["ctx"] == f"{nqn} {host}", told)
@@ -53,11 +58,14 @@ def test_who_is_refused_is_told_what_was_wrong_its_value_and_what_is_allowed():
     other, stranger = NQN + ":other", HOSTNQN + ":stranger"
     with TcpTarget() as t, Queue() as good:
         good.enable()
-        refused(t, INVALID_PARAMETERS, SUBNQN, other, HOSTNQN, f"SUBNQN is that of no subsystem that listens at {ADDRESS} port {PORT}")
+        refused(t, INVALID_PARAMETERS, SUBNQN, other, HOSTNQN, f"SUBNQN is {other}: allowed are the subsystems that listen at {ADDRESS} port {PORT}")
         refused(t, INVALID_PARAMETERS, SQSIZE, NQN, HOSTNQN, "SQSIZE is 255, for 256 entries: allowed are 2 to 128 entries", size=256)
         refused(t, INVALID_PARAMETERS, CNTLID, NQN, HOSTNQN, "CNTLID is 0x0009: allowed is 0xffff", cntlid=9)
         refused(t, INVALID_PARAMETERS, CNTLID, NQN, HOSTNQN, "CNTLID is 999: the subsystem has no such controller", qid=1, cntlid=999)
-        refused(t, INVALID_PARAMETERS, HOST, NQN, stranger, f"HOSTNQN is not that of controller {good.cntlid}'s host", qid=1, cntlid=good.cntlid, hostnqn=stranger)
+        refused(t, INVALID_PARAMETERS, HOST, NQN, stranger, f"HOSTNQN is {stranger}: allowed is that of controller {good.cntlid}'s host, {HOSTNQN}",
+                qid=1, cntlid=good.cntlid, hostnqn=stranger)
+        refused(t, INVALID_PARAMETERS, OF_DATA, NQN, HOSTNQN, f"HOSTID is {uuid(0x22)}: allowed is that of controller {good.cntlid}'s host, {uuid(0x11)}", qid=1,
+                cntlid=good.cntlid, hostid=b"\x22" * 16)
         with Queue(qid=1, cntlid=good.cntlid):
             refused(t, SEQUENCE_ERROR, 0, NQN, HOSTNQN, f"QID is 1: controller {good.cntlid} has that queue already", qid=1, cntlid=good.cntlid)
         t.call("nvmf_subsystem_allow_any_host", nqn=NQN, allow_any_host=False)

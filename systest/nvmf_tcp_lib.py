@@ -13,6 +13,7 @@ HLEN = {ICRESP: 128, C2H_TERM: 24, CAPSULE_RESP: 24, C2H_DATA: 24, R2T: 24}
 INVALID_FIELD, SEQUENCE, HEADER_DIGEST, OUT_OF_RANGE, LIMIT, UNSUPPORTED = 1, 2, 3, 4, 5, 6
 SGL_IN_CAPSULE, SGL_TRANSPORT = 0x01, 0x5A
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
+HOSTID = b"\x11" * 16
 TRANSIENT = 0x22
 
 
@@ -197,8 +198,8 @@ class Queue(Connection):
             check(c.status == 0, f"Connect: status {c.status:#x}")
             self.cntlid = c.result & 0xFFFF
 
-    def connect(self, cntlid, nqn, size, hostnqn, kato=0):
-        data = (b"\x11" * 16 + struct.pack("<H", cntlid)).ljust(256, b"\0") + nqn.encode().ljust(256, b"\0") + hostnqn.encode().ljust(256, b"\0")
+    def connect(self, cntlid, nqn, size, hostnqn, kato=0, hostid=HOSTID):
+        data = (hostid + struct.pack("<H", cntlid)).ljust(256, b"\0") + nqn.encode().ljust(256, b"\0") + hostnqn.encode().ljust(256, b"\0")
         sqe = self.sqe(0x7F, nsid=1, specific=struct.pack("<HHHBxI", 0, self.qid, size - 1, 0 if self.flow_control else 4, kato))
         return self.command(sqe, data.ljust(1024, b"\0"))
 
