@@ -63,7 +63,7 @@ def both(t, size=32, **options):
     return admin, Queue(qid=1, cntlid=admin.cntlid, size=size, **options)
 
 
-def write_and_read_all_sizes(t, rng, **options):
+def write_and_read_all_sizes(t, rng, in_capsule=4096, **options):
     admin, q = both(t, **options)
     with admin, q:
         shadow = bytearray(q.read(0, 256).data + q.read(256, 256).data)
@@ -71,7 +71,7 @@ def write_and_read_all_sizes(t, rng, **options):
             blocks = SIZES[i % len(SIZES)]
             lba = rng.randrange(512 - blocks)
             data = rng.randbytes(blocks * BS)
-            c = q.write(lba, data, in_capsule=blocks * BS <= 4096 and rng.random() < 0.5)
+            c = q.write(lba, data, in_capsule=blocks * BS <= in_capsule and rng.random() < 0.5)
             check(c.status == 0, f"write of {blocks} blocks: {c.status:#x}")
             shadow[lba * BS:(lba + blocks) * BS] = data
             blocks = rng.choice(SIZES)
@@ -89,6 +89,30 @@ def test_reads_and_writes_of_all_sizes():
         t.wait_empty()
         t.stop_clean()
 
+
+def test_capsules_of_8_kib_are_whole():
+    """Each write that fits comes in its capsule, up to the last block of 8 KiB; then a mixture of all forms."""
+    rng = random.Random(18)
+    with TcpTarget(in_capsule_data_size=8192) as t:
+        t.add_malloc("M0")
+        t.add_ns("M0")
+        for hdgst, ddgst in ((0, 0), (1, 1)):
+            admin, q = both(t, hdgst=hdgst, ddgst=ddgst)
+            with admin, q:
+                for lba in range(8):
+                    for blocks in (15, 16, 1, 9, 8, 16):
+                        data = rng.randbytes(blocks * BS)
+                        q.received.clear()
+                        check(q.write(lba, data).status == 0, f"write of {blocks} blocks in a capsule")
+                        check(R2T not in q.received, "an R2T for data that were in the capsule")
+                        check(q.read(lba, blocks).data == data, f"{blocks} blocks at {lba} are others than those in the capsule")
+                data = [rng.randbytes(8192) for _ in range(31)]
+                cids = [q.start(q.rw_sqe(1, 16 * i, 16), d) for i, d in enumerate(data)]
+                check(all(q.finish(cid).status == 0 for cid in cids), "writes at once")
+                check(q.read(0, 248).data + q.read(248, 248).data == b"".join(data), "capsules that were under way at once")
+            write_and_read_all_sizes(t, rng, in_capsule=8192, hdgst=hdgst, ddgst=ddgst)
+        t.wait_empty()
+        t.stop_clean()
 
 
 def test_commands_under_way_at_once():

@@ -425,6 +425,26 @@ def test_discovery_takes_little_memory_and_long_data_one_by_one():
         expect_term(stranger, "more in a capsule than there is room for", LIMIT)
 
 
+def test_fabrics_and_admin_data_at_the_border_of_8_kib():
+    """Whatever in_capsule_data_size is, 8192 bytes may be in the capsule of such a command, and not four more. As data that are asked for, more may come."""
+    with Fixture(in_capsule_data_size=4096) as f:
+        for name, make in (("admin", lambda: Queue().enable()), ("I/O", lambda: f.queue(2))):
+            with make() as q:
+                for n in (4092, 4096, 4100, 8188, 8192):
+                    for in_capsule in (True, False):
+                        q.received.clear()
+                        c = q.finish(auth_send(q, n, in_capsule=in_capsule))
+                        check(c.status != 0, "this host does not authenticate")
+                        check(not (in_capsule and R2T in q.received), f"{name} queue, {n} bytes: an R2T for data that were in the capsule")
+                check(q.finish(auth_send(q, 8196, in_capsule=False)).status != 0, "this host does not authenticate")
+                auth_send(q, 8196)
+                expect_term(q, f"{name} queue, 8196 bytes in a capsule", LIMIT)
+            wait_for(lambda: f.target.num_qpairs() == 2, "the queue pair to be gone")
+        with f.queue(2) as q:       # an I/O command's data have the room that was agreed
+            q.start(q.rw_sqe(1, 100, 9), bytes(9 * BS))
+            expect_term(q, "4608 bytes in the capsule of a write", LIMIT)
+
+
 def test_strangers_who_stay_cost_known_hosts_no_answers():
     with Fixture() as f:
         strangers = []
