@@ -23,6 +23,7 @@
 #include "tcp/digest.h"
 #include "tcp/pdu.h"
 #include "tcp/receiver.h"
+#include "tcp/socket.h"
 #include "thread/thread.h"
 #include "tls/session.h"
 #include "trace/trace.h"

@@ -7,7 +7,7 @@
 #include "util/compiler.h"
 #include "util/nearest.h"
 
-/* varve's own are keyring, iobuf, bdev, nvmf, scheduler, trace and metrics; the others are in configurations that
+/* varve's own are keyring, iobuf, bdev, nvmf, scheduler, sock, trace and metrics; the others are in configurations that
  * SPDK's programs saved. */
 static const char *const subsystems[] = {
 	"accel", "bdev", "fsdev", "iobuf", "iscsi",     "keyring",   "metrics",    "nbd",        "nvmf", "scheduler",

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Methods that configurations of other targets have, about things that varve does not have: they are checked, answered
  * with true, and change nothing. The log says so once for each method. */
-#include <string.h>
-
 #include "rpc/rpc.h"
 #include "util/log.h"
 
 /* What is given is decoded, so that wrong values are errors, and forgotten. */
 struct no_effect {
-	char *text;
 	uint32_t number;
 	uint64_t large;
-	bool flag;
 };
 
 #define IGNORED(name_, type_, field_, ...)                                                                             \
@@ -19,9 +15,7 @@ struct no_effect {
 		.name = #name_, .type = type_, .offset = offsetof(struct no_effect, field_),                           \
 		.size = sizeof(((struct no_effect *)0)->field_), .help = "no effect", ##__VA_ARGS__                    \
 	}
-#define IGNORED_STRING(name_, ...) IGNORED(name_, RPC_STRING, text, ##__VA_ARGS__)
-#define IGNORED_UINT32(name_)      IGNORED(name_, RPC_UINT32, number)
-#define IGNORED_BOOL(name_)        IGNORED(name_, RPC_BOOL, flag)
+#define IGNORED_UINT32(name_) IGNORED(name_, RPC_UINT32, number)
 
 /* *told: whether the log has a line about the method. */
 static void no_effect_answer(struct rpc_request *req, const char *method, const char *why, bool *told)
@@ -41,26 +35,6 @@ static void no_effect_answer(struct rpc_request *req, const char *method, const 
 	}                                                                                                              \
 	RPC_METHOD(#name_, rpc_##name_, struct no_effect, params_, states_,                                            \
 		   "Without effect, for configurations of other targets: " why_, .result = "true")
-
-/* --- Sockets for data --- */
-
-#define NO_SOCKETS "NVMe/TCP uses the kernel's sockets, with settings of its own"
-static const struct rpc_param sock_default_params[] = {IGNORED_STRING(impl_name, .required = true), RPC_PARAM_END};
-NO_EFFECT_METHOD(sock_set_default_impl, sock_default_params, RPC_STARTUP, NO_SOCKETS)
-
-static const struct rpc_param sock_options_params[] = {IGNORED_STRING(impl_name, .required = true),
-						       IGNORED_UINT32(recv_buf_size),
-						       IGNORED_UINT32(send_buf_size),
-						       IGNORED_BOOL(enable_recv_pipe),
-						       IGNORED_BOOL(enable_quickack),
-						       IGNORED_UINT32(enable_placement_id),
-						       IGNORED_BOOL(enable_zerocopy_send_server),
-						       IGNORED_BOOL(enable_zerocopy_send_client),
-						       IGNORED_UINT32(zerocopy_threshold),
-						       IGNORED_UINT32(tls_version),
-						       IGNORED_BOOL(enable_ktls),
-						       RPC_PARAM_END};
-NO_EFFECT_METHOD(sock_impl_set_options, sock_options_params, RPC_STARTUP, NO_SOCKETS)
 
 /* --- Rooms and modules that are not there --- */
 

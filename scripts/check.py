@@ -39,7 +39,7 @@ ROOMS = {
     "nvmf": "env_dpdk thread dhchap tls keyring nvme/spec.h bdev",
     "nvmf_rdma": "env_dpdk thread verbs nvmf nvme/spec.h bdev",
     "nvmf_tcp": "env_dpdk thread tls tcp nvmf nvme/spec.h bdev",
-    "rpc_methods": "env_dpdk thread rpc dhchap keyring bdev nvmf",
+    "rpc_methods": "env_dpdk thread rpc dhchap keyring tcp bdev nvmf",
     "bdev_modules": "env_dpdk thread rpc dhchap keyring nvme bdev lvol rpc_methods",
     "appliance": "env_dpdk thread rpc rpc_methods dhchap tls verbs bdev nvmf",
     "softverbs": "util/compiler.h",     # knows nothing of varve: a header without code is all it takes

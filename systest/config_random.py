@@ -33,7 +33,6 @@ PASSING = {
     "framework_start_init", "framework_wait_init", "spdk_kill_instance", "framework_enable_cpumask_locks", "framework_disable_cpumask_locks", "rpc_describe_methods",
     "log_clear_flag", "log_enable_timestamps", "log_set_flag", "log_set_level", "log_set_print_level", "thread_set_cpumask",
     "accel_set_options", "bdev_iscsi_set_options", "bdev_raid_set_options",     # no effect
-    "sock_impl_set_options", "sock_set_default_impl",
     "framework_monitor_context_switch", "trace_clear", "trace_clear_tpoint_mask", "trace_disable_tpoint_group", "trace_enable_tpoint_group", "trace_set_tpoint_mask",
 }
 

@@ -600,6 +600,8 @@ class Startup:
         self.calls = {
             "iobuf_set_options": {"small_pool_count": rng.randint(8, 16) * 1024, "large_pool_count": rng.randint(1, 4) * 512,
                                   "small_bufsize": rng.choice((8192, 16384)), "large_bufsize": rng.choice((135168, 262144)), "enable_numa": self.chance(0.5)},
+            "sock_set_default_impl": {"impl_name": rng.choice(("posix", "ssl", "uring"))},
+            "sock_impl_set_options": self.sock_options(),
             "bdev_set_options": {"bdev_io_pool_size": rng.randint(1024, 65536), "bdev_io_cache_size": rng.randint(16, 256), "bdev_auto_examine": self.chance(0.5),
                                  "iobuf_small_cache_size": rng.randint(0, 64), "iobuf_large_cache_size": rng.randint(0, 16),
                                  "nomem_timeout_ms": rng.randint(1000, 60000), "split_children": rng.randint(16, 256)},
@@ -613,6 +615,15 @@ class Startup:
             d.call(method, **params)
 
     chance = Session.chance
+
+    def sock_options(self):
+        """Any of the options, of any implementation."""
+        rng = self.rng
+        numbers = ("enable_placement_id", "zerocopy_threshold", "tls_version")
+        flags = ("enable_recv_pipe", "enable_quickack", "enable_zerocopy_send_server", "enable_zerocopy_send_client", "enable_ktls")
+        every = {"recv_buf_size": rng.choice((0, 65536, 2 << 20)), "send_buf_size": rng.choice((0, 65536, 2 << 20)), **{n: rng.randint(0, 3) for n in numbers},
+                 **{f: self.chance(0.5) for f in flags}}
+        return {"impl_name": rng.choice(("posix", "ssl", "uring")), **{k: v for k, v in every.items() if self.chance(0.7)}}
 
     def check_saved(self, entries):
         """What was given is what is saved."""

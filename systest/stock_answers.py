@@ -29,7 +29,6 @@ EMPTY = {"thread_get_pollers.threads[].timed_pollers": "what waits for a time is
 # What SPDK's answers have and ours have not, and why: doc/compat.md says the same.
 LACKING = {
     "accel_get_opc_assignments": "there is no accel framework",
-    "sock_get_default_impl": "there are no socket implementations",
 }
 
 

@@ -13,7 +13,7 @@ from appliance_lib import TOP, Daemon, check, main, wait_for
 from nvmf_lib import PORT, preload
 from stock_lib import check_stock_takes
 
-NO_EFFECT = {"sock_set_default_impl", "sock_impl_set_options", "accel_set_options", "bdev_raid_set_options"}
+NO_EFFECT = {"accel_set_options", "bdev_raid_set_options"}
 NQN = "nqn.2016-06.io.spdk:cnode1"
 
 
@@ -63,7 +63,7 @@ def check_saved(entries, saved):
     for method, params in entries:
         if method in NO_EFFECT or method == "bdev_nvme_set_hotplug" and not params["enable"]:
             continue
-        same = [p for m, p in saved if m == method and all(p.get(k) == params.get(k) for k in ("name", "base_name", "nqn"))]
+        same = [p for m, p in saved if m == method and all(p.get(k) == params.get(k) for k in ("name", "base_name", "nqn", "impl_name"))]
         check(len(same) == 1, f"{method} {params}: saved are {same}")
         for key, value in params.items():
             now = same[0].get(key)

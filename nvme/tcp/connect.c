@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tcp/socket.h"
 #include "util/log.h"
 
 #define WHY_MAX 256
@@ -263,6 +264,7 @@ static int socket_connect(struct nvme_tcp_qpair *q, const struct addrinfo *from,
 	if (q->fd < 0 || setsockopt(q->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) {
 		return -errno;
 	}
+	tcp_socket_configure(q->fd);
 	*step = "priority";
 	if (priority != 0 && setsockopt(q->fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority)) != 0) {
 		return -errno;
