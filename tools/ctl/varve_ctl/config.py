@@ -260,7 +260,7 @@ def removals(client, gone, now):
 
 
 def first_half(w, n):
-    """Of a membership that changes: the parameters with which a bdev leaves its group, or gives up what it need no longer be sure of. This is always possible
+    """Of a membership that changes: the parameters with which a bdev leaves its group, or gives up minimums that are no longer guaranteed to it. This is always possible
     once all groups are there, and makes room for what limits and other bdevs are to have."""
     p, old = w["params"], n["params"]
     if p.get("group", old.get("group")) != old.get("group"):
