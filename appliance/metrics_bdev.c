@@ -132,7 +132,7 @@ static void collect_bdev_histograms(struct metrics_text *m, const struct one_bde
 
 static void collect_qos_group_kinds(struct metrics_text *m, bool bytes)
 {
-	struct bdev_qos_counts c;
+	struct rate_counts c;
 
 	for (const struct bdev_qos_group *g = NULL; (g = bdev_qos_group_next(g)) != NULL;) {
 		for (const struct bdev *b = NULL; (b = bdev_qos_group_next_bdev(g, b)) != NULL;) {
@@ -148,7 +148,7 @@ static void collect_qos_group_kinds(struct metrics_text *m, bool bytes)
 
 static void collect_qos_group_waits(struct metrics_text *m, bool time)
 {
-	struct bdev_qos_counts c;
+	struct rate_counts c;
 
 	for (const struct bdev_qos_group *g = NULL; (g = bdev_qos_group_next(g)) != NULL;) {
 		for (const struct bdev *b = NULL; (b = bdev_qos_group_next_bdev(g, b)) != NULL;) {

@@ -115,7 +115,7 @@ static void collect_host_latencies(struct metrics_text *m)
 
 static void collect_limit_family(struct metrics_text *m, bool time)
 {
-	struct nvmf_qos_counts counts;
+	struct rate_counts counts;
 
 	FOR_SUBSYSTEMS(tgt, s)
 	{

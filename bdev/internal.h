@@ -172,7 +172,8 @@ struct bdev_channel {
 	struct bdev_io_queue locks_wait, resets_wait; /* for a free bdev_lock; for the channel's bdev_reset */
 	struct bdev_split_pool *split_pool;
 	uint8_t qos_turn;      /* the kind that goes first next time */
-	uint8_t qos_for_group; /* a bit for each kind: what refused its first waiting I/O last was the group */
+	uint8_t qos_for_group; /* bit K: the first waiting I/O of kind K waits for the group, not for the bdev's own
+				  limits */
 	uint8_t first_samples_left[BDEV_IO_WRITE + 1]; /* of the I/Os that are all samples */
 	struct thread_timer qos_timer, nomem_timer;
 	struct bdev_lock locks[BDEV_LOCKS_PER_CHANNEL];

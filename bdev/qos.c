@@ -21,26 +21,21 @@ static void qos_refill_all(struct bdev_qos *q)
 	}
 }
 
-static void qos_count_in_group(struct bdev_qos *q, enum rate_kind kind, uint64_t bytes)
-{
-	atomic_fetch_add_explicit(&q->ios[kind], 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&q->bytes[kind], bytes, memory_order_relaxed);
-}
-
-/* Whether the group, if there is one, lets an I/O go, which the bdev's own limits do. */
+/* Takes tokens of the group, if there is one, for an I/O that the bdev's own limits do not hold up. False: the group
+ * has none, and the I/O waits. */
 static bool qos_group_takes_tokens(struct bdev_qos *q, enum rate_kind kind, uint64_t bytes)
 {
 	struct bdev_qos_group *g = bdev_qos_group_load(q);
 
 	if (g == NULL) {
-		return !atomic_load_explicit(&q->is_moving, memory_order_relaxed); /* set before group was */
+		return !atomic_load_explicit(&q->is_moving, memory_order_relaxed); /* is_moving was set first */
 	}
 	if (!share_allows(&g->share, &q->member, kind, bytes)) {
 		share_want(&q->member, thread_now());
 		return false;
 	}
 	share_take(&g->share, &q->member, kind, bytes);
-	qos_count_in_group(q, kind, bytes);
+	rate_counters_add_io(&q->counters, kind, bytes);
 	return true;
 }
 
@@ -115,7 +110,7 @@ static void qos_begin_group_wait(struct bdev_io *io, const struct bdev_qos_group
 	const struct bdev *b = io->ch->bdev;
 
 	io->qos_since_ticks = thread_now();
-	atomic_fetch_add_explicit(&b->core->qos->waits, 1, memory_order_relaxed);
+	rate_counters_add_wait(&b->core->qos->counters);
 	USDT(qos_group_wait, b->name, g->name, io->type, io->offset_blocks, io->num_blocks);
 }
 
@@ -140,8 +135,7 @@ static void qos_end_group_wait(struct bdev_qos *q, struct bdev_io *io)
 
 	io->qos_since_ticks = 0;
 	if (waited > 0) {
-		atomic_fetch_add_explicit(&q->waited_us, env_ticks_to_ns((uint64_t)waited) / 1000,
-					  memory_order_relaxed);
+		rate_counters_add_waited(&q->counters, env_ticks_to_ns((uint64_t)waited) / 1000);
 	}
 }
 

@@ -70,29 +70,19 @@ const struct rate_limits *bdev_qos_group_minimum(const struct bdev *b)
 	return &b->core->qos->minimum;
 }
 
-static void counts_add(struct bdev_qos_counts *sum, const struct bdev_qos *q)
+void bdev_qos_group_get_bdev_counts(const struct bdev *b, struct rate_counts *counts)
 {
-	for (unsigned k = 0; k < RATE_KINDS; k++) {
-		sum->ios[k] += atomic_load_explicit(&q->ios[k], memory_order_relaxed);
-		sum->bytes[k] += atomic_load_explicit(&q->bytes[k], memory_order_relaxed);
-	}
-	sum->waits += atomic_load_explicit(&q->waits, memory_order_relaxed);
-	sum->waited_us += atomic_load_explicit(&q->waited_us, memory_order_relaxed);
+	*counts = (struct rate_counts){0};
+	rate_counters_sum(&b->core->qos->counters, counts);
 }
 
-void bdev_qos_group_get_bdev_counts(const struct bdev *b, struct bdev_qos_counts *counts)
-{
-	*counts = (struct bdev_qos_counts){0};
-	counts_add(counts, b->core->qos);
-}
-
-void bdev_qos_group_get_counts(const struct bdev_qos_group *g, struct bdev_qos_counts *counts)
+void bdev_qos_group_get_counts(const struct bdev_qos_group *g, struct rate_counts *counts)
 {
 	const struct bdev_qos *q;
 
 	*counts = g->left;
 	TAILQ_FOREACH (q, &g->members, link) {
-		counts_add(counts, q);
+		rate_counters_sum(&q->counters, counts);
 	}
 }
 
@@ -121,12 +111,11 @@ struct bdev_qos_group *bdev_qos_group_create(const char *name, int *rc)
 	return g;
 }
 
-int bdev_qos_group_set_limits(struct bdev_qos_group *g, const struct rate_limits *limits)
+int bdev_qos_group_set_limits(struct bdev_qos_group *g, const struct rate_limits *limits, enum rate_bucket_id *id)
 {
 	struct rate_limits sum = bdev_qos_group_minimums(g, NULL);
-	enum rate_bucket_id id;
 
-	if (!share_sum_fits(limits, &sum, &id)) {
+	if (!share_sum_fits(limits, &sum, id)) {
 		return -ERANGE;
 	}
 	g->limits = *limits;
@@ -137,19 +126,14 @@ int bdev_qos_group_set_limits(struct bdev_qos_group *g, const struct rate_limits
 static void membership_end(struct bdev_qos *q, struct bdev_qos_group *g)
 {
 	share_group_remove(&g->share, &q->member);
-	counts_add(&g->left, q);
+	rate_counters_sum(&q->counters, &g->left);
 	TAILQ_REMOVE(&g->members, q, link);
 	g->num_members--;
 }
 
 static void membership_begin(struct bdev_qos *q, struct bdev_qos_group *g, const struct rate_limits *minimum)
 {
-	for (unsigned k = 0; k < RATE_KINDS; k++) {
-		atomic_store_explicit(&q->ios[k], 0, memory_order_relaxed);
-		atomic_store_explicit(&q->bytes[k], 0, memory_order_relaxed);
-	}
-	atomic_store_explicit(&q->waits, 0, memory_order_relaxed);
-	atomic_store_explicit(&q->waited_us, 0, memory_order_relaxed);
+	rate_counters_reset(&q->counters);
 	q->minimum = *minimum;
 	share_group_add(&g->share, &q->member, minimum);
 	TAILQ_INSERT_TAIL(&g->members, q, link);
@@ -178,14 +162,14 @@ void bdev_qos_group_forget(struct bdev_qos *q)
 	}
 }
 
-int bdev_qos_group_add(struct bdev_qos_group *g, struct bdev *b, const struct rate_limits *minimum)
+int bdev_qos_group_add(struct bdev_qos_group *g, struct bdev *b, const struct rate_limits *minimum,
+		       enum rate_bucket_id *id)
 {
 	struct rate_limits sum = bdev_qos_group_minimums(g, b);
 	bool is_in = bdev_qos_group_of(b) == g;
-	enum rate_bucket_id id;
 
 	share_sum(&sum, minimum);
-	if (!share_sum_fits(&g->limits, &sum, &id)) {
+	if (!share_sum_fits(&g->limits, &sum, id)) {
 		return -ERANGE;
 	}
 	if (!is_in && g->num_members == SHARE_MEMBERS_MAX) {

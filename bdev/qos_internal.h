@@ -13,7 +13,7 @@ struct bdev_qos_group {
 	struct rate_limits limits;
 	TAILQ_HEAD(, bdev_qos) members;
 	uint32_t num_members;
-	struct bdev_qos_counts left; /* of bdevs that have left */
+	struct rate_counts left; /* of bdevs that have left */
 	TAILQ_ENTRY(bdev_qos_group) link;
 };
 
@@ -24,8 +24,8 @@ struct bdev_qos {
 	struct bdev_qos_group *_Atomic group;
 	/* While group is NULL because the bdev goes from one group to another: no I/O goes. */
 	atomic_bool is_moving;
-	struct share_member member; /* of group */
-	_Atomic uint64_t ios[RATE_KINDS], bytes[RATE_KINDS], waits, waited_us;
+	struct share_member member;    /* of group */
+	struct rate_counters counters; /* of what it does in group */
 	/* Control thread. */
 	struct rate_limits limits, minimum;
 	struct bdev *bdev;

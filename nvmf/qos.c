@@ -15,7 +15,7 @@
 
 struct nvmf_qos {
 	struct rate_limiter limiter;
-	_Atomic uint64_t ios[RATE_KINDS], bytes[RATE_KINDS], waits, waited_us;
+	struct rate_counters counters;
 	/* Control thread. */
 	struct rate_limits limits;
 	TAILQ_ENTRY(nvmf_qos) link;
@@ -79,8 +79,7 @@ static void qos_take(struct nvmf_qos *q, const struct qos_cost *cost, bool allow
 	if (allowed) {
 		rate_limiter_take(&q->limiter, cost->kind, cost->bytes);
 	}
-	atomic_fetch_add_explicit(&q->ios[cost->kind], 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&q->bytes[cost->kind], cost->bytes, memory_order_relaxed);
+	rate_counters_add_io(&q->counters, cost->kind, cost->bytes);
 }
 
 /* Of a command that does not wait: it takes tokens only from a limit that has some. Otherwise a host could run up a
@@ -153,7 +152,7 @@ static void qos_wait(struct nvmf_request *req, enum rate_kind kind, bool for_all
 	}
 	view->qos_waiting[kind]++;
 	if (q != NULL) {
-		atomic_fetch_add_explicit(&q->waits, 1, memory_order_relaxed);
+		rate_counters_add_wait(&q->counters);
 	}
 	req->qos_kind = (uint8_t)kind;
 	req->qos_for_all = for_all;
@@ -232,7 +231,7 @@ static void qos_go(struct nvmf_request *req, struct nvmf_qos *waited_for)
 	uint64_t waited = thread_now() - req->where_ticks;
 
 	if (waited_for != NULL && (int64_t)waited > 0) {
-		atomic_fetch_add_explicit(&waited_for->waited_us, env_ticks_to_ns(waited) / 1000, memory_order_relaxed);
+		rate_counters_add_waited(&waited_for->counters, env_ticks_to_ns(waited) / 1000);
 	}
 	nvmf_request_set_where(req, NVMF_REQUEST_TRANSPORT);
 	if (req->qpair->state != NVMF_QPAIR_ENABLED) {
@@ -418,14 +417,10 @@ const struct rate_limits *nvmf_qos_limits(const struct nvmf_qos *q)
 	return &q->limits;
 }
 
-void nvmf_qos_get_counts(const struct nvmf_qos *q, struct nvmf_qos_counts *counts)
+void nvmf_qos_get_counts(const struct nvmf_qos *q, struct rate_counts *counts)
 {
-	for (unsigned k = 0; k < RATE_KINDS; k++) {
-		counts->ios[k] = atomic_load_explicit(&q->ios[k], memory_order_relaxed);
-		counts->bytes[k] = atomic_load_explicit(&q->bytes[k], memory_order_relaxed);
-	}
-	counts->waits = atomic_load_explicit(&q->waits, memory_order_relaxed);
-	counts->waited_us = atomic_load_explicit(&q->waited_us, memory_order_relaxed);
+	*counts = (struct rate_counts){0};
+	rate_counters_sum(&q->counters, counts);
 }
 
 void nvmf_qos_link(struct nvmf_qpair *qpair, struct nvmf_qos *q)

@@ -15,12 +15,6 @@
 struct nvmf_qos;
 #define NVMF_QOS_MAX 16384 /* limits of a subsystem's hosts */
 
-struct nvmf_qos_counts {
-	uint64_t ios[RATE_KINDS], bytes[RATE_KINDS]; /* commands that were let through, and their bytes */
-	uint64_t waits;                              /* commands that had to wait because of this limit */
-	uint64_t waited_us;                          /* how long those of them that went on have waited, in all */
-};
-
 /* All functions: control thread. */
 
 /* Sets the limits of a host, which need not be connected or known, or of all hosts together (hostnqn NULL), at once,
@@ -37,6 +31,6 @@ const char *nvmf_qos_host(const struct nvmf_qos *q);
 /* The limits themselves. */
 const struct rate_limits *nvmf_qos_limits(const struct nvmf_qos *q);
 /* What has gone through since they were set first. */
-void nvmf_qos_get_counts(const struct nvmf_qos *q, struct nvmf_qos_counts *counts);
+void nvmf_qos_get_counts(const struct nvmf_qos *q, struct rate_counts *counts);
 
 #endif

@@ -30,10 +30,7 @@ struct qos_group_limits {
 
 #define QOS_GROUP_LIMIT_PARAMS(name_help_)                                                                             \
 	RPC_PARAM(struct qos_group_limits, name, RPC_STRING, RPC_REQUIRED, name_help_),                                \
-		RPC_RATE_PARAMS(struct qos_group_limits),                                                              \
-		RPC_PARAM(struct qos_group_limits, burst_ms, RPC_UINT32, RPC_OPTIONAL,                                 \
-			  "milliseconds of idle time that are saved up for a burst; by default 20",                    \
-			  .min = SHARE_BURST_MS_MIN, .max = RATE_BURST_MS_MAX)
+		RPC_RATE_PARAMS(struct qos_group_limits), RPC_BURST_PARAM(struct qos_group_limits, SHARE_BURST_MS_MIN)
 
 static const struct rpc_param group_create_params[] = {
 	QOS_GROUP_LIMIT_PARAMS("of the group, at most 63 bytes; its limits may also be set later"), RPC_PARAM_END};
@@ -76,12 +73,25 @@ static void rpc_bdev_qos_group_create(struct rpc_request *req, void *params)
 		group_create_refuse(req, p->name, rc);
 		return;
 	}
-	bdev_qos_group_set_limits(g, &limits); /* no minimums, so none is too high */
+	enum rate_bucket_id id;
+	bdev_qos_group_set_limits(g, &limits, &id); /* no minimums, so none is too high */
 	rpc_reply_true(req);
 }
 RPC_METHOD("bdev_qos_group_create", rpc_bdev_qos_group_create, struct qos_group_limits, group_create_params,
 	   RPC_RUNTIME, "Make a group of bdevs that share rate limits: bdev_set_qos_group puts bdevs into it",
 	   .own = true, .defaults = group_limits_defaults, .result = "true")
+
+static void group_limit_refuse(struct rpc_request *req, const struct bdev_qos_group *g,
+			       const struct rate_limits *limits, enum rate_bucket_id id)
+{
+	struct rate_limits sum = bdev_qos_group_minimums(g, NULL);
+	uint64_t value, least;
+	const char *field = rpc_rate_name(id, limits, &value);
+
+	rpc_rate_name(id, &sum, &least);
+	rpc_error(req, -ERANGE, "%s %lu: the minimums of the group's bdevs are %lu together; give %lu or more, or 0",
+		  field, value, least, least);
+}
 
 static void rpc_bdev_qos_group_set_limit(struct rpc_request *req, void *params)
 {
@@ -91,24 +101,18 @@ static void rpc_bdev_qos_group_set_limit(struct rpc_request *req, void *params)
 	if (g == NULL) {
 		return;
 	}
-	struct rate_limits limits = *bdev_qos_group_limits(g), sum = bdev_qos_group_minimums(g, NULL);
+	struct rate_limits limits = *bdev_qos_group_limits(g);
 	bool is_burst_only = p->burst_ms != 0 && !rpc_rate_is_given(&p->rate);
 	if (!is_burst_only && !rpc_rate_apply(req, &p->rate, &limits)) {
 		return;
 	}
 	limits.burst_ms = p->burst_ms != 0 ? p->burst_ms : limits.burst_ms;
 	enum rate_bucket_id id;
-	if (!share_sum_fits(&limits, &sum, &id)) {
-		uint64_t value, least;
-		const char *field = rpc_rate_name(id, &limits, &value);
-		rpc_rate_name(id, &sum, &least);
-		rpc_error(req, -ERANGE,
-			  "%s %lu: the minimums of the group's bdevs are %lu together; give %lu or more, or 0", field,
-			  value, least, least);
-		return;
+	if (bdev_qos_group_set_limits(g, &limits, &id) != 0) {
+		group_limit_refuse(req, g, &limits, id);
+	} else {
+		rpc_reply_true(req);
 	}
-	bdev_qos_group_set_limits(g, &limits);
-	rpc_reply_true(req);
 }
 RPC_METHOD("bdev_qos_group_set_limit", rpc_bdev_qos_group_set_limit, struct qos_group_limits, group_set_limit_params,
 	   RPC_RUNTIME, "Limit the rate of the I/O of all bdevs of a group together", .own = true,
@@ -156,36 +160,33 @@ static void set_qos_group_defaults(void *params)
 	rpc_rate_defaults(&((struct set_qos_group *)params)->minimum);
 }
 
-/* False: they are more than the group has; the request has been answered. */
-static bool minimum_fits(struct rpc_request *req, const struct bdev_qos_group *g, const struct bdev *b,
-			 const struct rate_limits *minimum)
+/* They are more than the group has. */
+static void minimum_refuse(struct rpc_request *req, const struct bdev_qos_group *g, const struct bdev *b,
+			   const struct rate_limits *minimum, enum rate_bucket_id id)
 {
-	struct rate_limits of_others = bdev_qos_group_minimums(g, b), sum = of_others;
-	enum rate_bucket_id id;
+	struct rate_limits of_others = bdev_qos_group_minimums(g, b);
 	uint64_t value, limit, others;
-
-	share_sum(&sum, minimum);
-	if (share_sum_fits(bdev_qos_group_limits(g), &sum, &id)) {
-		return true;
-	}
 	const char *field = rpc_rate_name(id, minimum, &value);
+
 	rpc_rate_name(id, bdev_qos_group_limits(g), &limit);
 	rpc_rate_name(id, &of_others, &others);
-	rpc_error(req, -ERANGE, "min_%s %lu: the group '%s' has %lu, of which other bdevs are sure of %lu", field,
+	rpc_error(req, -ERANGE, "min_%s %lu: the group '%s' has %lu, of which %lu are guaranteed to other bdevs", field,
 		  value, bdev_qos_group_name(g), limit, others);
-	return false;
 }
 
 static void group_take_in(struct rpc_request *req, struct bdev_qos_group *g, struct bdev *b,
 			  const struct rpc_rate *rate)
 {
 	struct rate_limits minimum = bdev_qos_group_of(b) == g ? *bdev_qos_group_minimum(b) : (struct rate_limits){0};
+	enum rate_bucket_id id;
 
-	if (!rpc_min_rate_apply(req, rate, &minimum) || !minimum_fits(req, g, b, &minimum)) {
+	if (!rpc_min_rate_apply(req, rate, &minimum)) {
 		return;
 	}
-	int rc = bdev_qos_group_add(g, b, &minimum);
-	if (rc == -ENOSPC) {
+	int rc = bdev_qos_group_add(g, b, &minimum, &id);
+	if (rc == -ERANGE) {
+		minimum_refuse(req, g, b, &minimum, id);
+	} else if (rc == -ENOSPC) {
 		rpc_error(req, rc, "the group '%s' has %d bdevs, and no more are allowed", bdev_qos_group_name(g),
 			  SHARE_MEMBERS_MAX);
 	} else if (rc != 0) {
@@ -237,7 +238,7 @@ static void rpc_bdev_set_qos_group(struct rpc_request *req, void *params)
 	group_take_in(req, g, b, &p->minimum);
 }
 RPC_METHOD("bdev_set_qos_group", rpc_bdev_set_qos_group, struct set_qos_group, set_qos_group_params, RPC_RUNTIME,
-	   "Put a bdev into a group that shares rate limits, with the minimums that it is sure of, or take it out",
+	   "Put a bdev into a group that shares rate limits, with minimums that are guaranteed to it, or take it out",
 	   .own = true, .defaults = set_qos_group_defaults, .result = "true")
 
 /* --- The list --- */
@@ -249,26 +250,15 @@ struct get_qos_groups {
 static const struct rpc_param get_qos_groups_params[] = {
 	RPC_PARAM(struct get_qos_groups, name, RPC_STRING, RPC_OPTIONAL, "only this group"), RPC_PARAM_END};
 
-static void counts_add_json(json_t *o, const struct bdev_qos_counts *c)
-{
-	json_object_set_new(o, "reads", rpc_uint(c->ios[RATE_READS]));
-	json_object_set_new(o, "writes", rpc_uint(c->ios[RATE_WRITES]));
-	json_object_set_new(o, "bytes_read", rpc_uint(c->bytes[RATE_READS]));
-	json_object_set_new(o, "bytes_written", rpc_uint(c->bytes[RATE_WRITES]));
-	json_object_set_new(o, "waits", rpc_uint(c->waits));
-	json_object_set_new(o, "waited_us", rpc_uint(c->waited_us));
-}
-#define QOS_COUNTS_SHAPE "reads: int, writes: int, bytes_read: int, bytes_written: int, waits: int, waited_us: int"
-
 static json_t *member_json(const struct bdev *b)
 {
 	json_t *o = json_object();
-	struct bdev_qos_counts c;
+	struct rate_counts c;
 
 	bdev_qos_group_get_bdev_counts(b, &c);
 	json_object_set_new(o, "name", rpc_string(bdev_name(b)));
 	rpc_min_rate_add(o, bdev_qos_group_minimum(b));
-	counts_add_json(o, &c);
+	rpc_rate_counts_add(o, &c);
 	return o;
 }
 
@@ -276,13 +266,13 @@ static json_t *group_json(const struct bdev_qos_group *g)
 {
 	const struct rate_limits *l = bdev_qos_group_limits(g);
 	json_t *o = json_object(), *bdevs = json_array();
-	struct bdev_qos_counts c;
+	struct rate_counts c;
 
 	bdev_qos_group_get_counts(g, &c);
 	json_object_set_new(o, "name", rpc_string(bdev_qos_group_name(g)));
 	rpc_rate_add(o, l, false);
-	json_object_set_new(o, "burst_ms", rpc_uint(l->burst_ms != 0 ? l->burst_ms : RATE_BURST_MS));
-	counts_add_json(o, &c);
+	rpc_burst_add(o, l);
+	rpc_rate_counts_add(o, &c);
 	for (const struct bdev *b = NULL; (b = bdev_qos_group_next_bdev(g, b)) != NULL;) {
 		json_array_append_new(bdevs, member_json(b));
 	}
@@ -308,5 +298,5 @@ static void rpc_bdev_get_qos_groups(struct rpc_request *req, void *params)
 }
 RPC_METHOD("bdev_get_qos_groups", rpc_bdev_get_qos_groups, struct get_qos_groups, get_qos_groups_params, RPC_RUNTIME,
 	   "List the groups of bdevs that share rate limits, and what has gone through and waited", .own = true,
-	   .result = "[{name: string, " RPC_RATE_SHAPE ", burst_ms: int, " QOS_COUNTS_SHAPE
-		     ", bdevs: [{name: string, " RPC_MIN_RATE_SHAPE ", " QOS_COUNTS_SHAPE "}]}]")
+	   .result = "[{name: string, " RPC_RATE_SHAPE ", burst_ms: int, " RPC_RATE_COUNTS_SHAPE
+		     ", bdevs: [{name: string, " RPC_MIN_RATE_SHAPE ", " RPC_RATE_COUNTS_SHAPE "}]}]")

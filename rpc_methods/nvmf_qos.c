@@ -20,9 +20,7 @@ static const struct rpc_param set_qos_limit_params[] = {
 		  "NQN of the host whose limits these are, over all its connections, those to come included; if not "
 		  "given, they are those of all hosts together"),
 	RPC_RATE_PARAMS(struct set_qos_limit),
-	RPC_PARAM(struct set_qos_limit, burst_ms, RPC_UINT32, RPC_OPTIONAL,
-		  "milliseconds of idle time that are saved up for a burst; by default 20", .min = 1,
-		  .max = RATE_BURST_MS_MAX),
+	RPC_BURST_PARAM(struct set_qos_limit, 1),
 	RPC_PARAM_END,
 };
 
@@ -87,19 +85,14 @@ static const struct rpc_param get_qos_limits_params[] = {
 static json_t *qos_json(const struct nvmf_qos *q)
 {
 	const struct rate_limits *l = nvmf_qos_limits(q);
-	struct nvmf_qos_counts counts;
+	struct rate_counts counts;
 	json_t *o = json_object();
 
 	nvmf_qos_get_counts(q, &counts);
 	json_object_set_new(o, "host", nvmf_qos_host(q) != NULL ? rpc_string(nvmf_qos_host(q)) : json_null());
 	rpc_rate_add(o, l, false);
-	json_object_set_new(o, "burst_ms", json_integer(l->burst_ms != 0 ? l->burst_ms : RATE_BURST_MS));
-	json_object_set_new(o, "reads", rpc_uint(counts.ios[RATE_READS]));
-	json_object_set_new(o, "writes", rpc_uint(counts.ios[RATE_WRITES]));
-	json_object_set_new(o, "bytes_read", rpc_uint(counts.bytes[RATE_READS]));
-	json_object_set_new(o, "bytes_written", rpc_uint(counts.bytes[RATE_WRITES]));
-	json_object_set_new(o, "waits", rpc_uint(counts.waits));
-	json_object_set_new(o, "waited_us", rpc_uint(counts.waited_us));
+	rpc_burst_add(o, l);
+	rpc_rate_counts_add(o, &counts);
 	return o;
 }
 
@@ -120,6 +113,4 @@ static void rpc_get_qos_limits(struct rpc_request *req, void *params)
 RPC_METHOD("nvmf_subsystem_get_qos_limits", rpc_get_qos_limits, struct get_qos_limits, get_qos_limits_params,
 	   RPC_RUNTIME,
 	   "List the rate limits of a subsystem's hosts, and what has gone through and waited since they were set",
-	   .result = "[{host: string|null, " RPC_RATE_SHAPE
-		     ", burst_ms: int, reads: int, writes: int, bytes_read: int, "
-		     "bytes_written: int, waits: int, waited_us: int}]")
+	   .result = "[{host: string|null, " RPC_RATE_SHAPE ", burst_ms: int, " RPC_RATE_COUNTS_SHAPE "}]")

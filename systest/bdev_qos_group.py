@@ -83,7 +83,7 @@ def check_metrics(t):
 
 
 def has_its_minimum(t):
-    """Where the second is sure of nearly all. (Its host may be too slow for that, in a second when others use the machine.)"""
+    """Nearly all is guaranteed to the second. (Its host may be too slow for that, in a second when others use the machine.)"""
     before = {b: done(member(t, b)) for b in NAMES}
     wait_for(lambda: done(member(t, "two")) - before["two"] >= IOPS, "its minimum")
     went = {b: done(member(t, b)) - before[b] for b in NAMES}
@@ -222,7 +222,7 @@ def test_what_cannot_be_kept_is_refused():
         refused(d, ["min_rw_ios_per_sec 1001", "'g'", "1000"], "bdev_set_qos_group", name="one", group="g", min_rw_ios_per_sec=1001)
         refused(d, ["min_r_mbytes_per_sec 1000001"], "bdev_set_qos_group", name="one", group="g", min_r_mbytes_per_sec=1000001)
         join(d, "one", group="g", min_rw_ios_per_sec=600, min_w_mbytes_per_sec=6, min_r_mbytes_per_sec=7)
-        refused(d, ["min_w_mbytes_per_sec 5", "has 10", "sure of 6"], "bdev_set_qos_group", name="two", group="g", min_w_mbytes_per_sec=5)
+        refused(d, ["min_w_mbytes_per_sec 5", "has 10", "6 are guaranteed"], "bdev_set_qos_group", name="two", group="g", min_w_mbytes_per_sec=5)
         refused(d, ["group", "minimums"], "bdev_set_qos_group", name="one", group="", min_rw_ios_per_sec=0)
         refused(d, ["group", "min_rw_ios_per_sec"], "bdev_set_qos_group", name="one")
         check(member(d, "one")["min_w_mbytes_per_sec"] == 6, "as before")

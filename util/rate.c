@@ -3,6 +3,74 @@
 
 #define TOKEN 1000000
 
+uint64_t rate_limit(const struct rate_limits *limits, enum rate_bucket_id id)
+{
+	switch (id) {
+	case RATE_RW_IOS:
+		return limits->rw_ios_per_sec;
+	case RATE_RW_BYTES:
+		return limits->rw_bytes_per_sec;
+	case RATE_R_BYTES:
+		return limits->r_bytes_per_sec;
+	default:
+		return limits->w_bytes_per_sec;
+	}
+}
+
+uint64_t rate_cost(enum rate_bucket_id id, enum rate_kind kind, uint64_t bytes)
+{
+	switch (id) {
+	case RATE_RW_IOS:
+		return 1;
+	case RATE_R_BYTES:
+		return kind == RATE_READS ? bytes : 0;
+	case RATE_W_BYTES:
+		return kind == RATE_WRITES ? bytes : 0;
+	default:
+		return bytes;
+	}
+}
+
+/* ---- Counters ---- */
+
+void rate_counters_add_io(struct rate_counters *c, enum rate_kind kind, uint64_t bytes)
+{
+	atomic_fetch_add_explicit(&c->ios[kind], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->bytes[kind], bytes, memory_order_relaxed);
+}
+
+void rate_counters_add_wait(struct rate_counters *c)
+{
+	atomic_fetch_add_explicit(&c->waits, 1, memory_order_relaxed);
+}
+
+void rate_counters_add_waited(struct rate_counters *c, uint64_t us)
+{
+	atomic_fetch_add_explicit(&c->waited_us, us, memory_order_relaxed);
+}
+
+void rate_counters_reset(struct rate_counters *c)
+{
+	for (unsigned k = 0; k < RATE_KINDS; k++) {
+		atomic_store_explicit(&c->ios[k], 0, memory_order_relaxed);
+		atomic_store_explicit(&c->bytes[k], 0, memory_order_relaxed);
+	}
+	atomic_store_explicit(&c->waits, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->waited_us, 0, memory_order_relaxed);
+}
+
+void rate_counters_sum(const struct rate_counters *c, struct rate_counts *sum)
+{
+	for (unsigned k = 0; k < RATE_KINDS; k++) {
+		sum->ios[k] += atomic_load_explicit(&c->ios[k], memory_order_relaxed);
+		sum->bytes[k] += atomic_load_explicit(&c->bytes[k], memory_order_relaxed);
+	}
+	sum->waits += atomic_load_explicit(&c->waits, memory_order_relaxed);
+	sum->waited_us += atomic_load_explicit(&c->waited_us, memory_order_relaxed);
+}
+
+/* ---- Buckets ---- */
+
 void rate_limiter_init(struct rate_limiter *l, uint64_t now, uint64_t hz)
 {
 	*l = (struct rate_limiter){.refill_interval_ticks = hz * RATE_REFILL_MIN_US / 1000000, .hz = hz};
@@ -22,10 +90,9 @@ void rate_limiter_set(struct rate_limiter *l, const struct rate_limits *limits)
 	uint32_t burst_ms = limits->burst_ms != 0 ? limits->burst_ms : RATE_BURST_MS;
 
 	atomic_store_explicit(&l->burst_us, burst_ms * UINT64_C(1000), memory_order_relaxed);
-	bucket_set_limit(&l->buckets[RATE_RW_IOS], limits->rw_ios_per_sec);
-	bucket_set_limit(&l->buckets[RATE_RW_BYTES], limits->rw_bytes_per_sec);
-	bucket_set_limit(&l->buckets[RATE_R_BYTES], limits->r_bytes_per_sec);
-	bucket_set_limit(&l->buckets[RATE_W_BYTES], limits->w_bytes_per_sec);
+	for (unsigned i = 0; i < RATE_BUCKETS; i++) {
+		bucket_set_limit(&l->buckets[i], rate_limit(limits, (enum rate_bucket_id)i));
+	}
 }
 
 bool rate_limits_are_set(const struct rate_limits *limits)
@@ -81,25 +148,10 @@ void rate_limiter_refill(struct rate_limiter *l, uint64_t now)
 	}
 }
 
-/* The tokens that an I/O takes from a bucket. */
-static uint64_t bucket_cost(enum rate_bucket_id id, enum rate_kind kind, uint64_t bytes)
-{
-	switch (id) {
-	case RATE_RW_IOS:
-		return 1;
-	case RATE_R_BYTES:
-		return kind == RATE_READS ? bytes : 0;
-	case RATE_W_BYTES:
-		return kind == RATE_WRITES ? bytes : 0;
-	default:
-		return bytes;
-	}
-}
-
 bool rate_limiter_allows(const struct rate_limiter *l, enum rate_kind kind, uint64_t bytes)
 {
 	for (unsigned i = 0; i < RATE_BUCKETS; i++) {
-		if (bucket_cost((enum rate_bucket_id)i, kind, bytes) != 0 && bucket_is_dry(&l->buckets[i])) {
+		if (rate_cost((enum rate_bucket_id)i, kind, bytes) != 0 && bucket_is_dry(&l->buckets[i])) {
 			return false;
 		}
 	}
@@ -109,7 +161,7 @@ bool rate_limiter_allows(const struct rate_limiter *l, enum rate_kind kind, uint
 void rate_limiter_take(struct rate_limiter *l, enum rate_kind kind, uint64_t bytes)
 {
 	for (unsigned i = 0; i < RATE_BUCKETS; i++) {
-		uint64_t cost = bucket_cost((enum rate_bucket_id)i, kind, bytes);
+		uint64_t cost = rate_cost((enum rate_bucket_id)i, kind, bytes);
 		if (cost != 0 && bucket_has_limit(&l->buckets[i])) {
 			atomic_fetch_sub_explicit(&l->buckets[i].tokens, (int64_t)(cost * TOKEN), memory_order_relaxed);
 		}

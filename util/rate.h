@@ -41,6 +41,35 @@ static inline enum rate_kind rate_other_kind(enum rate_kind kind)
 
 enum rate_bucket_id { RATE_RW_IOS, RATE_RW_BYTES, RATE_R_BYTES, RATE_W_BYTES, RATE_BUCKETS };
 
+/* A limit by its number. Pure. */
+uint64_t rate_limit(const struct rate_limits *limits, enum rate_bucket_id id);
+/* What an I/O of so many bytes counts for that limit: an I/O, its bytes, or 0 if the limit is for the other kind. Pure.
+ */
+uint64_t rate_cost(enum rate_bucket_id id, enum rate_kind kind, uint64_t bytes);
+
+/* What limits have let through, and what had to wait. */
+struct rate_counts {
+	uint64_t ios[RATE_KINDS], bytes[RATE_KINDS]; /* that were let through */
+	uint64_t waits;                              /* I/O that had to wait */
+	uint64_t waited_us;                          /* how long those of them that went on have waited, in all */
+};
+
+/* The same while it is counted. */
+struct rate_counters {
+	_Atomic uint64_t ios[RATE_KINDS], bytes[RATE_KINDS], waits, waited_us;
+};
+
+/* An I/O goes. Any thread. */
+void rate_counters_add_io(struct rate_counters *c, enum rate_kind kind, uint64_t bytes);
+/* An I/O has to wait. Any thread. */
+void rate_counters_add_wait(struct rate_counters *c);
+/* An I/O that had to wait goes on. Any thread. */
+void rate_counters_add_waited(struct rate_counters *c, uint64_t us);
+/* Begins anew. Nobody counts meanwhile. */
+void rate_counters_reset(struct rate_counters *c);
+/* Adds what has been counted to sum. Any thread. */
+void rate_counters_sum(const struct rate_counters *c, struct rate_counts *sum);
+
 /* Private. */
 struct rate_bucket {
 	_Atomic int64_t tokens;   /* millionths of an I/O or byte, so that slow rates refill evenly */

@@ -45,20 +45,6 @@ void share_group_init(struct share_group *g, uint64_t now, uint64_t hz)
 
 /* ---- Changes ---- */
 
-uint64_t share_limit(const struct rate_limits *limits, enum rate_bucket_id id)
-{
-	switch (id) {
-	case RATE_RW_IOS:
-		return limits->rw_ios_per_sec;
-	case RATE_RW_BYTES:
-		return limits->rw_bytes_per_sec;
-	case RATE_R_BYTES:
-		return limits->r_bytes_per_sec;
-	default:
-		return limits->w_bytes_per_sec;
-	}
-}
-
 static uint64_t saturating_sum(uint64_t a, uint64_t b)
 {
 	return a + b < a ? UINT64_MAX : a + b;
@@ -75,8 +61,8 @@ void share_sum(struct rate_limits *sum, const struct rate_limits *minimum)
 bool share_sum_fits(const struct rate_limits *limits, const struct rate_limits *sum, enum rate_bucket_id *id)
 {
 	for (unsigned k = 0; k < RATE_BUCKETS; k++) {
-		uint64_t limit = share_limit(limits, (enum rate_bucket_id)k);
-		if (limit != 0 && share_limit(sum, (enum rate_bucket_id)k) > limit) {
+		uint64_t limit = rate_limit(limits, (enum rate_bucket_id)k);
+		if (limit != 0 && rate_limit(sum, (enum rate_bucket_id)k) > limit) {
 			*id = (enum rate_bucket_id)k;
 			return false;
 		}
@@ -84,7 +70,7 @@ bool share_sum_fits(const struct rate_limits *limits, const struct rate_limits *
 	return true;
 }
 
-/* Takes what is above zero out of a bucket, or all. Others may take from it meanwhile, which is then a debt. */
+/* Takes out what a bucket has; debts_too: also forgives what it owes. What other threads take meanwhile, it owes. */
 static void bucket_empty(_Atomic int64_t *tokens, bool debts_too)
 {
 	int64_t had = LOAD(*tokens);
@@ -115,7 +101,7 @@ void share_group_set(struct share_group *g, const struct rate_limits *limits)
 	group_enter(g);
 	g->burst_us = (limits->burst_ms != 0 ? limits->burst_ms : RATE_BURST_MS) * UINT64_C(1000);
 	for (unsigned k = 0; k < RATE_BUCKETS; k++) {
-		group_set_limit(g, (enum rate_bucket_id)k, share_limit(limits, (enum rate_bucket_id)k));
+		group_set_limit(g, (enum rate_bucket_id)k, rate_limit(limits, (enum rate_bucket_id)k));
 	}
 	group_set_interval(g);
 	group_leave(g);
@@ -124,7 +110,7 @@ void share_group_set(struct share_group *g, const struct rate_limits *limits)
 static void group_change_minimum(struct share_group *g, struct share_member *m, const struct rate_limits *minimum)
 {
 	for (unsigned k = 0; k < RATE_BUCKETS; k++) {
-		uint64_t per_sec = share_limit(minimum, (enum rate_bucket_id)k);
+		uint64_t per_sec = rate_limit(minimum, (enum rate_bucket_id)k);
 		g->min_per_sec[k] = g->min_per_sec[k] - m->min_per_sec[k] + per_sec;
 		m->min_per_sec[k] = per_sec;
 	}
@@ -193,7 +179,8 @@ static uint32_t group_count_wanting(struct share_group *g, uint64_t now)
 	uint32_t n = 0;
 
 	TAILQ_FOREACH (m, &g->members, link) {
-		int64_t since = (int64_t)(now - LOAD(m->wanted_ticks)); /* below 0: a clock that is ahead */
+		int64_t since =
+			(int64_t)(now - LOAD(m->wanted_ticks)); /* negative if the clock of the member's CPU is ahead */
 		m->wants = LOAD(m->has_wanted) && since < (int64_t)want_ticks;
 		n += m->wants;
 	}
@@ -204,14 +191,14 @@ struct refill {
 	uint64_t ticks;
 	uint32_t wanting;
 	unsigned k;
-	int64_t room;      /* for what is above the minimums, in all buckets together */
-	int64_t most;      /* of it, in the bucket of a member that wants more */
-	__int128 saved;    /* what is in those buckets of it */
+	int64_t room;      /* how much all buckets together may hold besides the minimums */
+	int64_t most;      /* how much of that one member's bucket may hold if the member wants more */
+	__int128 saved;    /* how much of it these buckets hold */
 	__int128 leftover; /* what is still to be given away */
 };
 
-/* Half a burst. The other half is room that what idle members leave goes through to those that want it, also if the
- * minimums add up to the limit. */
+/* How much of its minimum a member may save up: half a burst. The buckets of members that want more have room for the
+ * other half, so that they get what idle members leave also if the minimums add up to the limit. */
 static int64_t minimum_room(const struct share_group *g, const struct share_member *m, unsigned k)
 {
 	return tokens_due(m->min_per_sec[k], g->burst_us / 2, 1000000);
@@ -331,13 +318,8 @@ void share_refill(struct share_group *g, uint64_t now)
 /* The tokens that an I/O takes for a limit; 0 also where there is none. */
 static int64_t share_cost(const struct share_group *g, unsigned k, enum rate_kind kind, uint64_t bytes)
 {
-	static const uint8_t counts[RATE_BUCKETS][RATE_KINDS] = {
-		[RATE_RW_IOS] = {1, 1}, [RATE_RW_BYTES] = {1, 1}, [RATE_R_BYTES] = {1, 0}, [RATE_W_BYTES] = {0, 1}};
-	uint64_t n = k == RATE_RW_IOS ? 1 : bytes;
+	uint64_t n = LOAD(g->per_sec[k]) != 0 ? rate_cost((enum rate_bucket_id)k, kind, bytes) : 0;
 
-	if (LOAD(g->per_sec[k]) == 0 || !counts[k][kind]) {
-		return 0;
-	}
 	return n < TOKENS_MAX / TOKEN ? (int64_t)(n * TOKEN) : TOKENS_MAX;
 }
 

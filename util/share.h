@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A budget that members share: rate limits of all together, and minimums that each is sure of. Token buckets that any
+/* A budget that members share: rate limits of all together, and a guaranteed minimum for each. Token buckets that any
  * number of threads take from, without a lock.
  *
  * The tokens of each limit become due at its rate R. A member with a minimum m gets its part of them, m, into a bucket
@@ -77,8 +77,6 @@ void share_group_add(struct share_group *g, struct share_member *m, const struct
 void share_group_set_minimum(struct share_group *g, struct share_member *m, const struct rate_limits *minimum);
 /* Ends a membership: nothing refers to m any more. What it has saved up, or owes, is that of all from then on. */
 void share_group_remove(struct share_group *g, struct share_member *m);
-/* The limit by its number. Pure. */
-uint64_t share_limit(const struct rate_limits *limits, enum rate_bucket_id id);
 /* Adds minimums up, saturating. Pure. */
 void share_sum(struct rate_limits *sum, const struct rate_limits *minimum);
 /* Whether minimums of this sum can be kept: where there is a limit, it is at least as high. If not, *id is the first

@@ -12,6 +12,7 @@
 static uint8_t buf[64 * BLOCK] __attribute__((aligned(4096)));
 static struct iovec one = {buf, BLOCK};
 
+static enum rate_bucket_id id;                                        /* which limit was too low */
 static const struct rate_limits none, slow = {.rw_bytes_per_sec = 1}; /* so slow that nothing more goes in a test */
 
 static struct bdev_qos_group *group_make(const char *name, struct rate_limits limits)
@@ -21,7 +22,7 @@ static struct bdev_qos_group *group_make(const char *name, struct rate_limits li
 
 	CU_ASSERT_PTR_NOT_NULL_FATAL(g);
 	CU_ASSERT_EQUAL(rc, 0);
-	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(g, &limits), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(g, &limits, &id), 0);
 	return g;
 }
 
@@ -42,7 +43,7 @@ static struct bdev_qos_group *group_make_in_debt(const char *name)
 
 	make_null("debtor", BLOCK, 8);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "debtor", true, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL(bdev_qos_group_add(g, bdev_find("debtor"), &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(g, bdev_find("debtor"), &none, &id), 0);
 	CU_ASSERT_EQUAL(request_finish(submit(&u, BDEV_IO_READ)), 0);
 	bdev_qos_group_remove(bdev_find("debtor")); /* what it owes is the group's */
 	user_close(&u);
@@ -56,7 +57,7 @@ static struct bdev_qos_group *group_make_in_debt(const char *name)
 struct scene {
 	struct testdev *t;
 	struct bdev_qos_group *g;
-	struct bdev_qos_counts before; /* of the group: one read */
+	struct rate_counts before; /* of the group: one read */
 	struct user u;
 	struct request *r[WAITING];
 };
@@ -92,7 +93,7 @@ static void scene_open(struct scene *s)
 	bdev_qos_group_get_counts(s->g, &s->before);
 	CU_ASSERT_EQUAL_FATAL(testdev_register(s->t), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&s->u, "t0", true, fixture_thread(0)), 0);
-	CU_ASSERT_EQUAL(bdev_qos_group_add(s->g, &s->t->bdev, &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(s->g, &s->t->bdev, &none, &id), 0);
 	CU_ASSERT_PTR_EQUAL(bdev_qos_group_of(&s->t->bdev), s->g);
 	for (unsigned i = 0; i < WAITING; i++) {
 		s->r[i] = submit(&s->u, i == 1 ? BDEV_IO_WRITE : BDEV_IO_READ);
@@ -122,11 +123,11 @@ static void scene_close(struct scene *s)
 
 static void test_a_limit_that_is_lifted_lets_waiting_io_go(void)
 {
-	struct bdev_qos_counts c;
+	struct rate_counts c;
 	struct scene s;
 
 	scene_open(&s);
-	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(s.g, &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(s.g, &none, &id), 0);
 	scene_expect(&s, 0);
 	bdev_qos_group_get_counts(s.g, &c);
 	CU_ASSERT(c.ios[RATE_READS] == 3 && c.ios[RATE_WRITES] == 1 && c.bytes[RATE_READS] == 3 * BLOCK);
@@ -141,8 +142,9 @@ static void test_a_minimum_that_is_given_lets_waiting_io_go(void)
 	struct scene s;
 
 	scene_open(&s);
-	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(s.g, &(struct rate_limits){.rw_bytes_per_sec = 100 << 20}), 0);
-	CU_ASSERT_EQUAL(bdev_qos_group_add(s.g, &s.t->bdev, &(struct rate_limits){.rw_bytes_per_sec = 100 << 20}), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(s.g, &(struct rate_limits){.rw_bytes_per_sec = 100 << 20}, &id), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(s.g, &s.t->bdev, &(struct rate_limits){.rw_bytes_per_sec = 100 << 20}, &id),
+			0);
 	CU_ASSERT_EQUAL(bdev_qos_group_minimum(&s.t->bdev)->rw_bytes_per_sec, 100 << 20);
 	scene_expect(&s, 0);
 	scene_close(&s);
@@ -150,7 +152,7 @@ static void test_a_minimum_that_is_given_lets_waiting_io_go(void)
 
 static void test_io_goes_on_when_its_bdev_leaves_the_group(void)
 {
-	struct bdev_qos_counts c;
+	struct rate_counts c;
 	struct scene s;
 
 	scene_open(&s);
@@ -183,10 +185,10 @@ static void test_io_goes_by_the_group_that_its_bdev_is_moved_to(void)
 
 	scene_open(&s);
 	struct bdev_qos_group *other = group_make("other", (struct rate_limits){.rw_ios_per_sec = 1000000});
-	CU_ASSERT_EQUAL(bdev_qos_group_add(other, &s.t->bdev, &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(other, &s.t->bdev, &none, &id), 0);
 	CU_ASSERT_PTR_EQUAL(bdev_qos_group_of(&s.t->bdev), other);
 	scene_expect(&s, 0);
-	CU_ASSERT_EQUAL(bdev_qos_group_add(s.g, &s.t->bdev, &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(s.g, &s.t->bdev, &none, &id), 0);
 	r = submit(&s.u, BDEV_IO_WRITE);
 	CU_ASSERT_EQUAL(user_io(&s.u, BDEV_IO_FLUSH, NULL, 0, 1), 0);
 	CU_ASSERT_FALSE(atomic_load(&r->done));
@@ -209,19 +211,19 @@ static bool all_wait_for_other(void *arg)
 /* Also between the two. */
 static void test_a_bdev_that_goes_from_one_group_to_another_is_limited_all_the_time(void)
 {
-	struct bdev_qos_counts c;
+	struct rate_counts c;
 	struct scene s;
 
 	scene_open(&s);
 	struct bdev_qos_group *other = group_make_in_debt("other");
-	CU_ASSERT_EQUAL(bdev_qos_group_add(other, &s.t->bdev, &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(other, &s.t->bdev, &none, &id), 0);
 	CU_ASSERT_TRUE(fixture_poll(all_wait_for_other, &s));
 	bdev_qos_group_get_counts(s.g, &c);
 	CU_ASSERT(c.ios[RATE_READS] + c.ios[RATE_WRITES] == 1);
 	CU_ASSERT(c.waits == s.before.waits + WAITING && c.waited_us > s.before.waited_us);
 	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c); /* since it came into the other */
 	CU_ASSERT(c.ios[RATE_READS] + c.ios[RATE_WRITES] == 0 && c.waits == WAITING && c.waited_us == 0);
-	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(other, &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(other, &none, &id), 0);
 	scene_expect(&s, 0);
 	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c);
 	CU_ASSERT(c.ios[RATE_READS] + c.ios[RATE_WRITES] == WAITING && c.waits == WAITING && c.waited_us > 0);
@@ -251,7 +253,7 @@ static void test_limits_of_the_bdev_hold_besides(void)
 /* I/O that waits for the bdev's own limit waits for the group when that limit is lifted, and is counted once. */
 static void test_waits_are_counted_for_a_group_that_comes_later(void)
 {
-	struct bdev_qos_counts c;
+	struct rate_counts c;
 	struct scene s;
 
 	scene_open(&s);
@@ -262,7 +264,7 @@ static void test_waits_are_counted_for_a_group_that_comes_later(void)
 	for (unsigned i = 0; i < WAITING; i++) {
 		s.r[i] = submit(&s.u, i == 1 ? BDEV_IO_WRITE : BDEV_IO_READ);
 	}
-	CU_ASSERT_EQUAL(bdev_qos_group_add(s.g, &s.t->bdev, &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(s.g, &s.t->bdev, &none, &id), 0);
 	CU_ASSERT_EQUAL(user_io(&s.u, BDEV_IO_UNMAP, NULL, 0, 1), 0);
 	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c);
 	CU_ASSERT_EQUAL(c.waits, 0);
@@ -291,7 +293,7 @@ static void test_waiting_io_that_is_aborted_or_taken_back_is_not_carried_out(voi
 	request_take_back(s.r[2]);
 	scene_expect(&s, NVME_SC_ABORT_REQ);
 	CU_ASSERT_EQUAL(atomic_load(&s.t->submitted), submitted);
-	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(s.g, &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(s.g, &none, &id), 0);
 	CU_ASSERT_EQUAL(user_io(&s.u, BDEV_IO_READ, buf, 0, 1), 0);
 	scene_close(&s);
 }
@@ -318,7 +320,7 @@ static void unregistered(void *arg, int rc)
 
 static void test_a_bdev_that_goes_ends_its_waiting_io_and_its_membership(void)
 {
-	struct bdev_qos_counts c;
+	struct rate_counts c;
 	struct scene s;
 
 	scene_open(&s);
@@ -327,7 +329,8 @@ static void test_a_bdev_that_goes_ends_its_waiting_io_and_its_membership(void)
 	atomic_store(&gone, false);
 	bdev_unregister(&s.t->bdev, unregistered, &gone);
 	scene_expect(&s, NVME_SC_INVALID_NS);
-	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(s.g, &(struct rate_limits){.rw_ios_per_sec = 5}), 0); /* meanwhile */
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(s.g, &(struct rate_limits){.rw_ios_per_sec = 5}, &id),
+			0); /* meanwhile */
 	user_close(&s.u);
 	CU_ASSERT_TRUE_FATAL(fixture_wait(&gone));
 	CU_ASSERT_PTR_NULL(bdev_qos_group_next_bdev(s.g, NULL));
@@ -355,7 +358,7 @@ static void test_io_that_is_kept_waits_for_no_limit_of_a_bdev_that_goes(void)
 		atomic_store(&gone, false);
 		bdev_unregister(b, unregistered, &gone);
 		scene_expect(&s, 0);
-		CU_ASSERT_EQUAL(bdev_qos_group_add(other, b, &none), 0);
+		CU_ASSERT_EQUAL(bdev_qos_group_add(other, b, &none, &id), 0);
 		for (unsigned i = 0; i < WAITING; i++) {
 			CU_ASSERT_EQUAL(request_finish(submit(&s.u, BDEV_IO_WRITE)), 0);
 		}
@@ -386,17 +389,19 @@ static void test_settings_are_checked_and_nothing_changes_if_they_are_wrong(void
 	make_null("n0", 4096, 100);
 	make_null("n1", 4096, 100);
 	struct bdev *b[2] = {bdev_find("n0"), bdev_find("n1")};
-	CU_ASSERT_EQUAL(bdev_qos_group_add(g, b[0], &(struct rate_limits){.rw_ios_per_sec = 60, .w_bytes_per_sec = 7}),
-			0);
-	CU_ASSERT_EQUAL(bdev_qos_group_add(g, b[1], &(struct rate_limits){.rw_ios_per_sec = 41}), -ERANGE);
+	CU_ASSERT_EQUAL(
+		bdev_qos_group_add(g, b[0], &(struct rate_limits){.rw_ios_per_sec = 60, .w_bytes_per_sec = 7}, &id), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(g, b[1], &(struct rate_limits){.rw_ios_per_sec = 41}, &id), -ERANGE);
 	CU_ASSERT_PTR_NULL(bdev_qos_group_of(b[1]));
-	CU_ASSERT_EQUAL(bdev_qos_group_add(g, b[1], &(struct rate_limits){.rw_ios_per_sec = 40}), 0);
-	CU_ASSERT_EQUAL(bdev_qos_group_add(g, b[0], &(struct rate_limits){.rw_ios_per_sec = 61}), -ERANGE);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(g, b[1], &(struct rate_limits){.rw_ios_per_sec = 40}, &id), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(g, b[0], &(struct rate_limits){.rw_ios_per_sec = 61}, &id), -ERANGE);
 	CU_ASSERT_EQUAL(bdev_qos_group_minimum(b[0])->rw_ios_per_sec, 60);
-	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(g, &(struct rate_limits){.rw_ios_per_sec = 99}), -ERANGE);
-	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(g, &(struct rate_limits){.w_bytes_per_sec = 6}), -ERANGE);
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(g, &(struct rate_limits){.rw_ios_per_sec = 99}, &id), -ERANGE);
+	CU_ASSERT_EQUAL(id, RATE_RW_IOS);
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(g, &(struct rate_limits){.w_bytes_per_sec = 6}, &id), -ERANGE);
+	CU_ASSERT_EQUAL(id, RATE_W_BYTES);
 	CU_ASSERT_EQUAL(bdev_qos_group_limits(g)->rw_ios_per_sec, 100);
-	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(g, &(struct rate_limits){.w_bytes_per_sec = 7}), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(g, &(struct rate_limits){.w_bytes_per_sec = 7}, &id), 0);
 	CU_ASSERT_EQUAL(bdev_qos_group_minimums(g, b[0]).rw_ios_per_sec, 40);
 	CU_ASSERT_EQUAL(bdev_qos_group_minimums(g, NULL).rw_ios_per_sec, 100);
 	CU_ASSERT(bdev_qos_group_next_bdev(g, NULL) == b[0] && bdev_qos_group_next_bdev(g, b[0]) == b[1]);
@@ -442,7 +447,7 @@ static void loads_stop(void)
 
 static uint64_t went(const struct bdev_qos_group *g)
 {
-	struct bdev_qos_counts c;
+	struct rate_counts c;
 
 	bdev_qos_group_get_counts(g, &c);
 	return c.ios[RATE_READS] + c.ios[RATE_WRITES];
@@ -455,7 +460,7 @@ static bool second_s_worth(void *arg)
 
 static uint64_t counted(const char *bdev)
 {
-	struct bdev_qos_counts c;
+	struct rate_counts c;
 
 	bdev_qos_group_get_bdev_counts(bdev_find(bdev), &c);
 	return c.ios[RATE_READS] + c.ios[RATE_WRITES];
@@ -486,8 +491,8 @@ static void test_two_bdevs_on_four_cores_share_a_limit(void)
 
 	loads_start();
 	uint64_t start = env_ticks();
-	CU_ASSERT_EQUAL(bdev_qos_group_add(g, bdev_find("n0"), &(struct rate_limits){.rw_ios_per_sec = 1500}), 0);
-	CU_ASSERT_EQUAL(bdev_qos_group_add(g, bdev_find("n1"), &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(g, bdev_find("n0"), &(struct rate_limits){.rw_ios_per_sec = 1500}, &id), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(g, bdev_find("n1"), &none, &id), 0);
 	CU_ASSERT_TRUE(fixture_poll(second_s_worth, g));
 	uint64_t n = went(g);
 	double seconds = (double)(env_ticks() - start) / (double)env_ticks_hz();
@@ -503,13 +508,13 @@ static void test_two_bdevs_on_four_cores_share_a_limit(void)
 static void test_a_group_without_limits_makes_nobody_wait(void)
 {
 	static struct request *r[300];
-	struct bdev_qos_counts c;
+	struct rate_counts c;
 	struct user u;
 
 	make_null("n0", BLOCK, 1000);
 	struct bdev_qos_group *g = group_make("G", none);
 	struct bdev *b = bdev_find("n0");
-	CU_ASSERT_EQUAL(bdev_qos_group_add(g, b, &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(g, b, &none, &id), 0);
 	CU_ASSERT_EQUAL(bdev_set_qos_limits(b, &(struct rate_limits){.rw_ios_per_sec = 500, .burst_ms = 1}), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "n0", true, fixture_thread(0)), 0);
 	for (unsigned i = 0; i < 300; i++) {
@@ -562,14 +567,14 @@ static void test_anything_may_change_under_load(void)
 			bdev_qos_group_delete(g);
 			break;
 		case 1:
-			rc = bdev_qos_group_set_limits(g, &(struct rate_limits){.rw_ios_per_sec = ios});
+			rc = bdev_qos_group_set_limits(g, &(struct rate_limits){.rw_ios_per_sec = ios}, &id);
 			CU_ASSERT(rc == 0 || rc == -ERANGE);
 			break;
 		case 2:
 			bdev_qos_group_remove(b);
 			break;
 		default:
-			rc = bdev_qos_group_add(g, b, &(struct rate_limits){.rw_ios_per_sec = ios / 3});
+			rc = bdev_qos_group_add(g, b, &(struct rate_limits){.rw_ios_per_sec = ios / 3}, &id);
 			CU_ASSERT(rc == 0 || rc == -ERANGE);
 		}
 		if (i % 20 == 0) {
@@ -590,12 +595,12 @@ static void test_channels_that_come_later_are_limited(void)
 
 	make_null("n0", BLOCK, 100);
 	struct bdev_qos_group *g = group_make_in_debt("G");
-	CU_ASSERT_EQUAL(bdev_qos_group_add(g, bdev_find("n0"), &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(g, bdev_find("n0"), &none, &id), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "n0", true, fixture_thread(1)), 0);
 	struct request *r = submit(&u, BDEV_IO_WRITE);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, 1), 0);
 	CU_ASSERT_FALSE(atomic_load(&r->done));
-	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(g, &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(g, &none, &id), 0);
 	CU_ASSERT_EQUAL(request_finish(r), 0);
 	user_close(&u);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
@@ -606,7 +611,7 @@ static void test_channels_that_come_later_are_limited(void)
 static void test_groups_may_be_left_at_the_end(void)
 {
 	make_null("n0", BLOCK, 100);
-	CU_ASSERT_EQUAL(bdev_qos_group_add(group_make("G", slow), bdev_find("n0"), &none), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(group_make("G", slow), bdev_find("n0"), &none, &id), 0);
 	group_make("empty", none);
 }
 

@@ -122,10 +122,10 @@ static void expect_success(unsigned n)
 	}
 }
 
-static struct nvmf_qos_counts counts_of(const char *hostnqn)
+static struct rate_counts counts_of(const char *hostnqn)
 {
 	const struct nvmf_qos *q = nvmf_qos_find(loop_subsystem(), hostnqn);
-	struct nvmf_qos_counts counts = {0};
+	struct rate_counts counts = {0};
 
 	CU_ASSERT_PTR_NOT_NULL_FATAL(q);
 	nvmf_qos_get_counts(q, &counts);
@@ -144,7 +144,7 @@ static void test_a_host_waits_for_its_own_limit_and_others_do_not(void)
 	CU_ASSERT_EQUAL(one(other, nvme_cmd_write, 202), 0);
 	CU_ASSERT_EQUAL(first_byte(200), 0);
 
-	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
+	struct rate_counts c = counts_of(LOOP_HOSTNQN);
 	CU_ASSERT_EQUAL(c.ios[RATE_WRITES], 1);
 	CU_ASSERT_EQUAL(c.bytes[RATE_WRITES], 128 * BLOCK);
 	CU_ASSERT_EQUAL(c.ios[RATE_READS], 1);
@@ -167,7 +167,7 @@ static void test_a_limit_of_reads_and_writes_together_holds_both_in_order(void)
 	expect_limited(2);
 	set(LOOP_HOSTNQN, &(struct rate_limits){.rw_ios_per_sec = 100000}); /* other limits: those that wait go on */
 	expect_success(2);
-	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
+	struct rate_counts c = counts_of(LOOP_HOSTNQN);
 	CU_ASSERT_EQUAL(c.ios[RATE_READS], 2);
 	CU_ASSERT_EQUAL(c.ios[RATE_WRITES], 1);
 	unset(LOOP_HOSTNQN);
@@ -183,7 +183,7 @@ static void test_all_hosts_of_a_subsystem_share_its_limit(void)
 	submit(&cmds[1], io, nvme_cmd_write, 401);
 	expect_limited(2);
 	CU_ASSERT_EQUAL(one(other, nvme_cmd_read, 0), 0);
-	struct nvmf_qos_counts c = counts_of(NULL);
+	struct rate_counts c = counts_of(NULL);
 	CU_ASSERT_TRUE(c.waits >= 2);
 	CU_ASSERT_EQUAL(c.bytes[RATE_WRITES], 128 * BLOCK);
 	CU_ASSERT_PTR_NULL(nvmf_qos_host(nvmf_qos_find(loop_subsystem(), NULL)));
@@ -224,7 +224,7 @@ static void test_a_host_that_waits_for_its_own_limit_does_not_hold_others_at_the
 	for (unsigned i = 0; i < 100; i++) {
 		CU_ASSERT_EQUAL(one(other, nvme_cmd_write, 501), 0);
 	}
-	struct nvmf_qos_counts own = counts_of(LOOP_HOSTNQN), all = counts_of(NULL);
+	struct rate_counts own = counts_of(LOOP_HOSTNQN), all = counts_of(NULL);
 	CU_ASSERT_EQUAL(own.ios[RATE_WRITES], 1);
 	CU_ASSERT_EQUAL(all.ios[RATE_WRITES], 101); /* both count what goes through both */
 	unset(LOOP_HOSTNQN);
@@ -393,7 +393,7 @@ static void test_what_a_limit_lets_through_into_a_pause_counts_once_and_does_not
 	set(LOOP_HOSTNQN, &slow_writes);
 	resume_namespaces();
 	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), 0);
-	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
+	struct rate_counts c = counts_of(LOOP_HOSTNQN);
 	CU_ASSERT_EQUAL(c.ios[RATE_WRITES], 2);
 	CU_ASSERT_EQUAL(c.bytes[RATE_WRITES], 129 * BLOCK);
 	unset(LOOP_HOSTNQN);
@@ -435,7 +435,7 @@ static void test_a_fused_pair_counts_and_does_not_wait(void)
 	set(LOOP_HOSTNQN, &slow_ios);
 	exceed(io, nvme_cmd_write);
 	compare_and_write(1100, zeroes, buf);
-	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
+	struct rate_counts c = counts_of(LOOP_HOSTNQN);
 	CU_ASSERT_EQUAL(c.ios[RATE_READS], 1);
 	CU_ASSERT_EQUAL(c.ios[RATE_WRITES], 2);
 	unset(LOOP_HOSTNQN);
@@ -465,7 +465,7 @@ static void test_commands_that_move_no_blocks_do_not_count(void)
 	exceed(io, nvme_cmd_write);
 	loop_cmd_init(&cmds[0], io, nvme_cmd_flush, nsid);
 	CU_ASSERT_EQUAL(loop_run(&cmds[0]), 0);
-	struct nvmf_qos_counts c = counts_of(LOOP_HOSTNQN);
+	struct rate_counts c = counts_of(LOOP_HOSTNQN);
 	CU_ASSERT_EQUAL(c.ios[RATE_READS] + c.ios[RATE_WRITES], 1);
 	unset(LOOP_HOSTNQN);
 	/* a range that is too long is refused at its turn, and costs no more than the longest one */

@@ -115,6 +115,42 @@ static void test_a_changed_limit_begins_empty_and_others_go_on(void)
 	CU_ASSERT_TRUE(rate_limits_are_set(&(struct rate_limits){.w_bytes_per_sec = 7}));
 }
 
+static void test_what_an_io_counts_for(void)
+{
+	static const struct rate_limits limits = {
+		.rw_ios_per_sec = 1, .rw_bytes_per_sec = 2, .r_bytes_per_sec = 3, .w_bytes_per_sec = 4};
+	static const uint64_t costs[RATE_BUCKETS][RATE_KINDS] = {[RATE_RW_IOS] = {1, 1},
+								 [RATE_RW_BYTES] = {512, 512},
+								 [RATE_R_BYTES] = {512, 0},
+								 [RATE_W_BYTES] = {0, 512}};
+
+	for (enum rate_bucket_id id = RATE_RW_IOS; id < RATE_BUCKETS; id++) {
+		CU_ASSERT_EQUAL(rate_limit(&limits, id), id + 1);
+		CU_ASSERT_EQUAL(rate_cost(id, RATE_READS, 512), costs[id][RATE_READS]);
+		CU_ASSERT_EQUAL(rate_cost(id, RATE_WRITES, 512), costs[id][RATE_WRITES]);
+	}
+}
+
+static void test_counters_add_up_and_begin_anew(void)
+{
+	struct rate_counts sum = {.ios = {1, 2}, .bytes = {3, 4}, .waits = 5, .waited_us = 6};
+	static struct rate_counters c;
+
+	rate_counters_add_io(&c, RATE_READS, 10);
+	rate_counters_add_io(&c, RATE_WRITES, 20);
+	rate_counters_add_io(&c, RATE_WRITES, 20);
+	rate_counters_add_wait(&c);
+	rate_counters_add_waited(&c, 100);
+	rate_counters_sum(&c, &sum);
+	CU_ASSERT(sum.ios[RATE_READS] == 2 && sum.ios[RATE_WRITES] == 4);
+	CU_ASSERT(sum.bytes[RATE_READS] == 13 && sum.bytes[RATE_WRITES] == 44);
+	CU_ASSERT(sum.waits == 6 && sum.waited_us == 106);
+	rate_counters_reset(&c);
+	struct rate_counts before = sum;
+	rate_counters_sum(&c, &sum);
+	CU_ASSERT(memcmp(&before, &sum, sizeof(sum)) == 0);
+}
+
 static void test_extremes_do_not_wrap(void)
 {
 	begin((struct rate_limits){.rw_bytes_per_sec = UINT64_MAX, .burst_ms = RATE_BURST_MS_MAX});
@@ -132,6 +168,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_idle_time_is_saved_up_to_the_burst),
 	UNIT(test_each_kind_has_its_own_limit),
 	UNIT(test_a_changed_limit_begins_empty_and_others_go_on),
+	UNIT(test_what_an_io_counts_for),
+	UNIT(test_counters_add_up_and_begin_anew),
 	UNIT(test_extremes_do_not_wrap),
 	UNIT_END,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared budgets: what all members get together, what each is sure of, how the rest is divided, and that all of this
- * holds for members, sizes, limits and moments chosen at random. The clock is a number. */
+/* Shared budgets: what all members get together, what is guaranteed to each, how the rest is divided, and that all of
+ * this holds for members, sizes, limits and moments chosen at random. The clock is a number. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
