@@ -116,15 +116,20 @@ static void detach(void)
 	CU_ASSERT_TRUE(testdev_delete(slow));
 }
 
-/* The device ends what it has. */
-static void let_end(void)
+/* The device ends what it has of a thread. */
+static void release_held(struct thread *thread)
 {
 	struct user u;
 
-	slow->hold = false;
-	CU_ASSERT_EQUAL_FATAL(user_open(&u, "slow", false, io->thread), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "slow", false, thread), 0);
 	testdev_release(slow, &u, 0);
 	user_close(&u);
+}
+
+static void let_end(void)
+{
+	slow->hold = false;
+	release_held(io->thread);
 }
 
 static void fill_every_place(void)
@@ -498,6 +503,102 @@ static void test_admin_queue_that_breaks_ends_the_others_in_order(void)
 	detach();
 }
 
+/* ---- The host comes back by another reactor ---- */
+
+static struct loop_conn *other, *other_io, *back, *back_io;
+
+/* So that the host's next I/O queue is in the other group than `io`. */
+static void load_the_first_group(void)
+{
+	other = loop_attach(LOOP_SUBNQN, OTHER, 0);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(other);
+	other_io = loop_io_queue(other, 1);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(other_io);
+	CU_ASSERT_PTR_EQUAL_FATAL(other_io->thread, io->thread);
+}
+
+static void come_back_by_another_group(void)
+{
+	back = loop_attach(LOOP_SUBNQN, LOOP_HOSTNQN, 600000);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(back);
+	back_io = loop_io_queue(back, 1);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(back_io);
+	CU_ASSERT_PTR_NOT_EQUAL_FATAL(back_io->thread, io->thread);
+}
+
+/* Old writes: with the device, in its channel, and without a data buffer. */
+static void fill_the_group_of_io(void)
+{
+	write_submit(&cmds[BEGUN], io, slow_nsid, 1);
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&slow->held, 1));
+	write_submit(&cmds[NOMEM], io, slow_nsid, 2);
+	expect_waiting("wait_nomem", 1);
+	atomic_store(&loop_hold_data, true);
+	write_submit(&cmds[BUFFER], io, slow_nsid, 4);
+	expect_waiting("data buffer", 1);
+	atomic_store(&loop_hold_data, false);
+}
+
+static void write_anew(uint64_t lba)
+{
+	static uint8_t anew[BLOCK];
+	unsigned held = atomic_load(&slow->held);
+
+	memset(anew, 0xa5, sizeof(anew));
+	write_init(&late, back_io, slow_nsid, lba);
+	loop_cmd_data(&late, anew, BLOCK);
+	loop_submit(&late);
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&slow->held, held + 1));
+	release_held(back_io->thread);
+	CU_ASSERT_EQUAL(loop_wait(&late), 0);
+}
+
+/* What waited is over at once, so the host writes those blocks anew while the device still has one of its writes. That
+ * block it writes anew when the old connection has ended. */
+static void expect_no_old_write_behind_new_ones(void (*end)(void), uint16_t taken_back, uint16_t carried_out)
+{
+	attach();
+	load_the_first_group();
+	fill_the_group_of_io();
+	end();
+	CU_ASSERT_EQUAL(loop_wait(&cmds[NOMEM]), taken_back);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[BUFFER]), taken_back);
+	come_back_by_another_group();
+	slow->slots = 0;
+	write_anew(2);
+	write_anew(4);
+	CU_ASSERT_FALSE(atomic_load(&io->closed));
+	loop_release_data(io);
+	release_held(io->thread);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[BEGUN]), carried_out);
+	CU_ASSERT_TRUE(loop_wait_closed(io));
+	write_anew(1);
+	slow->hold = false;
+	CU_ASSERT_EQUAL(first_byte("slow", 1), 0xa5);
+	CU_ASSERT_EQUAL(first_byte("slow", 2), 0xa5);
+	CU_ASSERT_EQUAL(first_byte("slow", 4), 0xa5);
+	loop_close(back_io);
+	loop_close(back);
+	loop_close(other_io);
+	loop_close(other);
+	detach();
+}
+
+static void test_host_that_comes_back_to_another_reactor_after_the_target_ended_its_controller(void)
+{
+	expect_no_old_write_behind_new_ones(by_destruction, PATH_ERROR, 0);
+}
+
+static void by_broken_connection(void)
+{
+	loop_break(io);
+}
+
+static void test_host_that_comes_back_to_another_reactor_after_its_connection_broke(void)
+{
+	expect_no_old_write_behind_new_ones(by_broken_connection, LOOP_STATUS_GONE, LOOP_STATUS_GONE);
+}
+
 /* ---- What never ends ---- */
 
 static char notice_text[1024], notice_why[1024];
@@ -581,6 +682,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_connection_that_breaks_while_quiescing),
 	UNIT(test_controller_that_is_destroyed_while_it_is_reset),
 	UNIT(test_admin_queue_that_breaks_ends_the_others_in_order),
+	UNIT(test_host_that_comes_back_to_another_reactor_after_the_target_ended_its_controller),
+	UNIT(test_host_that_comes_back_to_another_reactor_after_its_connection_broke),
 	UNIT(test_device_that_does_not_end_is_named),
 	UNIT(test_identify_tells_the_time_that_quiescing_may_take),
 	UNIT_END,

@@ -284,6 +284,7 @@ static void clockwork_fire(void *arg)
 static void clockwork_begin(void *arg)
 {
 	clockwork.timer = (struct thread_timer){.fn = clockwork_fire};
+	clockwork.runs = 0;
 	thread_timer_start(&clockwork.timer, 3000);
 }
 
@@ -292,17 +293,23 @@ static bool is_true(void *arg)
 	return *(bool *)arg;
 }
 
-static void test_timers_wake_sleeping_reactors(void)
+/* It sleeps in between, rather than polling through: a timer alone does not keep it awake. */
+static void expect_sleep_between_timers(void)
 {
 	struct reactor_stats before, after;
 
+	clockwork_done = false;
 	reactor_get_stats(2, &before);
 	thread_call(workers[1], clockwork_begin, NULL);
 	CU_ASSERT(thread_control_wait(is_true, &clockwork_done, WAIT_US));
 	reactor_get_stats(2, &after);
 	CU_ASSERT_EQUAL(clockwork.runs, 100);
-	/* It slept in between, rather than polling through: a timer alone does not keep it awake. */
 	CU_ASSERT(after.sleeps - before.sleeps >= 50);
+}
+
+static void test_timers_wake_sleeping_reactors(void)
+{
+	expect_sleep_between_timers();
 }
 
 static void *foreign_sender(void *arg)
@@ -329,6 +336,36 @@ static void test_exit_does_not_end_a_wait(void)
 	thread_control_run(); /* here it counts */
 }
 
+static void destroy_workers(void)
+{
+	CU_ASSERT_EQUAL(thread_destroy(workers[0]), 0);
+	CU_ASSERT_EQUAL(thread_destroy(workers[1]), 0);
+}
+
+static void start_with_spell(uint32_t us)
+{
+	const struct thread_lib_opts opts = {.poll_mode = POLL_MODE_ADAPTIVE, .idle_spell_us = us};
+
+	CU_ASSERT_EQUAL_FATAL(thread_lib_start(&opts), 0);
+	workers[0] = fixture_thread("worker 0", 1);
+	workers[1] = fixture_thread("worker 1", 2);
+}
+
+static void restart_with_spell(uint32_t us)
+{
+	destroy_workers();
+	thread_lib_stop();
+	start_with_spell(us);
+}
+
+/* The spell is longer than the timer's period: a reactor that began one at each timer would never sleep. */
+static void test_a_timer_begins_no_idle_spell(void)
+{
+	restart_with_spell(20000);
+	expect_sleep_between_timers();
+	restart_with_spell(50);
+}
+
 static bool last_has_run;
 
 static void run_last(struct thread_msg *msg)
@@ -346,14 +383,11 @@ static void test_stop_runs_what_the_control_thread_was_sent(void)
 	static struct thread_msg msg;
 
 	thread_call(workers[0], post_last, &msg);
-	CU_ASSERT_EQUAL(thread_destroy(workers[0]), 0);
-	CU_ASSERT_EQUAL(thread_destroy(workers[1]), 0);
+	destroy_workers();
 	CU_ASSERT_FALSE(last_has_run);
 	thread_lib_stop();
 	CU_ASSERT_TRUE(last_has_run);
-	CU_ASSERT_EQUAL_FATAL(thread_lib_start(&(struct thread_lib_opts){.idle_spell_us = 50}), 0);
-	workers[0] = fixture_thread("worker 0", 1);
-	workers[1] = fixture_thread("worker 1", 2);
+	start_with_spell(50);
 }
 
 static void come_and_go(void *arg)
@@ -384,8 +418,7 @@ static void test_busy_reactors_never_sleep(void)
 	struct reactor_stats s;
 	unsigned lcore, runs = 0;
 
-	CU_ASSERT_EQUAL(thread_destroy(workers[0]), 0);
-	CU_ASSERT_EQUAL(thread_destroy(workers[1]), 0);
+	destroy_workers();
 	thread_lib_stop();
 	CU_ASSERT_EQUAL_FATAL(thread_lib_start(&opts), 0);
 	thread_control_wait(never, NULL, 20000);
@@ -402,10 +435,7 @@ static void test_busy_reactors_never_sleep(void)
 	}
 	CU_ASSERT_EQUAL(runs, 400);
 	thread_lib_stop();
-	opts = (struct thread_lib_opts){.poll_mode = POLL_MODE_ADAPTIVE, .idle_spell_us = 50};
-	CU_ASSERT_EQUAL_FATAL(thread_lib_start(&opts), 0);
-	workers[0] = fixture_thread("worker 0", 1);
-	workers[1] = fixture_thread("worker 1", 2);
+	start_with_spell(50);
 }
 
 static void restart_with_spell(uint32_t idle_spell_us)
@@ -463,6 +493,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_timers_wake_sleeping_reactors),
 	UNIT(test_control_thread_is_woken_by_any_thread),
 	UNIT(test_exit_does_not_end_a_wait),
+	UNIT(test_a_timer_begins_no_idle_spell),
 	UNIT(test_stop_runs_what_the_control_thread_was_sent),
 	UNIT(test_a_descriptor_that_goes_while_none_is_served_leaves_nothing),
 	UNIT(test_busy_reactors_never_sleep),
