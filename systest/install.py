@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-from appliance_lib import BUILD, DEADLINE, Client, Skip, check, main, wait_for
+from appliance_lib import BUILD, DEADLINE, TOP, Client, Skip, check, main, wait_for
 from nvmf_lib import ADDRESS, PORT
 
 OPTION = {o["name"]: o["value"] for o in json.loads(subprocess.check_output(["meson", "introspect", "--buildoptions", BUILD]))}
@@ -162,6 +162,17 @@ def check_unit(i, name, exposure):
     check(name not in said, said)
     # It fails above this exposure (in tenths, of 100): some restriction is gone.
     i.run("systemd-analyze", "security", "--offline=true", "--no-pager", f"--threshold={exposure}", copy)
+
+
+def test_no_unit_is_enabled():
+    """Whoever installs varve decides what is started: no link in a folder of a target, no preset, and the package's script enables nothing."""
+    with Installed() as i:
+        units = [p for p in i.root.rglob("*.service") if not str(p).startswith(str(i.folder))]
+        check({p.name for p in units} >= {"varve.service", "varve-gateway.service"} & {f"{n}.service" for n in PROGRAMS}, units)
+        found = [p for p in i.root.rglob("*") if p.is_symlink() and ".service" in p.name or p.suffix in (".wants", ".requires", ".preset")]
+        check(not found, f"these enable units: {found}")
+    rules = (TOP / "debian/rules").read_text()
+    check(re.search(r"^override_dh_installsystemd:\n\tdh_installsystemd .*--no-enable --no-start", rules, re.M), rules)
 
 
 def test_the_units_are_accepted():

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 
-from appliance_lib import TOP, Daemon, check, main, wait_for
+from appliance_lib import DEADLINE, TOP, Daemon, check, main, wait_for
 from nvmf_lib import PORT, preload
 from stock_lib import check_stock_takes
 
@@ -156,6 +156,30 @@ def test_what_cannot_be_made_is_named_and_costs_nothing_else():
             check_target(d, entries)
             check(re.search(rf'subsystem "bdev", config\[{at}\] \(bdev_malloc_create\): .*dif_pi_format 3', d.log()), d.log())
             check(f"1 of {len(entries) + 1} entries were left out or failed" in d.log(), d.log())
+
+
+def test_a_subsystem_that_is_refused_is_named_and_so_is_what_it_takes_along():
+    """For a parameter that is refused before anything is called, and for one that is refused by the call."""
+    for wrong, reason in (({"passthrough": True}, 'parameter "passthrough" is true'), ({"min_cntlid": 9, "max_cntlid": 8}, "Invalid cntlid range")):
+        with Daemon("--wait-for-rpc", ready=False) as holder:
+            tree, path = stock_file(holder.folder)
+            entries = next(s["config"] for s in tree["subsystems"] if s["subsystem"] == "nvmf")
+            with_it = [i for i, e in enumerate(entries) if e.get("params", {}).get("nqn") == NQN]
+            made = with_it[0]
+            check(entries[made]["method"] == "nvmf_create_subsystem" and len(with_it) == 4, f"the file has it, a host, a namespace and a listener: {entries}")
+            entries[made]["params"].update(wrong)
+            path.write_text(json.dumps(tree))
+            with target(path, "--json-ignore-init-errors") as d:
+                check([s["subtype"] for s in d.call("nvmf_get_subsystems")] == ["Discovery"], "nothing of it is there")
+                check(re.search(rf'subsystem "nvmf", config\[{made}\] \(nvmf_create_subsystem\): .*{re.escape(reason)}', d.log()), d.log())
+                for i in with_it[1:]:
+                    check(re.search(rf'subsystem "nvmf", config\[{i}\] \({entries[i]["method"]}\): .*"nqn" is "{re.escape(NQN)}": there is no such subsystem', d.log()), d.log())
+                check(f"4 of {len(entries_of(tree))} entries were left out or failed" in d.log(), d.log())
+                told = [n["ctx"] for n in d.call("notify_get_notifications", all=True) if n["type"] == "config_refused"]
+                check(told == [entries[i]["method"] for i in with_it], told)
+                check_bdevs(d, entries_of(tree))
+            with Daemon("-s", "512", "-c", path, ready=False, env=preload()) as d:      # without the option nothing is started
+                check(d.process.wait(DEADLINE) == 1 and reason in d.log(), d.log())
 
 
 def test_delay_and_error_bdevs_may_come_before_their_base():
