@@ -174,6 +174,35 @@ static void identify_fill_copy(const struct nvmf_ns *ns, struct nvme_id_ns *id)
 	id->msrc = NVMF_COPY_RANGES_MAX - 1;
 }
 
+#define PREFERENCE_MAX (UINT16_MAX + UINT32_C(1)) /* the fields are 0's based */
+
+static uint16_t identify_preference(uint32_t blocks, uint32_t otherwise)
+{
+	return htole16((uint16_t)((blocks != 0 && blocks <= PREFERENCE_MAX ? blocks : otherwise) - 1));
+}
+
+/* What the bdev prefers; where it does not say, the blocks of the device. NOWS is 0 where there is no preference, and
+ * has to be a multiple of NPWG (NVM 4.1.5.1). */
+static void identify_fill_preferences(const struct nvmf_ns *ns, struct nvme_id_ns *id)
+{
+	static const struct bdev_hints none;
+	const struct bdev_hints *h = bdev_get_hints(ns->bdev);
+	uint32_t physical = bdev_physical_block_size(ns->bdev) >> ns->geo.block_shift;
+
+	physical = physical != 0 && physical <= PREFERENCE_MAX ? physical : 1;
+	if (physical == 1 && memcmp(h, &none, sizeof(none)) == 0) {
+		return;
+	}
+	id->nsfeat |= NVME_NS_FEAT_IO_OPT;
+	id->npwg = identify_preference(h->preferred_write_granularity, physical);
+	id->npwa = identify_preference(h->preferred_write_alignment, physical);
+	id->npdg = identify_preference(h->preferred_unmap_granularity, physical);
+	id->npda = identify_preference(h->preferred_unmap_alignment, physical);
+	if (h->optimal_write_size % (le16toh(id->npwg) + UINT32_C(1)) == 0) {
+		id->nows = identify_preference(h->optimal_write_size, 1);
+	}
+}
+
 static void identify_fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns, struct nvme_id_ns *id)
 {
 	uint32_t boundary = bdev_optimal_io_boundary(ns->bdev);
@@ -194,11 +223,7 @@ static void identify_fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_n
 	id->lbaf[0].ds = ns->geo.block_shift;
 	nvmf_md_identify(ctrlr->transport, ns, id);
 	identify_fill_copy(ns, id);
-	uint32_t physical = bdev_physical_block_size(ns->bdev) >> ns->geo.block_shift;
-	if (physical > 1 && physical <= UINT16_MAX) {
-		id->nsfeat |= NVME_NS_FEAT_IO_OPT;
-		id->npwg = id->npwa = id->npdg = id->npda = htole16((uint16_t)(physical - 1));
-	}
+	identify_fill_preferences(ns, id);
 }
 
 /* NSID FFFFFFFFh, the capabilities that all namespaces have in common, is refused (NVM 4.1.5.1). An inactive namespace

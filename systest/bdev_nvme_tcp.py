@@ -5,10 +5,12 @@
 # sanitize
 """The host driver over TCP: varve-perf and bdev_nvme against a varve that serves TCP, beside RDMA, killed and started again."""
 import socket
+import struct
 import sys
 
 from appliance_lib import DEADLINE, RpcError, check, main, wait_for
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT, Target, verifying, wait_io
+from nvmf_tcp_lib import Queue
 
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
 UUID = "8d1f6c1e-55b1-4a5e-9f0e-0123456789ab"
@@ -197,6 +199,38 @@ def test_io_without_flow_control_of_sqs_is_verified():
             saved, = [m["params"] for m in f.call("framework_get_config", name="bdev") if m["method"] == "bdev_nvme_attach_controller"]
             check(saved["disable_sq_flow_control"] is True, saved)
             f.stop_clean()
+
+
+HINTS = ("preferred_write_granularity", "preferred_write_alignment", "optimal_write_size", "preferred_unmap_granularity", "preferred_unmap_alignment")
+
+
+def test_what_a_bdev_prefers_is_told_to_its_hosts():
+    """By Identify; a bdev of the namespace prefers the same, and so does what stands on it and is served again."""
+    cases = (({}, (0, 0, 0, 0, 0)),
+             (dict(zip(HINTS, (8, 16, 64, 32, 48))), (8, 16, 64, 32, 48)),
+             (dict(zip(HINTS, (1, 1, 65536, 1, 65536))), (1, 1, 65536, 1, 65536)),
+             ({"physical_block_size": 4096}, (8, 8, 0, 8, 8)),
+             ({"physical_block_size": 4096, "preferred_unmap_granularity": 2048}, (8, 8, 0, 2048, 8)),
+             (dict(zip(HINTS, (8, 8, 60, 8, 8))), (8, 8, 0, 8, 8)),             # no multiple of the granularity, as NOWS has to be
+             (dict(zip(HINTS, (65537, 8, 0, 8, 8))), (1, 8, 0, 8, 8)))          # more than the field holds
+    with Back(0) as b, Front() as f:
+        b.remove_ns(1)
+        for nsid, (params, _) in enumerate(cases, 1):
+            b.add_ns(b.call("bdev_null_create", name=f"N{nsid}", num_blocks=131072, block_size=512, **params), nsid=nsid)
+        check(sorted(f.attach(b)) == [f"Nvme0n{n}" for n in range(1, len(cases) + 1)], "the bdevs")
+        for nsid in range(1, len(cases) + 1):
+            f.add_ns(f.call("bdev_passthru_create", name=f"P{nsid}", base_bdev_name=f"Nvme0n{nsid}"), nsid=nsid)
+        for port in (b.port, f.port):
+            with Queue(port=port) as q:
+                q.enable()
+                for nsid, (_, wanted) in enumerate(cases, 1):
+                    data = q.identify(0, nsid)
+                    fields = struct.unpack_from("<5H", data, 64)     # NPWG, NPWA, NPDG, NPDA, NOWS
+                    told = tuple(x + 1 for x in fields[:2]) + (fields[4] + 1 if fields[4] else 0,) + tuple(x + 1 for x in fields[2:4])
+                    check((told if data[24] & 0x10 else (0,) * 5) == wanted and (data[24] & 0x10 or not any(fields)), f"{port}, namespace {nsid}: {fields}, not {wanted}")
+        for nsid, (_, wanted) in enumerate(cases, 1):
+            [bdev] = f.call("bdev_get_bdevs", name=f"Nvme0n{nsid}")
+            check(tuple(bdev.get(h, 0) for h in HINTS) == wanted, f"{bdev}: not {wanted}")
 
 
 if __name__ == "__main__":

@@ -344,6 +344,18 @@ static uint32_t ns_max_unmap_blocks(const struct nvme_ns *ns, const struct nvme_
 	return blocks == 0 ? 1 : blocks < 65536 ? (uint32_t)blocks : 65536;
 }
 
+/* The fields are 0's based; an optimal write size of 0 is none. */
+static struct bdev_hints ns_hints(const struct nvme_id_ns *id)
+{
+	return (struct bdev_hints){
+		.preferred_write_granularity = le16toh(id->npwg) + UINT32_C(1),
+		.preferred_write_alignment = le16toh(id->npwa) + UINT32_C(1),
+		.optimal_write_size = id->nows != 0 ? le16toh(id->nows) + UINT32_C(1) : 0,
+		.preferred_unmap_granularity = le16toh(id->npdg) + UINT32_C(1),
+		.preferred_unmap_alignment = le16toh(id->npda) + UINT32_C(1),
+	};
+}
+
 /* Sets the limits of one controller; after a reconnect they may be different. */
 static void limits_set(struct bdev *b, const struct nvme_ns *ns, const struct nvme_ctrlr *ctrlr)
 {
@@ -364,8 +376,10 @@ static void limits_set(struct bdev *b, const struct nvme_ns *ns, const struct nv
 	b->buf_align = nvme_ctrlr_buf_align(ctrlr);
 	b->optimal_io_boundary = ns->optimal_boundary_blocks;
 	b->split_on_boundary = ns->optimal_boundary_blocks != 0;
+	b->hints = (struct bdev_hints){0};
 	if (ns->id.nsfeat & NVME_NS_FEAT_IO_OPT) {
 		b->physical_block_size = (le16toh(ns->id.npwg) + UINT32_C(1)) * ns->block_size;
+		b->hints = ns_hints(&ns->id);
 	}
 }
 
@@ -552,6 +566,7 @@ static void limits_store(struct bdev *b, const struct bdev *from)
 	b->optimal_io_boundary = from->optimal_io_boundary;
 	b->split_on_boundary = from->split_on_boundary;
 	b->physical_block_size = from->physical_block_size;
+	b->hints = from->hints;
 }
 
 /* Sets the limits that all paths have in common. */
