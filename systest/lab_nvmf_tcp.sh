@@ -153,15 +153,38 @@ test_listener_goes_and_comes_under_io() {
   load_stop
 }
 
+is_not_live() {
+  ! is_live $NQN
+}
+
+reconnects() {
+  kernel_log | grep -c 'Successfully reconnected' || true
+}
+
+has_reconnected() { # BEFORE
+  [ "$(reconnects)" -gt "$1" ] && is_live $NQN
+}
+
+# The link is away until both sides have given the connection up: TCP's retransmission alone does not bring it back.
 test_link_is_lost_under_io() {
+  local before
+  disconnect $NQN
+  connect $NQN -k 2
+  await_disk $NQN 1
   load_start "$(lab_disk)"
+  before=$(reconnects)
   ip link set lo down
-  pause 3
+  await 120 target_has_controllers $NQN 0
+  await 120 is_not_live
   ip link set lo up
   ip addr show lo | grep -q 127.0.0.1 || ip addr add 127.0.0.1/8 dev lo
-  await 120 is_live $NQN
+  await 120 has_reconnected "$before"
+  await 120 target_has_controllers $NQN 1
   load_goes_on
   load_stop
+  disconnect $NQN
+  connect $NQN
+  await_disk $NQN 1
 }
 
 test_host_goes_on_after_the_target_was_killed() {
