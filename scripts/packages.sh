@@ -8,7 +8,7 @@ packages_build="gcc libc6-dev meson ninja-build pkg-config python3 libdpdk-dev l
 packages_test="ibverbs-utils rdmacm-utils perftest bpftrace gdb valgrind clang libclang-rt-14-dev libasan8 libubsan1
   libtsan2 linux-perf binutils procps util-linux xz-utils babeltrace2 chromium chromium-driver prometheus mandoc lintian debhelper
   clang-format universal-ctags doxygen git openssl ccache bash-completion zsh fish librbd-dev ceph-mon ceph-mgr ceph-osd
-  ceph-common tshark libavahi-client-dev avahi-daemon avahi-utils dbus-daemon iproute2 nftables etcd-server"
+  ceph-common tshark libavahi-client-dev avahi-daemon avahi-utils dbus-daemon iproute2 nftables etcd-server gnutls-bin"
 # llvm-cov and llvm-profdata, for scripts/coverage.sh.
 packages_cover="clang llvm"
 packages_lab="qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 rdma-core ibverbs-providers ibverbs-utils

@@ -4,20 +4,23 @@
 # limit: 400
 # sanitize
 """NVMe/TCP over TLS: the target judged by openssl s_client, which makes handshake and records, under an initiator that was written from the
-specification; keys and identities are computed by Python. Who gets in, who does not, and what is told of it."""
+specification, and by gnutls-cli; keys and identities are computed by Python. Who gets in, who does not, and what is told of it."""
 import contextlib
 import json
 import random
 import select
+import shutil
 import socket
 import struct
+import subprocess
 import sys
 import threading
+import time
 
-from appliance_lib import DEADLINE, Daemon, RpcError, check, main, wait_for
+from appliance_lib import DEADLINE, Daemon, RpcError, Skip, check, main, wait_for
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT
 from nvmf_tcp_lib import DISCOVERY, Queue
-from nvmf_tls_lib import KEYS, Client, TlsQueue, TlsTarget, both, check_gone, credential
+from nvmf_tls_lib import KEYS, Client, TlsQueue, TlsTarget, both, check_gone, credential, session
 
 BS = 512
 OTHER = "nqn.2026-11.io.varve:other"
@@ -78,6 +81,72 @@ def test_groups_of_any_kind_connect():
             with TlsQueue(tls=("-quiet", "-tls1_3", "-ciphersuites", suites)) as admin:
                 admin.enable()
         io_of_all_sizes(t, rounds=4, tls=("-quiet", "-tls1_3", "-maxfraglen", "512"))      # many small records
+        check_gone(t)
+        t.stop_clean()
+
+
+def of_session(folder, name, version=1, wrong=b""):
+    """Options of s_client for a key of 48 bytes, which needs TLS_AES_256_GCM_SHA384; the identity is given by itself. wrong: instead of the key."""
+    identity, psk = credential(name, version)
+    check(len(psk) == 48, f"a PSK of {len(psk)} bytes")
+    path = folder / f"{name}.session"
+    path.write_bytes(session(wrong or psk, 0x1302, int(time.time()) - 1))
+    return ("-quiet", "-tls1_3", "-ciphersuites", "TLS_AES_256_GCM_SHA384", "-psk_session", str(path), "-psk_identity", identity)
+
+
+class SessionQueue(Queue):
+    """As TlsQueue, with a session that s_client takes from a file."""
+
+    def __init__(self, *args, tls, **kwargs):
+        self.tls_options = tls
+        super().__init__(*args, **kwargs)
+
+    def open_socket(self, address, port):
+        self.client = Client(port=port, options=self.tls_options, address=address)
+        return self.client.sock
+
+    def close(self):
+        return self.client.close()
+
+
+def test_aes_256_and_sha_384_are_judged_by_openssl():
+    """PSKs of 48 bytes; what s_client decrypts is what was written."""
+    rng = random.Random(384)
+    for name in ("longer", "plain-longer"):
+        with TlsTarget(psk=name) as t:
+            for version in (0, 1):
+                options = of_session(t.folder, name, version)
+                with SessionQueue(tls=options).enable() as admin, SessionQueue(qid=1, cntlid=admin.cntlid, tls=options) as q:
+                    for blocks in (1, 8, 33, 256):
+                        data = rng.randbytes(blocks * BS)
+                        check(q.write(0, data, in_capsule=len(data) <= 4096).status == 0, f"write of {blocks} blocks")
+                        check(q.read(0, blocks).data == data, f"read of {blocks} blocks")
+            check_gone(t)
+            refused(t, "has another key than the psk for", options=of_session(t.folder, name, wrong=bytes(48)))
+            t.stop_clean()
+
+
+def gnutls(t, identity, psk, priority="NORMAL:-VERS-ALL:+VERS-TLS1.3:+ECDHE-PSK:+DHE-PSK"):
+    """Makes a handshake by gnutls-cli, which ends when its input does; returns its status, and what it says."""
+    p = subprocess.run(["gnutls-cli", "--pskusername", identity, "--pskkey", psk.hex(), "--priority", priority, "--no-ca-verification", "-p", str(PORT), ADDRESS],
+                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=DEADLINE)
+    return p.returncode, p.stdout.decode(errors="replace")
+
+
+def test_handshakes_are_judged_by_gnutls():
+    if shutil.which("gnutls-cli") is None:
+        raise Skip("gnutls-cli is not installed (gnutls-bin)")
+    with TlsTarget() as t:
+        for version in (0, 1):
+            for group in ("GROUP-X25519", "GROUP-SECP256R1", "GROUP-SECP384R1"):
+                _, said = gnutls(t, *credential(version=version), f"NORMAL:-VERS-ALL:+VERS-TLS1.3:+ECDHE-PSK:-GROUP-ALL:+{group}")
+                check("Handshake was completed" in said and "TLS1.3" in said and "PSK" in said and "AES-128-GCM" in said, said)
+        check(t.refusals() == [], t.refusals())
+        identity, psk = credential()
+        status, said = gnutls(t, identity, bytes(len(psk)))
+        check(status != 0 and "Handshake was completed" not in said, said)
+        wait_for(lambda: len(t.refusals()) == 1, "the refusal to be told")
+        check("has another key than the psk for" in t.refusals()[0], t.refusals())
         check_gone(t)
         t.stop_clean()
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The small NVMe/TCP initiator of nvmf_tcp_lib.py over TLS: `openssl s_client` makes the handshake and the records. Keys and identities are
 computed by Python (unittest/tls/vectors.py)."""
+import base64
 import importlib.util
 import socket
 import subprocess
@@ -85,6 +86,20 @@ class Client:
         self.process.wait(DEADLINE)
         self.sock.close()
         return data, self.said()
+
+
+def der(tag, content):
+    """An element in DER."""
+    n = len(content)
+    length = bytes([n]) if n < 128 else bytes([0x80 | (n.bit_length() + 7) // 8]) + n.to_bytes((n.bit_length() + 7) // 8, "big")
+    return bytes([tag]) + length + content
+
+
+def session(psk, suite, at):
+    """A session of OpenSSL that has a PSK for a cipher suite: -psk has only those for TLS_AES_128_GCM_SHA256. In PEM, for -psk_session."""
+    text = der(0x30, der(2, b"\1") + der(2, b"\3\4") + der(4, suite.to_bytes(2, "big")) + der(4, b"") + der(4, psk) + der(0xA1, der(2, at.to_bytes(at.bit_length() // 8 + 1, "big")))
+               + der(0xA2, der(2, (7200).to_bytes(2, "big"))))
+    return b"-----BEGIN SSL SESSION PARAMETERS-----\n" + base64.encodebytes(text) + b"-----END SSL SESSION PARAMETERS-----\n"
 
 
 class TlsQueue(Queue):
