@@ -527,8 +527,26 @@ def held(t):
     return {"descriptors": len(os.listdir(f"/proc/{t.pid}/fd")), "threads": len(os.listdir(f"/proc/{t.pid}/task"))}
 
 
-def attack(cases, kind=None, seconds=0, **transport):
-    """Generated cases beside a good host; or one after the other of a kind, each told its number. With `seconds`, only those that begin within them."""
+GOOD_HOST = ("-q", "4", "--rate", "500")
+
+
+def median_us(result):
+    """That of its reads or of its writes, whichever is greater."""
+    return max(result[kind]["latency_us"]["p50"] for kind in ("read", "write"))
+
+
+def median_alone(t):
+    """Of a good host that shares the target with nobody."""
+    with verifying(t, 1, *GOOD_HOST, "-t", "3") as h:
+        r = h.result()
+        h.check_perfect(r)
+    t.wait_empty()
+    return median_us(r)
+
+
+def attack(cases, kind=None, seconds=0, strict=False, **transport):
+    """Generated cases beside a good host; or one after the other of a kind, each told its number. With `seconds`, only those that begin within them.
+    strict: the good host's median latency may be twice what it is without hostile ones, and no more."""
     seed = int(os.environ.get("VARVE_SEED", "0")) or time.time_ns() % 1000000
     only = os.environ.get("VARVE_ONLY")
     with TcpTarget(cores="[0]", **transport) as t:
@@ -536,8 +554,9 @@ def attack(cases, kind=None, seconds=0, **transport):
         t.add_ns("good", nsid=1)
         t.add_malloc("wild", AREA * BS >> 20)
         t.add_ns("wild", nsid=2)
+        alone = median_alone(t)
         before = held(t)
-        with verifying(t, 1, "-q", "4", "-t", "36000", "--rate", "500") as good:
+        with verifying(t, 1, *GOOD_HOST, "-t", "36000") as good:
             wait_io(t, [good], 300)
             begin, cpu = time.monotonic(), time.process_time()
             g = Generator(t, seed)
@@ -558,5 +577,8 @@ def attack(cases, kind=None, seconds=0, **transport):
         wait_for(lambda: all(n <= before[k] for k, n in held(t).items()), lambda: f"what was held before ({before}); now: {held(t)}")
         t.stop_clean()
     print(f"# seed {seed}: {tried} of {cases} cases, {took:.0f} s, {cpu:.0f} s of CPU of the generator; {r['read']['ios'] + r['write']['ios']} verified I/Os beside")
+    beside = median_us(r)
+    print(f"# the good host's median latency: {alone:.0f} us alone, {beside:.0f} us beside them")
     print(f"# {dict(sorted(g.counts.items()))}", flush=True)
+    check(not strict or beside <= 2 * alone, f"the good host's median latency went from {alone:.0f} to {beside:.0f} us")
     return g.counts
