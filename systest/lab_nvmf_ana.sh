@@ -4,6 +4,7 @@
 # limit: 900
 # The kernel's NVMe host with two paths to varve over soft RoCE: it follows ANA states under verified I/O, sees the namespaces that
 # it is shown, and as two hosts (without multipath) keeps itself out by reservations, over a restart of varve too.
+# lab_nvmf_ana_tcp.sh does part of it over TCP.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
 in_guest -n -c 4 -p 0 -t 840 -a nvme_core.multipath=Y
@@ -14,9 +15,16 @@ B=nqn.2014-08.org.nvmexpress:uuid:bbbbbbbb-0000-4000-8000-000000000002
 UUID=3a7c9a52-5f0e-4c1d-9a53-0123456789ab
 SOCK=/tmp/varve.sock
 RESV=/tmp/reservation
+TRTYPE=${TRTYPE:-rdma}
+TARGET=10.7.0.1
 
-modprobe -a nvme-rdma dummy
-rxe_up
+modprobe -a "nvme-$TRTYPE" dummy
+if [ "$TRTYPE" = rdma ]; then
+  rxe_up
+else
+  TARGET=127.0.0.1
+  ip link set lo up
+fi
 
 # --- the target
 
@@ -25,7 +33,7 @@ rpc() { # METHOD KEY=VALUE...
 }
 
 listen() { # METHOD PORT KEY=VALUE...
-  rpc "$1" nqn=$NQN listen_address.trtype=RDMA listen_address.adrfam=IPv4 listen_address.traddr=10.7.0.1 \
+  rpc "$1" nqn=$NQN "listen_address.trtype=${TRTYPE^^}" listen_address.adrfam=IPv4 listen_address.traddr=$TARGET \
     "listen_address.trsvcid=$2" "${@:3}"
 }
 
@@ -46,7 +54,7 @@ after_check() { # STATUS
 # --- the host
 
 connect() { # PORT HOSTNQN: two I/O queues, reconnects after a second
-  nvme connect -t rdma -a 10.7.0.1 -s "$1" -n $NQN -i 2 -Q 32 -c 1 -l 900 --hostnqn "$2" --hostid "${2#*uuid:}"
+  nvme connect -t "$TRTYPE" -a $TARGET -s "$1" -n $NQN -i 2 -Q 32 -c 1 -l 900 --hostnqn "$2" --hostid "${2#*uuid:}"
 }
 
 controller() { # PORT HOSTNQN: nvme0
@@ -101,8 +109,8 @@ call() { # METHOD PARAMETERS: one request of many for `rpc -`; a process each wo
 }
 
 configure() {
-  local address='{"trtype":"RDMA","adrfam":"IPv4","traddr":"10.7.0.1","trsvcid"'
-  call nvmf_create_transport '{"trtype":"RDMA"}'
+  local address='{"trtype":"'${TRTYPE^^}'","adrfam":"IPv4","traddr":"'$TARGET'","trsvcid"'
+  call nvmf_create_transport "{\"trtype\":\"${TRTYPE^^}\"}"
   call bdev_malloc_create "{\"name\":\"M1\",\"num_blocks\":65536,\"block_size\":512,\"uuid\":\"$UUID\"}"
   call bdev_null_create '{"name":"N2","num_blocks":65536,"block_size":512}'
   call nvmf_create_subsystem "{\"nqn\":\"$NQN\",\"ana_reporting\":true,\"allow_any_host\":true,\"max_namespaces\":8}"
@@ -236,10 +244,10 @@ report() { # HOSTNQN: the report, on one line
 test_two_hosts_have_two_disks() {
   nvme disconnect -n $NQN
   set_state 4420 optimized
-  modprobe -r nvme-rdma
+  modprobe -r "nvme-$TRTYPE"
   modprobe -r nvme-fabrics nvme nvme-core 2> /dev/null || modprobe -r nvme-fabrics nvme-core
   modprobe nvme-core multipath=N
-  modprobe nvme-rdma
+  modprobe "nvme-$TRTYPE"
   connect 4420 $A
   connect 4421 $B
   await 120 disk_of $A
