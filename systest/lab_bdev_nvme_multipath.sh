@@ -4,20 +4,30 @@
 # limit: 600
 # A namespace of the kernel's target behind two of its ports, over soft RoCE, is one bdev with two paths, exported again by varve. Under verified
 # I/O, active-passive and active-active: access states are changed on the target's side, a port is closed and opened again.
+# lab_bdev_nvme_multipath_tcp.sh does part of it over TCP.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
 in_guest -n -c 4 -p 0 -t 560 -a nvme_core.multipath=N # of the host; the paths here are varve's
 
 BACK=nqn.2026-11.io.varve:kernel
 NVMET=/sys/kernel/config/nvmet
+[ "${TRTYPE:-rdma}" = rdma ] || TARGET=127.0.0.1
 # shellcheck source=systest/lab/nvmf.sh
 . "$(dirname "$0")/lab/nvmf.sh"
 
-modprobe -a nvme-rdma dummy
+modprobe -a "nvme-$TRTYPE" dummy
 modprobe brd rd_nr=1 rd_size=16384
-rxe_up
-nvmet_up rdma "$TARGET" 4430 $BACK /dev/ram0
-nvmet_port rdma "$TARGET" 4431 $BACK
+if [ "$TRTYPE" = rdma ]; then
+  rxe_up
+else
+  ip link set lo up
+fi
+nvmet_up "$TRTYPE" "$TARGET" 4430 $BACK /dev/ram0
+nvmet_port "$TRTYPE" "$TARGET" 4431 $BACK
+
+# Over TCP the kernel's target tells of each command that it refuses because of an access state.
+NVMET_COMPLAINS='nvmet.*(fail|error|unhandled|unsupp)'
+[ "$TRTYPE" = rdma ] || NVMET_COMPLAINS='nvmet.*(fail(ed [^c]|[^e])|error|unhandled|unsupp)'
 
 set_state() { # PORT STATE: of the namespace's group
   echo "$2" > "$NVMET/ports/$1/ana_groups/1/ana_state"
@@ -48,7 +58,7 @@ await_paths() { # LINE...
 }
 
 told() { # TYPE PORT: how often
-  rpc notify_get_notifications all=true | grep -A 1 "\"type\": \"$1\"" | grep -c "K RDMA $TARGET $2\"" || :
+  rpc notify_get_notifications all=true | grep -A 1 "\"type\": \"$1\"" | grep -c "K ${TRTYPE^^} $TARGET $2\"" || :
 }
 
 is_told() { # TYPE PORT NUMBER
@@ -60,7 +70,7 @@ completions() { # how many I/O commands each path's queue pair has ended, on a l
 }
 
 attach() { # PORT
-  rpc bdev_nvme_attach_controller name=K trtype=RDMA traddr="$TARGET" adrfam=IPv4 trsvcid="$1" subnqn=$BACK \
+  rpc bdev_nvme_attach_controller name=K "trtype=${TRTYPE^^}" traddr="$TARGET" adrfam=IPv4 trsvcid="$1" subnqn=$BACK \
     fabrics_connect_timeout_us=60000000 ctrlr_loss_timeout_sec=-1 reconnect_delay_sec=1
 }
 
@@ -70,7 +80,11 @@ test_two_ports_are_two_paths_of_one_bdev() {
   attach 4431 | grep -q Kn1
   same bdevs "$(rpc bdev_get_bdevs | grep -c '"name": "Kn[0-9]*"')" 1
   {
-    call nvmf_create_transport '{"trtype":"RDMA","max_srq_depth":128}'
+    if [ "$TRTYPE" = rdma ]; then
+      call nvmf_create_transport '{"trtype":"RDMA","max_srq_depth":128}'
+    else
+      call nvmf_create_transport '{"trtype":"TCP"}'
+    fi
     call_subsystem $NQN
     call_add_ns $NQN 1 Kn1
   } | rpcs
@@ -92,7 +106,7 @@ test_access_states_of_the_kernels_target_move_io() {
   set_state 4430 optimized
   await_paths '4430 true optimized' '4431 false optimized'
   load_goes_on
-  kernel_is_silent 'nvmet.*(fail|error|unhandled|unsupp)'
+  kernel_is_silent "$NVMET_COMPLAINS"
 }
 
 test_io_waits_until_a_path_is_accessible_again() {
@@ -160,6 +174,10 @@ test_both_ports_closed_are_waited_for() {
 }
 
 no_connections() {
+  if [ "$TRTYPE" = tcp ]; then
+    [ "$(ss -Htn state established | grep -cE ':(4420|4430|4431)')" = 0 ]
+    return
+  fi
   [ "$(rdma resource show qp link rxe0 | grep -c 'type RC')" = 0 ]
 }
 
