@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "appliance/hand_over.h"
 #include "appliance/rooms.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
@@ -28,6 +29,8 @@ static struct app {
 	uint64_t state_since_us;
 	bool failed;
 	bool start_init;              /* framework_start_init was called */
+	bool hand_over;               /* another process is about to take over */
+	bool handed_over;             /* it has */
 	SLIST_HEAD(, waiter) waiters; /* for RUNNING */
 } app;
 
@@ -125,8 +128,9 @@ void app_log_how_to_trace(void)
 static enum appliance_event app_do_rpc(void)
 {
 	enum appliance_event event = app_start_rooms();
+	bool wait = app.options->wait_for_rpc && !app.start_init;
 
-	return event == APPLIANCE_DONE && app.options->wait_for_rpc ? APPLIANCE_PAUSE : event;
+	return event == APPLIANCE_DONE && wait ? APPLIANCE_PAUSE : event;
 }
 
 static bool app_wait_is_over(void *arg)
@@ -183,15 +187,35 @@ static enum appliance_event app_do_running(void)
 	service_ready();
 	service_status("running, RPC socket %s", app_rpc_text());
 	app_call_waiters();
-	if (!app_stop_wanted()) {
+	app.hand_over = false;
+	while (!app_stop_wanted()) {
 		thread_control_run();
+		if (app.hand_over && !app_stop_wanted() && hand_over_prepare()) {
+			return APPLIANCE_HAND_OVER;
+		}
+		app.hand_over = false;
 	}
 	return APPLIANCE_STOP;
 }
 
+void app_hand_over(void)
+{
+	app.hand_over = true;
+	thread_control_exit();
+}
+
+static enum appliance_event app_do_handing_over(void)
+{
+	enum appliance_event event = hand_over_run();
+
+	app.handed_over = event == APPLIANCE_DONE;
+	return event;
+}
+
 static enum appliance_event app_do_stopping(void)
 {
-	log_notice("stopping: %s", strsignal(signals_stop_requested()));
+	log_notice("stopping: %s",
+		   app.handed_over ? "another process has taken over" : strsignal(signals_stop_requested()));
 	service_stopping();
 	rooms_stop(APPLIANCE_THREADS);
 	return APPLIANCE_DONE;
@@ -206,11 +230,17 @@ static enum appliance_event app_do_failed(void)
 
 /* What is done in each state; the event it returns leads on, by the table in lifecycle.c. */
 static enum appliance_event (*const actions[APPLIANCE_STATES])(void) = {
-	[APPLIANCE_INIT] = app_start_rooms,     [APPLIANCE_ENV] = app_start_rooms,
-	[APPLIANCE_TRACING] = app_start_rooms,  [APPLIANCE_THREADS] = app_start_rooms,
-	[APPLIANCE_RPC] = app_do_rpc,           [APPLIANCE_WAIT] = app_do_wait,
-	[APPLIANCE_CONFIG] = app_start_rooms,   [APPLIANCE_RUNNING] = app_do_running,
-	[APPLIANCE_STOPPING] = app_do_stopping, [APPLIANCE_FAILED] = app_do_failed,
+	[APPLIANCE_INIT] = app_start_rooms,
+	[APPLIANCE_ENV] = app_start_rooms,
+	[APPLIANCE_TRACING] = app_start_rooms,
+	[APPLIANCE_THREADS] = app_start_rooms,
+	[APPLIANCE_RPC] = app_do_rpc,
+	[APPLIANCE_WAIT] = app_do_wait,
+	[APPLIANCE_CONFIG] = app_start_rooms,
+	[APPLIANCE_RUNNING] = app_do_running,
+	[APPLIANCE_STOPPING] = app_do_stopping,
+	[APPLIANCE_FAILED] = app_do_failed,
+	[APPLIANCE_HANDING_OVER] = app_do_handing_over,
 };
 
 int app_run(const struct appliance_options *options)

@@ -21,6 +21,9 @@ bool app_start_init(void);
 /* Calls fn(arg) once, on the control thread: as soon as the daemon is RUNNING (perhaps at once), or will never be. */
 void app_when_running(void (*fn)(void *arg), void *arg);
 
+/* Leads from RUNNING to HANDING_OVER, or back if hand_over_prepare() says so. For hand_over.c. */
+void app_hand_over(void);
+
 /* For rooms.c. */
 
 /* Ends RUNNING; called when a signal has asked for the end. */

@@ -213,6 +213,11 @@ int core_locks_enable(char *error, size_t error_bytes)
 	return 0;
 }
 
+bool core_locks_held(void)
+{
+	return CPU_COUNT(&locked) != 0;
+}
+
 void core_locks_stop(void)
 {
 	cpu_set_t all = locked;

@@ -5,6 +5,7 @@
 #ifndef APPLIANCE_CORE_LOCKS_H
 #define APPLIANCE_CORE_LOCKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -24,5 +25,7 @@ void core_locks_start(void);
 int core_locks_enable(char *error, size_t error_bytes);
 /* Ends all locks. */
 void core_locks_stop(void);
+/* Whether any are locked. */
+bool core_locks_held(void);
 
 #endif

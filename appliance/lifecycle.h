@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Each state but WAIT, RUNNING and the last three is named after what starts in it (rooms.c). The trace and the probe
+/* Each state but WAIT, RUNNING and the last four is named after what starts in it (rooms.c). The trace and the probe
  * appliance_state carry these numbers. */
 enum appliance_state {
 	APPLIANCE_INIT,    /* nothing but the command line */
@@ -19,15 +19,18 @@ enum appliance_state {
 	APPLIANCE_STOPPING, /* everything stops, in the order of the table in rooms.c */
 	APPLIANCE_STOPPED,
 	APPLIANCE_FAILED, /* something could not be started: what was started stops */
+	/* Another process takes over (hand_over.h): nothing is served. */
+	APPLIANCE_HANDING_OVER,
 	APPLIANCE_STATES,
 };
 
 /* How the work of a state ended. */
 enum appliance_event {
 	APPLIANCE_DONE,
-	APPLIANCE_PAUSE, /* the RPC socket is there, and the command line says to wait */
-	APPLIANCE_STOP,  /* a signal or an RPC asked for the end of the process */
-	APPLIANCE_ERROR, /* something could not be started; the log says what */
+	APPLIANCE_PAUSE,     /* the RPC socket is there, and the command line says to wait */
+	APPLIANCE_STOP,      /* a signal or an RPC asked for the end of the process */
+	APPLIANCE_ERROR,     /* something could not be started, or could not take over; the log says what */
+	APPLIANCE_HAND_OVER, /* another process takes over */
 };
 
 /* The state that follows, or -1: in that state the event cannot occur. Any thread. */

@@ -316,6 +316,32 @@ static int option_set_ignore_errors(struct parser *p, const char *arg)
 	return 0;
 }
 
+static int option_set_takeover(struct parser *p, const char *arg)
+{
+	if (arg[0] != '/') {
+		return option_reject(p, "%s: \"%s\" is not the absolute path of an RPC socket", p->given, arg);
+	}
+	p->o->takeover = arg;
+	return 0;
+}
+
+static int option_set_takeover_timeout(struct parser *p, const char *arg)
+{
+	uint64_t seconds;
+	int rc = option_take_number(p, arg, 1, APPLIANCE_TAKEOVER_MAX_S, &seconds);
+
+	if (rc == 0) {
+		p->o->takeover_s = (uint32_t)seconds;
+	}
+	return rc;
+}
+
+static int option_set_takeover_force(struct parser *p, const char *arg)
+{
+	p->o->takeover_forced = true;
+	return 0;
+}
+
 static int option_set_rpc_path(struct parser *p, const char *arg)
 {
 	p->o->rpc_path = arg;
@@ -487,6 +513,14 @@ static const struct option_spec {
 	 "check this configuration, print all that is wrong in it with line and column, and exit; start nothing"},
 	{0, "json-ignore-init-errors", NULL, option_set_ignore_errors,
 	 "continue when a method in the configuration is unknown or fails"},
+	{0, "takeover", "SOCKET", option_set_takeover,
+	 "take the place of the varve whose RPC socket this is: load what it has, not the file of -c; it stops to "
+	 "serve "
+	 "when this one is ready, and goes on if this one fails"},
+	{0, "takeover-timeout", "SECONDS", option_set_takeover_timeout,
+	 "how long that may take; then the other one ends this one and goes on (default 60)"},
+	{0, "takeover-force", NULL, option_set_takeover_force,
+	 "take its place even if something is lost with it, such as the contents of RAM disks"},
 	{'r', "rpc-socket", "PATH", option_set_rpc_path, "listen for JSON-RPC here (default " RPC_DEFAULT_PATH ")"},
 	{0, "rpc-mode", "OCTAL", option_set_rpc_mode, "permissions of the RPC socket (default 0600)"},
 	{0, "rpc-deadline", "SECONDS", option_set_rpc_deadline,
@@ -611,6 +645,20 @@ static int option_parse(struct parser *p, int value, char **argv)
 	return s->set(p, optarg);
 }
 
+static void option_prepare_takeover(struct parser *p)
+{
+	static const char no_file[] = "the configuration is that of the process to take over from, not the file of -c";
+	static const char no_id[] = "-i has no effect together with --takeover: the other process may use the number";
+
+	if (p->o->config_file != NULL) {
+		option_note(p, no_file);
+	}
+	if (p->o->env.instance_id >= 0) {
+		option_note(p, no_id);
+		p->o->env.instance_id = -1;
+	}
+}
+
 /* Checks options against each other. */
 static int option_check_together(struct parser *p)
 {
@@ -627,8 +675,16 @@ static int option_check_together(struct parser *p)
 		return option_reject(p, "--no-rpc-server: nobody could call framework_start_init, which "
 					"--wait-for-rpc waits for");
 	}
+	if (o->takeover != NULL && o->wait_for_rpc) {
+		return option_reject(p,
+				     "--takeover: it does not go with --wait-for-rpc: the process that it takes over "
+				     "from serves nothing meanwhile");
+	}
 	if (p->no_rpc_server) {
 		o->rpc_path = NULL;
+	}
+	if (o->takeover != NULL) {
+		option_prepare_takeover(p);
 	}
 	return 0;
 }
@@ -644,6 +700,7 @@ int appliance_options_parse(int argc, char **argv, struct appliance_options *o, 
 		.env = {.name = "varve", .instance_id = -1},
 		.rpc_path = RPC_DEFAULT_PATH,
 		.rpc_deadline_s = RPC_DEFAULT_DEADLINE_S,
+		.takeover_s = APPLIANCE_TAKEOVER_DEFAULT_S,
 		.trace_entries = TRACE_DEFAULT_ENTRIES,
 		.poll_mode = POLL_MODE_ADAPTIVE,
 		.print_level = LOG_LEVEL_NOTICE,

@@ -18,6 +18,9 @@
 #define APPLIANCE_FLAGS_MAX 32
 #define APPLIANCE_NOTES_MAX 8
 
+#define APPLIANCE_TAKEOVER_DEFAULT_S 60
+#define APPLIANCE_TAKEOVER_MAX_S     3600
+
 enum appliance_command {
 	APPLIANCE_RUN,
 	APPLIANCE_HELP,
@@ -35,6 +38,9 @@ struct appliance_options {
 	const char *pci[APPLIANCE_PCI_MAX + 1];
 	const char *config_file;
 	bool ignore_init_errors;
+	const char *takeover;     /* the RPC socket of the process to take over from, or NULL */
+	uint32_t takeover_s;      /* how long that may take */
+	bool takeover_forced;     /* even if something is lost */
 	const char *rpc_path;     /* NULL: no RPC server */
 	const char *rpcs_allowed; /* the only methods that clients may call, or NULL */
 	unsigned rpc_mode;

@@ -54,7 +54,7 @@ int parts_start(struct parts *p, enum appliance_state when, char *error)
 	for (size_t i = 0; i < p->n; i++) {
 		const struct part *part = &p->table[i];
 
-		if (part->when != when) {
+		if (part->when != when || (p->running & UINT64_C(1) << i) != 0) {
 			continue;
 		}
 		error[0] = '\0';
@@ -70,20 +70,40 @@ int parts_start(struct parts *p, enum appliance_state when, char *error)
 	return 0;
 }
 
+static void parts_stop_row(struct parts *p, size_t i)
+{
+	const struct part *part = &p->table[i];
+	uint64_t bit = UINT64_C(1) << i;
+
+	if ((p->running & bit) == 0) {
+		return;
+	}
+	p->running &= ~bit;
+	if (part->stop_slow != NULL) {
+		parts_stop_slow(p, part);
+	} else if (part->stop != NULL) {
+		part->stop();
+	}
+}
+
 void parts_stop(struct parts *p, enum appliance_state first)
 {
 	for (size_t i = p->n; i-- > 0;) {
-		const struct part *part = &p->table[i];
-		uint64_t bit = UINT64_C(1) << i;
+		if (p->table[i].when >= first) {
+			parts_stop_row(p, i);
+		}
+	}
+}
 
-		if ((p->running & bit) == 0 || part->when < first) {
-			continue;
-		}
-		p->running &= ~bit;
-		if (part->stop_slow != NULL) {
-			parts_stop_slow(p, part);
-		} else if (part->stop != NULL) {
-			part->stop();
-		}
+void parts_stop_from(struct parts *p, const char *name)
+{
+	size_t first = 0;
+
+	while (first < p->n && strcmp(p->table[first].name, name) != 0) {
+		first++;
+	}
+	assert(first < p->n);
+	for (size_t i = p->n; i-- > first;) {
+		parts_stop_row(p, i);
 	}
 }

@@ -34,13 +34,16 @@ struct parts {
 	uint64_t running;   /* bit i: row i has been started and not been stopped; zero-initialised */
 };
 
-/* Starts the parts of a state, in the order of the table. 0, or the error of the first that could not be started; error
- * (PART_ERROR_MAX bytes) then has a message for the log. The parts before it stay started. Control thread, outside of
- * its loop. */
+/* Starts the parts of a state that are not running, in the order of the table. 0, or the error of the first that could
+ * not be started; error (PART_ERROR_MAX bytes) then has a message for the log. The parts before it stay started.
+ * Control thread, outside of its loop. */
 int parts_start(struct parts *p, enum appliance_state when, char *error);
 
 /* Stops all parts that were started in the state `first` or a later one, in the reverse order of the table, each when
  * the one before is gone. Control thread, outside of its loop. */
 void parts_stop(struct parts *p, enum appliance_state first);
+/* The same with the row of that name and all rows below it, whatever their states; the first row of that name counts.
+ */
+void parts_stop_from(struct parts *p, const char *name);
 
 #endif

@@ -13,6 +13,7 @@
 #include "appliance/pid_file.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
+#include "appliance/takeover.h"
 #include "bdev/bdev.h"
 #include "dhchap/dhchap.h"
 #include "nvmf/nvmf.h"
@@ -27,7 +28,13 @@
 #define STOP_REPORT_US   5000000
 #define CLOCK_REFRESH_US 10000000 /* between the trace file's notes of what time it is */
 
+/* The first of the parts that another process takes over. */
+#define HANDED_OVER "the configuration's start-up methods"
+
 static struct config config;
+static bool taken_over;     /* from another process, at the start */
+static bool had_core_locks; /* when all was handed over */
+static bool took_back;      /* what was handed over: as much of it as can be is served, whatever fails */
 static bool tracing;
 static struct thread_timer clock_timer;
 
@@ -40,7 +47,9 @@ static int rooms_start_crash_reports(char *error)
 
 static int rooms_start_service(char *error)
 {
-	service_init();
+	if (app_options()->takeover == NULL) { /* otherwise the manager listens to another process still */
+		service_init();
+	}
 	return 0;
 }
 
@@ -73,7 +82,7 @@ static int rooms_read_configuration(char *error)
 {
 	const struct appliance_options *o = app_options();
 
-	if (o->config_file == NULL) {
+	if (o->config_file == NULL || o->takeover != NULL) {
 		return 0;
 	}
 	int rc = config_read(o->config_file, &config, error);
@@ -97,7 +106,7 @@ static int rooms_start_env(char *error)
 	return env_init(&app_options()->env, error);
 }
 
-static int rooms_lock_cores(char *error)
+static int rooms_lock_cores_now(char *error)
 {
 	const struct appliance_options *o = app_options();
 
@@ -106,6 +115,12 @@ static int rooms_lock_cores(char *error)
 		core_locks_start();
 	}
 	return 0;
+}
+
+static int rooms_lock_cores(char *error)
+{
+	/* Otherwise another process has the locks still. */
+	return app_options()->takeover == NULL ? rooms_lock_cores_now(error) : 0;
 }
 
 /* Makes the trace file; true if there is one. */
@@ -251,6 +266,29 @@ static int rooms_start_rpc(char *error)
 	return o->rpc_path != NULL ? rpc_server_start(&opts, error) : 0;
 }
 
+/* ---- Taking over, and handing over ---- */
+
+static int rooms_take_over(char *error)
+{
+	const struct appliance_options *o = app_options();
+
+	if (o->takeover == NULL || taken_over) {
+		return 0;
+	}
+	int rc = takeover_begin(o, &config, error);
+	return rc == 0 ? rooms_lock_cores_now(error) : rc;
+}
+
+static int rooms_end_takeover(char *error)
+{
+	if (app_options()->takeover != NULL && !taken_over) {
+		int rc = takeover_end(error);
+		taken_over = rc == 0;
+		return rc;
+	}
+	return 0;
+}
+
 /* ---- CONFIG ---- */
 
 static bool rooms_stop_is_wanted(void)
@@ -258,9 +296,14 @@ static bool rooms_stop_is_wanted(void)
 	return signals_stop_requested() != 0;
 }
 
+static bool rooms_ignore_errors(void)
+{
+	return took_back || app_options()->ignore_init_errors;
+}
+
 static int rooms_run_startup_methods(char *error)
 {
-	return config_run(&config, false, app_options()->ignore_init_errors, rooms_stop_is_wanted, error);
+	return config_run(&config, false, rooms_ignore_errors(), rooms_stop_is_wanted, error);
 }
 
 static int rooms_start_bdev(char *error)
@@ -281,7 +324,7 @@ static int rooms_start_blackbox(char *error)
 
 static int rooms_run_runtime_methods(char *error)
 {
-	int rc = config_run(&config, true, app_options()->ignore_init_errors, rooms_stop_is_wanted, error);
+	int rc = config_run(&config, true, rooms_ignore_errors(), rooms_stop_is_wanted, error);
 
 	config_free(&config);
 	return rc;
@@ -355,9 +398,14 @@ static const struct part rows[] = {
 	/* A host that connected while nvmf stopped may have begun a registration. */
 	{.name = "registrations of memory", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_registrations},
 
+	/* What another process has, if this one is to take its place. All that this one needs of its own is there: the
+	 * other one has stopped to serve when this returns. */
+	{.name = "the take-over", .when = APPLIANCE_RPC, .start = rooms_take_over, .stop = takeover_stop},
+
+	/* From here on, all is handed over when another process takes over from this one. */
 	/* Methods that may be called before the rooms start. Before the RPC server starts, so that what clients set
 	 * before framework_start_init comes over what the file says. */
-	{.name = "the configuration's start-up methods", .when = APPLIANCE_RPC, .start = rooms_run_startup_methods},
+	{.name = HANDED_OVER, .when = APPLIANCE_RPC, .start = rooms_run_startup_methods},
 	{.name = "bdev", .when = APPLIANCE_CONFIG, .start = rooms_start_bdev, .stop_slow = bdev_fini},
 	/* Opens bdevs. */
 	{.name = "nvmf", .when = APPLIANCE_CONFIG, .start = rooms_start_nvmf, .stop_slow = nvmf_fini},
@@ -376,6 +424,8 @@ static const struct part rows[] = {
 	   already, --metrics is an error. */
 	{.name = "metrics' connections", .when = APPLIANCE_THREADS, .stop = rooms_stop_metrics},
 	{.name = "metrics", .when = APPLIANCE_CONFIG, .start = rooms_start_metrics},
+	/* All that the other process had is served by this one: the other one ends. */
+	{.name = "the end of the take-over", .when = APPLIANCE_CONFIG, .start = rooms_end_takeover},
 
 	/* Started before the configuration is loaded, for framework_start_init; stopped first, so that no method begins
 	 * while rooms stop. */
@@ -396,4 +446,25 @@ int rooms_start(enum appliance_state state, char *error)
 void rooms_stop(enum appliance_state first)
 {
 	parts_stop(&parts, first);
+}
+
+void rooms_hand_over(void)
+{
+	had_core_locks = core_locks_held();
+	parts_stop_from(&parts, HANDED_OVER);
+	core_locks_stop();
+}
+
+int rooms_take_back(const char *text, size_t len, char *error)
+{
+	int rc = config_parse("what was handed over", text, len, &config, error);
+
+	if (rc == 0) {
+		took_back = true;
+		rc = config_check(&config, true, error);
+	}
+	if (rc == 0 && had_core_locks) {
+		core_locks_start();
+	}
+	return rc;
 }

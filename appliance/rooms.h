@@ -14,6 +14,13 @@ int rooms_start(enum appliance_state state, char *error);
  * its loop. */
 void rooms_stop(enum appliance_state first);
 
+/* Stops all that another process is to take over: what belongs to RPC and CONFIG, and waits for each part. Control
+ * thread, outside of its loop. */
+void rooms_hand_over(void);
+/* After that: takes it all back, to be started by rooms_start(): THREADS, RPC, CONFIG. text: the configuration as it
+ * was. 0, or a negative errno and error (PART_ERROR_MAX bytes) says why. Control thread. */
+int rooms_take_back(const char *text, size_t len, char *error);
+
 /* Whether trace_start() has made a trace file. */
 bool rooms_have_trace(void);
 

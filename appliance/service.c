@@ -30,6 +30,7 @@ static struct service {
 	int fd; /* -1: there is no service manager */
 	struct sockaddr_un to;
 	socklen_t to_len;
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* as it was given */
 	bool ready, stopping;
 	uint64_t watchdog_us;
 	struct thread_timer timer;
@@ -67,9 +68,8 @@ static uint64_t watchdog_wanted(void)
 	return value;
 }
 
-void service_init(void)
+static void service_open(const char *path)
 {
-	const char *path = getenv("NOTIFY_SOCKET");
 	size_t len = path != NULL ? strlen(path) : 0;
 	struct timeval wait = {.tv_sec = SEND_WAIT_S};
 
@@ -93,7 +93,35 @@ void service_init(void)
 		return;
 	}
 	setsockopt(service.fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
-	service.watchdog_us = watchdog_wanted();
+	snprintf(service.path, sizeof(service.path), "%s", path);
+}
+
+void service_init(void)
+{
+	service_open(getenv("NOTIFY_SOCKET"));
+	service.watchdog_us = service.fd >= 0 ? watchdog_wanted() : 0;
+}
+
+void service_adopt(const char *path, uint64_t watchdog_us)
+{
+	service_open(path);
+	service.watchdog_us = service.fd >= 0 ? watchdog_us : 0;
+	service_watchdog_start();
+}
+
+const char *service_path(uint64_t *watchdog_us)
+{
+	*watchdog_us = service.watchdog_us;
+	return service.fd >= 0 ? service.path : NULL;
+}
+
+void service_hand_over(int pid)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "MAINPID=%d", pid);
+	service_send(0, text);
+	service.stopping = true; /* it does not stop: another process is the service */
 }
 
 void service_status(const char *fmt, ...)

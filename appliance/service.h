@@ -7,12 +7,21 @@
 #ifndef APPLIANCE_SERVICE_H
 #define APPLIANCE_SERVICE_H
 
+#include <stdint.h>
+
 /* Reads $NOTIFY_SOCKET, $WATCHDOG_USEC and $WATCHDOG_PID. Before other threads are made. */
 void service_init(void);
 /* Sends STATUS=: one line for people. */
 void service_status(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Sends READY=1, the first time: RPC is served. */
 void service_ready(void);
+/* Sends MAINPID=: that process is the service from now on. */
+void service_hand_over(int pid);
+/* Speaks to the manager that listens there from now on, NULL: to none, with a watchdog of that time, 0: none. The
+ * predecessor has called service_hand_over(). Behind thread_lib_start(). */
+void service_adopt(const char *path, uint64_t watchdog_us);
+/* Where the manager listens, or NULL, and the watchdog's time, or 0. */
+const char *service_path(uint64_t *watchdog_us);
 /* Sends STOPPING=1, the first time. */
 void service_stopping(void);
 

@@ -249,7 +249,7 @@ static void conn_start_call(struct rpc_conn *c, struct rpc_call *decoded, struct
 		const struct rpc_method *m = rpc_method_find(decoded->method);
 		/* No other call is in turn: while one is unanswered, none is started. */
 		c->in_turn = m != NULL && m->in_turn ? call : NULL;
-		rpc_dispatch(&(struct rpc_origin){c->number, (uint32_t)bytes}, decoded->method, decoded->params,
+		rpc_dispatch(&(struct rpc_origin){c->number, (uint32_t)bytes, c->fd}, decoded->method, decoded->params,
 			     conn_call_done, call);
 	}
 }

@@ -2,6 +2,7 @@
 #include "rpc/dispatch.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,8 @@ struct rpc_request {
 	uint64_t begin_ns;
 	uint64_t deadline_ns; /* after the beginning; 0: none */
 	uint32_t client;
-	bool slow;      /* has been reported */
+	int fd;    /* of the client's connection, which may have been closed meanwhile, unless the method is running */
+	bool slow; /* has been reported */
 	bool timed_out; /* answered at the deadline: stays in the list until the method ends the call */
 	bool in_method; /* its method is running ... */
 	bool answered;  /* ... and has answered: freed when the method returns, because it may use its parameters until
@@ -72,6 +74,15 @@ unsigned rpc_get_state(void)
 void rpc_set_deadline(uint32_t seconds)
 {
 	deadline_ns = seconds * 1000000000ULL;
+}
+
+int rpc_request_dup_connection(const struct rpc_request *req)
+{
+	if (req->client == 0 || !req->in_method || req->answered) {
+		return -ENOTCONN;
+	}
+	int fd = fcntl(req->fd, F_DUPFD_CLOEXEC, 0);
+	return fd >= 0 ? fd : -errno;
 }
 
 size_t rpc_outstanding(void)
@@ -350,6 +361,7 @@ static void dispatch_run(const struct rpc_origin *origin, const struct rpc_metho
 	req->done = done;
 	req->arg = arg;
 	req->client = origin->client;
+	req->fd = origin->fd;
 	req->begin_ns = dispatch_now_ns();
 	/* Calls without a client, those of the configuration file, have no deadline. */
 	if (origin->client != 0 && (m->has_own_time == NULL || !m->has_own_time(req->params))) {
@@ -405,7 +417,12 @@ void rpc_dispatch(const struct rpc_origin *origin, const char *method, json_t *p
 		return;
 	}
 	if (m != NULL && (m->states & current_state) == 0) {
-		if (current_state == RPC_STARTUP) {
+		if (current_state == RPC_HANDING_OVER) {
+			dispatch_refuse(&call, RPC_ERROR_INVALID_STATE,
+					"%s was not called: another process is taking over from this one, and answers "
+					"soon",
+					m->name);
+		} else if (current_state == RPC_STARTUP) {
 			dispatch_refuse(&call, RPC_ERROR_INVALID_STATE,
 					"%s may be called only once the start-up is over: it is not yet, so try again "
 					"(framework_wait_init answers then; "

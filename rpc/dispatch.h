@@ -9,6 +9,7 @@
 struct rpc_origin {
 	uint32_t client; /* a number of its own for each connection; 0: none */
 	uint32_t bytes;  /* of the message */
+	int fd;          /* of the connection, unless client is 0 */
 };
 /* Runs a method as rpc_call_method() does, but for a client: a method that the state does not allow is refused, and the
  * deadline applies. */

@@ -89,8 +89,8 @@ struct rpc_param {
 		.name = NULL                                                                                           \
 	}
 
-/* When a method may be called. */
-enum { RPC_STARTUP = 1, RPC_RUNTIME = 2 };
+/* When a method may be called. RPC_HANDING_OVER: while another process takes over, no method may be. */
+enum { RPC_STARTUP = 1, RPC_RUNTIME = 2, RPC_HANDING_OVER = 4 };
 
 struct rpc_method {
 	const char *name;
@@ -247,9 +247,13 @@ const char *rpc_refusal_text(const json_t *params, const char *message, char tex
  * calls that begin later. */
 void rpc_set_deadline(uint32_t seconds);
 
-/* Sets which methods clients may call: those of RPC_STARTUP or of RPC_RUNTIME. */
+/* A descriptor of one's own of the connection that a call came over; -ENOTCONN: it came over none; or another negative
+ * errno. Before the call is answered. What is sent over it mixes with answers until the server has stopped. */
+int rpc_request_dup_connection(const struct rpc_request *req);
+
+/* Sets which methods clients may call: those of RPC_STARTUP or of RPC_RUNTIME, or none (RPC_HANDING_OVER). */
 void rpc_set_state(unsigned state);
-/* RPC_STARTUP or RPC_RUNTIME. */
+/* One of them. */
 unsigned rpc_get_state(void);
 
 struct rpc_server_opts {

@@ -30,7 +30,7 @@ PASSING = {
     "bdev_nvme_disable_controller", "bdev_nvme_enable_controller", "bdev_own", "bdev_disown",
     "nvmf_subsystem_reset_controller",
     "bdev_nvme_set_preferred_path",     # names a controller id, which is another after the next connect
-    "framework_start_init", "framework_wait_init", "spdk_kill_instance", "framework_enable_cpumask_locks", "framework_disable_cpumask_locks", "rpc_describe_methods",
+    "framework_start_init", "framework_wait_init", "framework_hand_over", "spdk_kill_instance", "framework_enable_cpumask_locks", "framework_disable_cpumask_locks", "rpc_describe_methods",
     "log_clear_flag", "log_enable_timestamps", "log_set_flag", "log_set_level", "log_set_print_level", "thread_set_cpumask",
     "accel_set_options", "bdev_iscsi_set_options", "bdev_raid_set_options",     # no effect
     "framework_monitor_context_switch", "trace_clear", "trace_clear_tpoint_mask", "trace_disable_tpoint_group", "trace_enable_tpoint_group", "trace_set_tpoint_mask",

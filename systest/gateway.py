@@ -21,7 +21,7 @@ from nvmf_lib import ADDRESS, PORT, preload
 from stock_calls import play_driver_of_volumes
 
 # Methods that operators may not call, each with a reason in tools/gateway/roles.c.
-ADMIN = {"spdk_kill_instance", "keyring_file_add_key", "keyring_file_remove_key", "keyring_get_keys", "bdev_nvme_set_keys", "nvmf_subsystem_set_keys",
+ADMIN = {"spdk_kill_instance", "framework_hand_over", "keyring_file_add_key", "keyring_file_remove_key", "keyring_get_keys", "bdev_nvme_set_keys", "nvmf_subsystem_set_keys",
          "bdev_nvme_send_cmd", "bdev_aio_create", "bdev_uring_create", "env_dpdk_get_mem_stats", "trace_set_blackbox", "nvmf_subsystem_add_peer",
          "metrics_start"}
 CHANGES = re.compile(r"(^|_)(set|create|delete|add|remove|start|stop|enable|disable|clear|reset|kill|attach|detach|inject|resume|update|resize|rescan|send|allow|"

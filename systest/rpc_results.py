@@ -5,6 +5,7 @@
 # beside
 """Answers of a daemon that serves I/O have the shapes that the registry says they have (rpc/rpc.h explains the notation)."""
 import base64
+import os
 import re
 import sys
 
@@ -152,7 +153,7 @@ def change(w):
     w.call("nvmf_delete_subsystem", nqn=NQN + ":x")
     w.call("bdev_malloc_delete", name="X")
     for method, params in (("log_set_level", {"level": "INFO"}), ("log_set_flag", {"flag": "bdev"}), ("log_clear_flag", {"flag": "bdev"}),
-                           ("trace_clear", {}), ("framework_wait_init", {}), ("trace_disable_tpoint_group", {"name": "rpc"}),
+                           ("trace_clear", {}), ("framework_wait_init", {}), ("framework_hand_over", {"pid": os.getpid(), "dry_run": True, "force": True}), ("trace_disable_tpoint_group", {"name": "rpc"}),
                            ("trace_enable_tpoint_group", {"name": "rpc"}), ("trace_clear_tpoint_mask", {"name": "rpc", "tpoint_mask": 1}),
                            ("trace_set_tpoint_mask", {"name": "rpc", "tpoint_mask": 1}), ("metrics_start", {"address": "127.0.0.1:0"}),
                            ("metrics_get_status", {}), ("metrics_stop", {}),

@@ -486,6 +486,7 @@ static void malloc_fill_in(struct malloc_bdev *m, const struct bdev_malloc_opts 
 	m->bdev.name = m->name;
 	m->bdev.product_name = "Malloc disk";
 	m->bdev.is_blank = true;
+	m->bdev.in_memory = true;
 	m->bdev.module = &bdev_malloc_module;
 	m->bdev.ops = &malloc_ops;
 	m->bdev.physical_block_size = opts->physical_block_size;

@@ -19,6 +19,7 @@ static const struct gateway_rule {
 } gateway_rules[] = {
 	/* They end the daemon or touch keys. */
 	{"spdk_kill_instance", GATEWAY_ADMIN},
+	{"framework_hand_over", GATEWAY_ADMIN},
 	{"keyring_*", GATEWAY_ADMIN},
 	{"*_set_keys", GATEWAY_ADMIN},
 	/* Any command to a drive, such as Format. */

@@ -41,9 +41,21 @@ static void test_an_error_at_the_start_is_a_failure(void)
 	}
 }
 
+static void test_a_hand_over_ends_in_a_stop_or_in_a_start(void)
+{
+	CU_ASSERT_EQUAL(appliance_next_state(APPLIANCE_RUNNING, APPLIANCE_HAND_OVER), APPLIANCE_HANDING_OVER);
+	CU_ASSERT_EQUAL(appliance_next_state(APPLIANCE_HANDING_OVER, APPLIANCE_DONE), APPLIANCE_STOPPING);
+	CU_ASSERT_EQUAL(appliance_next_state(APPLIANCE_HANDING_OVER, APPLIANCE_STOP), APPLIANCE_STOPPING);
+	CU_ASSERT_EQUAL(appliance_next_state(APPLIANCE_HANDING_OVER, APPLIANCE_ERROR), APPLIANCE_THREADS);
+	for (int s = 0; s < APPLIANCE_STATES; s++) { /* nothing else leads there */
+		int next = appliance_next_state((enum appliance_state)s, APPLIANCE_HAND_OVER);
+		CU_ASSERT_EQUAL(next, s == APPLIANCE_RUNNING ? APPLIANCE_HANDING_OVER : -1);
+	}
+}
+
 static void test_nothing_follows_the_end(void)
 {
-	for (int e = APPLIANCE_DONE; e <= APPLIANCE_ERROR; e++) {
+	for (int e = APPLIANCE_DONE; e <= APPLIANCE_HAND_OVER; e++) {
 		CU_ASSERT_EQUAL(appliance_next_state(APPLIANCE_STOPPED, (enum appliance_event)e), -1);
 		CU_ASSERT_EQUAL(appliance_next_state(APPLIANCE_FAILED, (enum appliance_event)e), -1);
 	}
@@ -51,7 +63,7 @@ static void test_nothing_follows_the_end(void)
 
 static bool event_leads(enum appliance_state from, enum appliance_state to)
 {
-	for (int e = APPLIANCE_DONE; e <= APPLIANCE_ERROR; e++) {
+	for (int e = APPLIANCE_DONE; e <= APPLIANCE_HAND_OVER; e++) {
 		if (appliance_next_state(from, (enum appliance_event)e) == (int)to) {
 			return true;
 		}
@@ -81,10 +93,15 @@ static void test_every_state_has_a_name(void)
 }
 
 static const struct unit_test tests[] = {
-	UNIT(test_a_start_leads_to_running),       UNIT(test_waiting_for_rpc_is_between_rpc_and_config),
-	UNIT(test_a_stop_passes_through_stopping), UNIT(test_an_error_at_the_start_is_a_failure),
-	UNIT(test_nothing_follows_the_end),        UNIT(test_the_checker_knows_exactly_the_transitions_of_the_events),
-	UNIT(test_every_state_has_a_name),         UNIT_END,
+	UNIT(test_a_start_leads_to_running),
+	UNIT(test_waiting_for_rpc_is_between_rpc_and_config),
+	UNIT(test_a_stop_passes_through_stopping),
+	UNIT(test_an_error_at_the_start_is_a_failure),
+	UNIT(test_a_hand_over_ends_in_a_stop_or_in_a_start),
+	UNIT(test_nothing_follows_the_end),
+	UNIT(test_the_checker_knows_exactly_the_transitions_of_the_events),
+	UNIT(test_every_state_has_a_name),
+	UNIT_END,
 };
 
 UNIT_MAIN("appliance_lifecycle", tests, NULL, NULL)

@@ -230,6 +230,22 @@ static void test_options_that_exclude_each_other_are_named(void)
 	check_refused("--no-rpc-server --wait-for-rpc", "--no-rpc-server|--wait-for-rpc");
 }
 
+static void test_a_takeover_has_its_options(void)
+{
+	CU_ASSERT_EQUAL(parse(""), 0);
+	CU_ASSERT_PTR_NULL(o.takeover);
+	CU_ASSERT_EQUAL(o.takeover_s, 60);
+	CU_ASSERT_EQUAL(parse("--takeover /a.sock --takeover-timeout 5 --takeover-force -i 7 -c /b.json"), 0);
+	CU_ASSERT_STRING_EQUAL(o.takeover, "/a.sock");
+	CU_ASSERT_EQUAL(o.takeover_s, 5);
+	CU_ASSERT_TRUE(o.takeover_forced);
+	CU_ASSERT_EQUAL(o.env.instance_id, -1); /* the trace file of that number is the other process's */
+	CU_ASSERT_PTR_NOT_NULL(o.notes[1]);
+	check_refused("--takeover a.sock", "--takeover|a.sock");
+	check_refused("--takeover /a.sock --takeover-timeout 0", "--takeover-timeout|1 to 3600");
+	check_refused("--takeover /a.sock --wait-for-rpc", "--takeover|--wait-for-rpc");
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_nothing_given_means_the_defaults),
 	UNIT(test_short_and_long_options_are_the_same),
@@ -243,6 +259,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_options_of_scripts_for_other_targets_have_their_effect),
 	UNIT(test_options_without_effect_are_noted_once_each),
 	UNIT(test_options_that_exclude_each_other_are_named),
+	UNIT(test_a_takeover_has_its_options),
 	UNIT_END,
 };
 

@@ -119,6 +119,19 @@ static void test_parts_start_by_state_and_stop_in_reverse_order_of_the_table(voi
 	CU_ASSERT_STRING_EQUAL(story, "+a+b+d+c-e-d-b-a");
 }
 
+static void test_rows_below_one_stop_and_start_again_while_those_above_run(void)
+{
+	begin(-1);
+	CU_ASSERT_EQUAL(start_all(), 0);
+	story[0] = '\0';
+	parts_stop_from(&parts, "c");
+	CU_ASSERT_STRING_EQUAL(story, "-e-d");
+	CU_ASSERT_EQUAL(start_all(), 0);
+	CU_ASSERT_STRING_EQUAL(story, "-e-d+d+c");
+	parts_stop(&parts, APPLIANCE_INIT);
+	CU_ASSERT_STRING_EQUAL(story, "-e-d+d+c-e-d-b-a");
+}
+
 static void test_after_a_failure_exactly_what_was_started_is_stopped(void)
 {
 	static const char *const stories[] = {"", "+a-a", "+a+b+d-d-b-a", "+a+b-b-a"};
@@ -230,6 +243,7 @@ static void test_a_second_signal_ends_a_process_that_cannot_stop(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_parts_start_by_state_and_stop_in_reverse_order_of_the_table),
+	UNIT(test_rows_below_one_stop_and_start_again_while_those_above_run),
 	UNIT(test_after_a_failure_exactly_what_was_started_is_stopped),
 	UNIT(test_a_slow_stop_is_reported_until_it_is_over_and_the_next_waits_for_it),
 	UNIT(test_a_second_signal_ends_a_process_that_cannot_stop),

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "appliance/hand_over.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "appliance/app.h"
+#include "appliance/hand_over_losses.h"
+#include "appliance/parts.h"
+#include "appliance/rooms.h"
+#include "appliance/service.h"
+#include "appliance/signals.h"
+#include "appliance/takeover_stream.h"
+#include "rpc/dispatch.h"
+#include "rpc/registry.h"
+#include "thread/thread.h"
+#include "util/secret.h"
+
+#define CALLS_WAIT_US 10000000 /* how long calls that are under way may take to end */
+#define GRACE_US      1000000  /* at the end of its time, what the successor has said is read before it is killed */
+#define ERROR_MAX     512
+
+static struct hand_over {
+	bool active;
+	int fd;    /* of the connection to the successor */
+	int pidfd; /* of the successor */
+	pid_t pid;
+	uint64_t timeout_us;
+	struct takeover_stream in;
+	char *config; /* the text of what is handed over */
+	char *out;    /* what is to be sent */
+	size_t out_len, out_sent;
+	struct fd_source *source, *exit_source;
+	uint32_t events;
+	struct thread_timer timer;
+	bool grace;  /* the time is over, and the grace is running */
+	bool serves; /* the successor has said so */
+	bool gone;   /* the successor has ended */
+} ho = {.fd = -1, .pidfd = -1};
+
+/* ---- The configuration ---- */
+
+/* All that framework_get_config has, with what is as usual. NULL: no memory. */
+static json_t *hand_over_config(void)
+{
+	size_t n;
+	const struct rpc_config **configs = rpc_config_in_order(&n);
+	json_t *subsystems = json_array();
+
+	if (configs == NULL) {
+		json_decref(subsystems);
+		return NULL;
+	}
+	rpc_json_was_refused(); /* forgets refusals before */
+	for (size_t i = 0; i < n; i++) {
+		json_t *methods = json_array();
+		rpc_config_write(configs[i], true, methods);
+		json_array_append_new(subsystems,
+				      json_pack("{s:s,s:o}", "subsystem", configs[i]->name, "config", methods));
+	}
+	free(configs);
+	bool whole = json_array_size(subsystems) == n && !rpc_json_was_refused();
+	json_t *config = json_pack("{s:o}", "subsystems", subsystems);
+	if (!whole) {
+		json_decref(config);
+		config = NULL;
+	}
+	return config;
+}
+
+/* ---- What is said ---- */
+
+static void hand_over_watch(uint32_t events)
+{
+	if (ho.source != NULL && events != ho.events) {
+		ho.events = events;
+		fd_source_modify(ho.source, events);
+	}
+}
+
+/* Sends as much as the socket takes. */
+static void hand_over_send(void)
+{
+	while (ho.out_sent < ho.out_len) {
+		ssize_t n = send(ho.fd, ho.out + ho.out_sent, ho.out_len - ho.out_sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR) {
+			continue;
+		}
+		if (n < 0 && errno != EAGAIN) {
+			ho.out_len = 0; /* nobody listens: the end of the process is waited for */
+		}
+		if (n <= 0) {
+			break;
+		}
+		ho.out_sent += (size_t)n;
+	}
+	hand_over_watch(ho.out_sent < ho.out_len ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+/* message is consumed; NULL: no memory. False: it cannot be sent. */
+static bool hand_over_say(json_t *message)
+{
+	char *text = message != NULL ? json_dumps(message, JSON_COMPACT) : NULL;
+
+	json_decref(message);
+	secret_wipe_free(ho.out);
+	ho.out = text;
+	ho.out_len = text != NULL ? strlen(text) : 0;
+	ho.out_sent = 0;
+	hand_over_send();
+	return text != NULL;
+}
+
+static void hand_over_hear_message(json_t *message)
+{
+	if (json_is_true(json_object_get(message, "serving"))) {
+		ho.serves = true;
+	}
+	json_decref(message);
+}
+
+/* The end of the connection, or of what can be understood: only the end of the process counts from now on. */
+static void hand_over_deafen(void)
+{
+	if (ho.source != NULL) {
+		fd_source_remove(&ho.source);
+	}
+}
+
+static void hand_over_hear(void)
+{
+	char bytes[256];
+	json_t *message;
+	ssize_t n = recv(ho.fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	int rc = n > 0 ? takeover_stream_add(&ho.in, bytes, (size_t)n) : -EPIPE;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		return;
+	}
+	while (rc == 0 && (rc = takeover_stream_take(&ho.in, &message)) == 0) {
+		hand_over_hear_message(message);
+	}
+	if (rc != -EAGAIN) {
+		hand_over_deafen();
+	}
+}
+
+static void hand_over_event(void *arg, uint32_t events)
+{
+	if ((events & EPOLLOUT) != 0) {
+		hand_over_send();
+	}
+	if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
+		hand_over_hear();
+	}
+}
+
+static void hand_over_exited(void *arg, uint32_t events)
+{
+	ho.gone = true;
+	fd_source_remove(&ho.exit_source);
+}
+
+static void hand_over_time_is_over(void *arg)
+{
+	if (!ho.grace) {
+		ho.grace = true;
+		thread_timer_start(&ho.timer, GRACE_US);
+		return;
+	}
+	if (ho.serves || ho.gone) {
+		return;
+	}
+	log_error("process %d, which is taking over, neither serves nor has ended after %" PRIu64 " s: it is killed",
+		  ho.pid, ho.timeout_us / 1000000);
+	if (pidfd_send_signal(ho.pidfd, SIGKILL, NULL, 0) != 0 && errno != ESRCH) {
+		log_error("process %d cannot be killed: %s; nothing is served until it has ended", ho.pid,
+			  strerror(errno));
+	}
+}
+
+/* ---- The course ---- */
+
+static void hand_over_end(void)
+{
+	hand_over_deafen();
+	if (ho.exit_source != NULL) {
+		fd_source_remove(&ho.exit_source);
+	}
+	thread_timer_stop(&ho.timer);
+	takeover_stream_free(&ho.in);
+	secret_wipe_free(ho.config);
+	secret_wipe_free(ho.out);
+	close(ho.fd);
+	close(ho.pidfd);
+	ho = (struct hand_over){.fd = -1, .pidfd = -1};
+}
+
+static void hand_over_note_call(void *arg, const struct rpc_call_info *info)
+{
+	const char **method = arg;
+
+	*method = *method != NULL ? *method : info->method;
+}
+
+static bool hand_over_no_calls(void *arg)
+{
+	return rpc_outstanding() == 0 || signals_stop_requested() != 0;
+}
+
+/* NULL, or why nothing can be handed over. */
+static const char *hand_over_settle(char why[ERROR_MAX])
+{
+	const char *method = NULL;
+
+	rpc_set_state(RPC_HANDING_OVER);
+	thread_control_wait(hand_over_no_calls, NULL, CALLS_WAIT_US);
+	if (rpc_outstanding() != 0) {
+		rpc_for_each_call(hand_over_note_call, &method);
+		snprintf(why, ERROR_MAX, "a call of %s has not ended within %d s (rpc_get_calls)", method,
+			 CALLS_WAIT_US / 1000000);
+		return why;
+	}
+	json_t *config = hand_over_config();
+	ho.config = config != NULL ? json_dumps(config, JSON_COMPACT) : NULL;
+	json_decref(config);
+	if (ho.gone) {
+		return "it has ended";
+	}
+	return ho.config == NULL ? "no memory for the configuration" : NULL;
+}
+
+bool hand_over_prepare(void)
+{
+	char why[ERROR_MAX];
+	const char *wrong = hand_over_settle(why);
+
+	if (wrong == NULL) {
+		return true;
+	}
+	log_error("process %d does not take over: %s", ho.pid, wrong);
+	hand_over_say(json_pack("{s:s}", "error", wrong));
+	hand_over_end();
+	rpc_set_state(RPC_RUNTIME);
+	return false;
+}
+
+static bool hand_over_is_decided(void *arg)
+{
+	return ho.serves || ho.gone || signals_stop_requested() != 0;
+}
+
+static bool hand_over_is_sent(void *arg)
+{
+	return ho.out_sent >= ho.out_len || ho.gone;
+}
+
+/* Sends the configuration. */
+static void hand_over_give(void)
+{
+	json_error_t wrong;
+	uint64_t watchdog_us;
+	const char *path = service_path(&watchdog_us);
+	json_t *message = json_object();
+
+	json_object_set_new(message, "handed_over", json_loads(ho.config, 0, &wrong));
+	json_object_set_new(message, "notify_socket", rpc_string(path));
+	json_object_set_new(message, "watchdog_us", rpc_uint(watchdog_us));
+	if (!hand_over_say(message)) {
+		log_error("no memory to hand over"); /* the successor waits in vain, and is killed */
+	}
+}
+
+/* The successor serves. */
+static void hand_over_part(void)
+{
+	log_notice("process %d has taken over", ho.pid);
+	service_hand_over(ho.pid);
+	hand_over_say(json_pack("{s:b}", "parted", 1));
+	thread_control_wait(hand_over_is_sent, NULL, GRACE_US);
+}
+
+/* The successor has ended, or cannot be watched. */
+static enum appliance_event hand_over_take_back(void)
+{
+	char error[PART_ERROR_MAX];
+
+	log_error("process %d ended without having taken over: this process goes on, with all that it had", ho.pid);
+	service_status("another process failed to take over: this one goes on");
+	if (rooms_take_back(ho.config, strlen(ho.config), error) != 0) {
+		log_error("%s", error); /* a lack of memory */
+	}
+	return APPLIANCE_ERROR;
+}
+
+enum appliance_event hand_over_run(void)
+{
+	enum appliance_event event = APPLIANCE_STOP;
+
+	log_notice("handing over to process %d", ho.pid);
+	service_status("handing over to process %d", ho.pid);
+	rooms_hand_over(); /* the RPC server too, which had the connection until now */
+	ho.events = EPOLLIN;
+	ho.source = fd_source_add(ho.fd, ho.events, hand_over_event, NULL, "hand_over");
+	if (ho.source != NULL) {
+		hand_over_give();
+	} else {
+		log_error("process %d cannot be listened to: %s", ho.pid, strerror(errno));
+		shutdown(ho.fd, SHUT_RDWR); /* it ends, and is waited for */
+	}
+	while (!hand_over_is_decided(NULL)) {
+		thread_control_wait(hand_over_is_decided, NULL, UINT64_MAX);
+	}
+	if (ho.gone) {
+		event = signals_stop_requested() != 0 ? APPLIANCE_STOP : hand_over_take_back();
+	} else if (ho.serves) {
+		hand_over_part();
+		event = APPLIANCE_DONE;
+	}
+	hand_over_end();
+	return event;
+}
+
+/* ---- The call ---- */
+
+struct hand_over_params {
+	int32_t pid;
+	bool dry_run, force;
+	uint32_t timeout_s;
+};
+
+static const struct rpc_param hand_over_params[] = {
+	RPC_PARAM(struct hand_over_params, pid, RPC_INT32, RPC_REQUIRED,
+		  "of the caller, which is the process that takes over", .min = 1, .max = INT32_MAX),
+	RPC_PARAM(struct hand_over_params, dry_run, RPC_BOOL, RPC_OPTIONAL,
+		  "only answer with the configuration, or with what stands against it (default false)"),
+	RPC_PARAM(struct hand_over_params, force, RPC_BOOL, RPC_OPTIONAL,
+		  "even if something is lost, such as the contents of RAM disks (default false)"),
+	RPC_PARAM(struct hand_over_params, timeout_s, RPC_UINT32, RPC_OPTIONAL,
+		  "after so many seconds the caller is killed, unless it serves, and this process goes on (default 60)",
+		  .min = 1, .max = APPLIANCE_TAKEOVER_MAX_S),
+	RPC_PARAM_END,
+};
+
+static void hand_over_defaults(void *params)
+{
+	((struct hand_over_params *)params)->timeout_s = APPLIANCE_TAKEOVER_DEFAULT_S;
+}
+
+/* Whether the caller's end of the connection is closed. */
+static bool hand_over_is_hung_up(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+
+	return poll(&p, 1, 0) != 0;
+}
+
+/* Opens the caller's process, which must be the one that it says. 0; or a negative errno, and why. */
+static int hand_over_open_caller(int fd, int32_t pid, int *pidfd, char why[ERROR_MAX])
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 || peer.pid != pid || pid == getpid()) {
+		snprintf(why, ERROR_MAX,
+			 "parameter \"pid\" is %d: the caller is not that process, or is one that cannot be seen from "
+			 "here; varve --takeover makes this call",
+			 pid);
+		return -EPERM;
+	}
+	*pidfd = pidfd_open(pid, 0);
+	if (*pidfd < 0 || pidfd_send_signal(*pidfd, 0, NULL, 0) != 0) {
+		int rc = -errno;
+		snprintf(why, ERROR_MAX, "process %d cannot be watched and, should it hang, ended: %s", pid,
+			 strerror(errno));
+		if (*pidfd >= 0) {
+			close(*pidfd);
+		}
+		return rc;
+	}
+	/* The caller lives still, so its number was not another process's when that was opened. */
+	if (hand_over_is_hung_up(fd)) {
+		close(*pidfd);
+		snprintf(why, ERROR_MAX, "process %d has hung up", pid);
+		return -EPIPE;
+	}
+	return 0;
+}
+
+/* Begins. 0; or a negative errno, and why. */
+static int hand_over_begin(int fd, const struct hand_over_params *p, char why[ERROR_MAX])
+{
+	int pidfd, rc = hand_over_open_caller(fd, p->pid, &pidfd, why);
+
+	if (rc != 0) {
+		return rc;
+	}
+	ho.timer = (struct thread_timer){.fn = hand_over_time_is_over};
+	ho.exit_source = fd_source_add(pidfd, EPOLLIN, hand_over_exited, NULL, "successor");
+	if (ho.exit_source == NULL) {
+		snprintf(why, ERROR_MAX, "process %d cannot be watched: %s", p->pid, strerror(errno));
+		close(pidfd);
+		return -ENOMEM;
+	}
+	ho.fd = fd;
+	ho.pidfd = pidfd;
+	ho.pid = p->pid;
+	ho.timeout_us = (uint64_t)p->timeout_s * 1000000;
+	ho.active = true;
+	thread_timer_start(&ho.timer, ho.timeout_us);
+	return 0;
+}
+
+/* Whether something stands against it; the call has been answered then. */
+static bool hand_over_is_refused(struct rpc_request *req, const struct hand_over_params *p)
+{
+	char losses[HAND_OVER_LOSSES_MAX];
+
+	if (ho.active) {
+		rpc_error(req, -EBUSY, "process %d is taking over already", ho.pid);
+		return true;
+	}
+	if (!p->force && hand_over_losses(losses)) {
+		rpc_error(req, -EPERM, "%s; force (--takeover-force) does it all the same", losses);
+		return true;
+	}
+	return false;
+}
+
+static void rpc_framework_hand_over(struct rpc_request *req, void *params)
+{
+	const struct hand_over_params *p = params;
+	char why[ERROR_MAX];
+
+	if (hand_over_is_refused(req, p)) {
+		return;
+	}
+	if (p->dry_run) {
+		rpc_reply(req, hand_over_config());
+		return;
+	}
+	int fd = rpc_request_dup_connection(req);
+	if (fd < 0) {
+		rpc_error(req, fd, "the connection of the call cannot be kept: %s", strerror(-fd));
+		return;
+	}
+	int rc = hand_over_begin(fd, p, why);
+	if (rc != 0) {
+		close(fd);
+		rpc_error(req, rc, "%s", why);
+		return;
+	}
+	rpc_reply_true(req);
+	app_hand_over();
+}
+RPC_METHOD(
+	"framework_hand_over", rpc_framework_hand_over, struct hand_over_params, hand_over_params, RPC_RUNTIME,
+	"Let the calling process take over: end all I/O, give up all bdevs, addresses and the RPC socket, and end when "
+	"the caller serves them; go on if it fails. For varve --takeover",
+	.defaults = hand_over_defaults, .result = "true|{subsystems: [any]}")

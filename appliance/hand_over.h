@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Handing over to another process, the successor, which is taking over (takeover.h has its side, and what is said).
+ *
+ * Never do both serve. This process serves nothing from hand_over_run() on, until the successor has ended: that is seen
+ * at a descriptor of the process (pidfd), which no other process can be behind, and which becomes readable when nothing
+ * of that process is left, neither threads nor I/O. A successor that neither serves nor ends within its time is killed.
+ *
+ * Control thread. */
+#ifndef APPLIANCE_HAND_OVER_H
+#define APPLIANCE_HAND_OVER_H
+
+#include <stdbool.h>
+
+#include "appliance/lifecycle.h"
+
+/* In RUNNING, after framework_hand_over was answered: refuses further calls, waits for those under way, and notes the
+ * configuration. False: that could not be done; the successor has been told why, and this process goes on. Outside of
+ * the control loop. */
+bool hand_over_prepare(void);
+
+/* Then, in HANDING_OVER: stops to serve, and waits for what becomes of the successor. DONE: it serves; STOP: a signal
+ * asked for the end meanwhile; ERROR: the successor has ended without having served, and all that was handed over is to
+ * be started again. Outside of the control loop. */
+enum appliance_event hand_over_run(void);
+
+#endif

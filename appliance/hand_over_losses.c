@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "appliance/hand_over_losses.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "bdev/module.h"
+#include "env_dpdk/env.h"
+#include "nvmf/nvmf.h"
+#include "nvmf/resv.h"
+#include "rpc_methods/bdev_module.h"
+
+#define LATE_S 5 /* a command that has been under way for so long may never end */
+
+static bool losses_of_bdevs(char text[HAND_OVER_LOSSES_MAX])
+{
+	for (const struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
+		if (b->in_memory) {
+			snprintf(text, HAND_OVER_LOSSES_MAX,
+				 "what is on bdev %s (%s) is in this process's memory, and would be lost", bdev_name(b),
+				 b->product_name);
+			return true;
+		}
+		if (!rpc_bdev_is_saved(b)) {
+			snprintf(text, HAND_OVER_LOSSES_MAX, "bdev %s is not in the configuration, and would be lost",
+				 bdev_name(b));
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool losses_of_namespaces(const struct nvmf_subsystem *s, char text[HAND_OVER_LOSSES_MAX])
+{
+	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
+		const struct nvmf_resv *r = nvmf_ns_resv_state(ns);
+		bool kept = nvmf_ns_get_opts(ns)->ptpl_file != NULL && r->ptpl;
+		if (r->num_registrants != 0 && !kept) {
+			snprintf(text, HAND_OVER_LOSSES_MAX,
+				 "hosts have registrations on namespace %" PRIu32
+				 " of %s that no file keeps, and that would be lost",
+				 nvmf_ns_nsid(ns), nvmf_subsystem_nqn(s));
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool losses_of_time(struct nvmf_tgt *tgt, char text[HAND_OVER_LOSSES_MAX])
+{
+	struct nvmf_inflight late;
+
+	if (nvmf_tgt_get_late(tgt, env_us_to_ticks(LATE_S * 1000000), 1, &late) == 0) {
+		return false;
+	}
+	snprintf(text, HAND_OVER_LOSSES_MAX,
+		 "a command (%s) on namespace %" PRIu32
+		 " of %s has been under way for %d s: it is waited for, and nothing is served meanwhile",
+		 late.command != NULL ? late.command : "unknown", late.nsid, late.subnqn, LATE_S);
+	return true;
+}
+
+bool hand_over_losses(char text[HAND_OVER_LOSSES_MAX])
+{
+	if (losses_of_bdevs(text)) {
+		return true;
+	}
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
+		struct nvmf_subsystem *s;
+		for (s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
+			if (losses_of_namespaces(s, text)) {
+				return true;
+			}
+		}
+		if (losses_of_time(tgt, text)) {
+			return true;
+		}
+	}
+	return false;
+}

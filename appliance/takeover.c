@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "appliance/takeover.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "appliance/service.h"
+#include "appliance/signals.h"
+#include "appliance/takeover_stream.h"
+#include "util/secret.h"
+
+#define SLICE_MS   100 /* a signal that comes just before a wait is seen after so long */
+#define ANSWER_S   30  /* for what the predecessor answers at once */
+#define PARTING_S  5   /* for its last word, which nothing depends on */
+#define MAX_TEXT   768
+#define RECV_BYTES 65536
+
+static struct takeover {
+	int fd; /* -1: none */
+	uint64_t end_ns;
+	struct takeover_stream in;
+	char *notify_path; /* of the service manager, or NULL */
+	uint64_t watchdog_us;
+} takeover = {.fd = -1};
+
+static int __attribute__((format(printf, 3, 4))) takeover_fail(char *error, int rc, const char *fmt, ...)
+{
+	char text[PART_ERROR_MAX - 64];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(error, PART_ERROR_MAX, "nothing was taken over: %s", text);
+	return rc;
+}
+
+static uint64_t takeover_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void takeover_give_time(uint64_t seconds)
+{
+	takeover.end_ns = takeover_now_ns() + seconds * 1000000000;
+}
+
+/* Waits until the socket is readable or writable. 0, -ECANCELED or -ETIMEDOUT. */
+static int takeover_wait(short events)
+{
+	struct pollfd p = {.fd = takeover.fd, .events = events};
+
+	for (;;) {
+		if (signals_stop_requested() != 0) {
+			return -ECANCELED;
+		}
+		if (poll(&p, 1, SLICE_MS) > 0) {
+			return 0;
+		}
+		if (takeover_now_ns() >= takeover.end_ns) {
+			return -ETIMEDOUT;
+		}
+	}
+}
+
+/* message is consumed. */
+static int takeover_say(json_t *message)
+{
+	char *text = message != NULL ? json_dumps(message, JSON_COMPACT) : NULL;
+	size_t len = text != NULL ? strlen(text) : 0;
+	int rc = text != NULL ? 0 : -ENOMEM;
+
+	json_decref(message);
+	for (size_t sent = 0; rc == 0 && sent < len;) {
+		rc = takeover_wait(POLLOUT);
+		ssize_t n = rc == 0 ? send(takeover.fd, text + sent, len - sent, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
+		if (n < 0 && errno != EAGAIN && errno != EINTR) {
+			rc = -errno;
+		}
+		sent += n > 0 ? (size_t)n : 0;
+	}
+	free(text);
+	return rc;
+}
+
+static int takeover_read(void)
+{
+	char bytes[RECV_BYTES];
+	int rc = takeover_wait(POLLIN);
+
+	if (rc != 0) {
+		return rc;
+	}
+	ssize_t n = recv(takeover.fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	if (n < 0) {
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	}
+	rc = n > 0 ? takeover_stream_add(&takeover.in, bytes, (size_t)n) : -EPIPE;
+	explicit_bzero(bytes, sizeof(bytes)); /* a configuration may have keys */
+	return rc;
+}
+
+/* The next message, which the caller releases. */
+static int takeover_hear(json_t **message)
+{
+	int rc;
+
+	while ((rc = takeover_stream_take(&takeover.in, message)) == -EAGAIN) {
+		rc = takeover_read();
+		if (rc != 0) {
+			return rc;
+		}
+	}
+	return rc;
+}
+
+/* Says why nothing was heard of the predecessor. */
+static int takeover_fail_to_hear(char *error, int rc)
+{
+	switch (rc) {
+	case -ECANCELED:
+		return rc;
+	case -EPIPE:
+	case -ECONNRESET:
+		return takeover_fail(error, rc, "the other process has closed the connection: it has ended, or stops");
+	case -ETIMEDOUT:
+		return takeover_fail(error, rc, "the other process has not answered in time");
+	default:
+		return takeover_fail(error, rc, "what the other process says cannot be read: %s", strerror(-rc));
+	}
+}
+
+static int takeover_connect(const char *path, char *error)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+
+	if (strlen(path) >= sizeof(addr.sun_path)) {
+		return takeover_fail(error, -ENAMETOOLONG, "the path %s is too long for a socket", path);
+	}
+	strcpy(addr.sun_path, path);
+	takeover.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (takeover.fd < 0 || connect(takeover.fd, (const struct sockaddr *)&addr, sizeof(addr)) != 0) {
+		int rc = -errno;
+		return takeover_fail(error, rc, "cannot connect to the RPC socket %s of a running varve: %s", path,
+				     strerror(-rc));
+	}
+	return 0;
+}
+
+/* Calls framework_hand_over; *result is to be released. */
+static int takeover_call(const struct appliance_options *o, bool dry_run, json_t **result, char *error)
+{
+	json_t *answer, *params;
+	int rc;
+
+	params = json_pack("{s:i,s:b,s:b,s:i}", "pid", getpid(), "dry_run", dry_run, "force", o->takeover_forced,
+			   "timeout_s", (int)o->takeover_s);
+	takeover_give_time(o->takeover_s < ANSWER_S ? o->takeover_s : ANSWER_S);
+	rc = takeover_say(json_pack("{s:s,s:i,s:s,s:o}", "jsonrpc", "2.0", "id", 1, "method", "framework_hand_over",
+				    "params", params));
+	rc = rc == 0 ? takeover_hear(&answer) : rc;
+	if (rc != 0) {
+		return takeover_fail_to_hear(error, rc);
+	}
+	*result = json_incref(json_object_get(answer, "result"));
+	if (*result == NULL) {
+		const char *why = json_string_value(json_object_get(json_object_get(answer, "error"), "message"));
+		rc = takeover_fail(error, -EPERM, "%.*s", MAX_TEXT, why != NULL ? why : "an answer without a result");
+	}
+	json_decref(answer);
+	return rc;
+}
+
+/* Parses and checks a configuration. */
+static int takeover_load(const struct appliance_options *o, const json_t *tree, struct config *config, char *error)
+{
+	char why[CONFIG_ERROR_MAX];
+	char *text = tree != NULL ? json_dumps(tree, JSON_INDENT(1)) : NULL;
+
+	if (text == NULL) {
+		return takeover_fail(error, -EBADMSG, "there is no configuration in what the other process says");
+	}
+	int rc = config_parse("the configuration of the other process", text, strlen(text), config, why);
+	secret_wipe_free(text);
+	rc = rc == 0 ? config_check(config, o->ignore_init_errors, why) : rc;
+	if (rc != 0) {
+		config_free(config);
+		return takeover_fail(error, rc, "%s", why);
+	}
+	return 0;
+}
+
+/* Whether the configuration can be loaded, while the predecessor serves. */
+static int takeover_try(const struct appliance_options *o, char *error)
+{
+	struct config config;
+	json_t *tree = NULL;
+	int rc = takeover_call(o, true, &tree, error);
+
+	rc = rc == 0 ? takeover_load(o, tree, &config, error) : rc;
+	json_decref(tree);
+	if (rc == 0) {
+		config_free(&config);
+	}
+	return rc;
+}
+
+static void takeover_note_service(const json_t *message)
+{
+	const char *path = json_string_value(json_object_get(message, "notify_socket"));
+	json_int_t us = json_integer_value(json_object_get(message, "watchdog_us"));
+
+	takeover.notify_path = path != NULL ? strdup(path) : NULL;
+	takeover.watchdog_us = us > 0 ? (uint64_t)us : 0;
+}
+
+/* Waits until the predecessor has given up all. */
+static int takeover_receive(const struct appliance_options *o, struct config *config, char *error)
+{
+	json_t *message;
+
+	takeover_give_time(o->takeover_s);
+	int rc = takeover_hear(&message);
+	if (rc != 0) {
+		return takeover_fail_to_hear(error, rc);
+	}
+	const char *why = json_string_value(json_object_get(message, "error"));
+	if (why != NULL) {
+		rc = takeover_fail(error, -EPERM, "%.*s", MAX_TEXT, why);
+	} else {
+		takeover_note_service(message);
+		rc = takeover_load(o, json_object_get(message, "handed_over"), config, error);
+	}
+	json_decref(message);
+	return rc;
+}
+
+int takeover_begin(const struct appliance_options *o, struct config *config, char *error)
+{
+	json_t *result = NULL;
+	int rc = takeover_connect(o->takeover, error);
+
+	rc = rc == 0 ? takeover_try(o, error) : rc;
+	rc = rc == 0 ? takeover_call(o, false, &result, error) : rc;
+	json_decref(result);
+	rc = rc == 0 ? takeover_receive(o, config, error) : rc;
+	if (rc != 0) {
+		takeover_stop();
+		return rc;
+	}
+	log_notice("the other process has stopped to serve: its configuration is loaded");
+	return 0;
+}
+
+int takeover_end(char *error)
+{
+	json_t *message;
+
+	takeover_give_time(PARTING_S);
+	int rc = takeover_say(json_pack("{s:b}", "serving", 1));
+	rc = rc == 0 ? takeover_hear(&message) : rc;
+	if (rc == 0) {
+		json_decref(message);
+	} else if (rc == -ECANCELED) {
+		return rc;
+	} else { /* it has ended, or is stopped: it has given up all, and this process serves it */
+		log_warning("all was taken over, but nothing was heard of the other process's end: %s", strerror(-rc));
+	}
+	service_adopt(takeover.notify_path, takeover.watchdog_us);
+	takeover_stop();
+	return 0;
+}
+
+void takeover_stop(void)
+{
+	if (takeover.fd >= 0) {
+		close(takeover.fd);
+	}
+	takeover_stream_free(&takeover.in);
+	free(takeover.notify_path);
+	takeover = (struct takeover){.fd = -1};
+}

@@ -1,0 +1,305 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 900
+# sanitize
+# beside
+"""varve --takeover: another process takes over from one that serves; hosts see one short disconnect, and whatever becomes of either process, one of
+them serves, never two."""
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import tempfile
+
+from appliance_lib import BUILD, VARVE, Client, Daemon, RpcError, check, main, wait_for
+from nvmf_lib import PORT, Target, preload, verifying, wait_io
+from service import WATCHDOG_USEC, Manager, pause
+
+TROUBLE = BUILD / "systest" / "libtakeover-trouble.so"
+TIMEOUT = 20        # seconds; a slow machine gets to the place where a successor is held before that is over
+RECONNECT = ("--loss-timeout", "-1", "-t", "100000")
+
+
+def everything(d):
+    return {s["subsystem"]: d.call("framework_get_config", name=s["subsystem"], whole=True) for s in d.call("framework_get_subsystems")}
+
+
+class Successor(Target):
+    """Takes over from another target, at the same socket, and in its folder."""
+
+    def __init__(self, before, *options, ready=True, env=None, program=VARVE):
+        self.program = program
+        Daemon.__init__(self, "-m", "[0]", "-s", "512", "--takeover", str(before.path), *options, path=before.path, ready=False,
+                        env={**preload(), **(env or {})})
+        self.port, self.trtype = before.port, before.trtype
+        if ready:
+            try:
+                self.wait_serving()
+            except BaseException:
+                self.__exit__()
+                raise
+
+    def wait_serving(self):
+        def serves():
+            check(self.process.poll() is None, f"the successor ended with {self.process.poll()}:\n{self.log()}")
+            return "is running" in self.log()
+        wait_for(serves, lambda: f"the successor to serve:\n{self.log()}")
+
+    def __exit__(self, *exc):
+        """The socket is the other one's perhaps."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.trace_file.unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def failed(self, *words):
+        """Waits for its end, which is a failure that its log explains."""
+        status = self.wait_exit()
+        check(status == 1 and all(w in self.log() for w in words), f"ended with {status}, not for {words}:\n{self.log()}")
+
+
+class Served(Target):
+    """A target with a file as namespace 1."""
+
+    def __init__(self, *options, **kwargs):
+        super().__init__(*options, **kwargs)
+        try:
+            self.add_file("Disk", self.folder / "disk", 16)
+            self.add_ns("Disk")
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def goes_on(self, times=1):
+        """Waits until it serves again after a successor has failed."""
+        wait_for(lambda: self.log().count("is running, process") > times, lambda: f"it to go on:\n{self.log()}")
+        check("left out" not in self.log() and "ignored:" not in self.log(), self.log())
+
+
+def test_verified_io_goes_on_through_an_upgrade():
+    for trtype in ("TCP", "RDMA"):
+        with Served(trtype=trtype) as a, verifying(a, 1, *RECONNECT) as host:
+            wait_io(a, [host])
+            before = everything(a)
+            with Successor(a) as b:
+                check(a.wait_exit() == 0, a.log())
+                check(everything(b) == before, f"{everything(b)}\n{before}")
+                check(b.call("appliance_get_state")["pid"] == b.pid, "the socket is the successor's")
+                wait_io(b, [host])
+                host.check_perfect(host.stop(), reconnects=1)
+                b.stop_clean()
+
+
+def test_upgrades_follow_each_other():
+    with Served(trtype="TCP") as a, verifying(a, 1, *RECONNECT) as host:
+        wait_io(a, [host])
+        before = everything(a)
+        with Successor(a) as b:
+            check(a.wait_exit() == 0, a.log())
+            wait_io(b, [host])
+            with Successor(b) as c:
+                check(b.wait_exit() == 0, b.log())
+                wait_io(c, [host])
+                check(everything(c) == before, everything(c))
+                host.check_perfect(host.stop(), reconnects=2)
+                c.stop_clean()
+
+
+def hold(folder):
+    """Holds a successor before it listens. Its environment, and the file that holds it."""
+    file = folder / "hold"
+    file.touch()
+    return {**preload(TROUBLE), "VARVE_TROUBLE_PORT": str(PORT), "VARVE_TROUBLE_HOLD": str(file)}, file
+
+
+def wait_held(file, successor):
+    wait_for(pathlib.Path(f"{file}.held").exists, lambda: f"the successor to get there:\n{successor.log()}")
+
+
+class Case:
+    """A target with a host that verifies, and what they must be like at the end."""
+
+    def __init__(self):
+        self.target = Served(trtype="TCP")
+        try:
+            self.host = verifying(self.target, 1, *RECONNECT)
+            wait_io(self.target, [self.host])
+            self.before = everything(self.target)
+        except BaseException:
+            self.target.__exit__()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.host.__exit__()
+        self.target.__exit__()
+
+    def check_end(self, server, *may_complain, reconnects=1):
+        check(everything(server) == self.before, f"{everything(server)}\n{self.before}")
+        wait_io(server, [self.host])
+        self.host.check_perfect(self.host.stop(), reconnects=reconnects)
+        server.stop_clean(*may_complain)
+
+
+def test_a_successor_that_ends_before_it_serves_changes_nothing():
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        with Case() as c:
+            env, file = hold(c.target.folder)
+            with Successor(c.target, ready=False, env=env) as b:
+                wait_held(file, b)
+                b.process.send_signal(number)
+                if number == signal.SIGTERM:
+                    file.unlink()
+                check(b.wait_exit() == (0 if number == signal.SIGTERM else -number), b.log())
+                c.target.goes_on()
+            c.check_end(c.target, "ended without having taken over")
+
+
+def test_a_successor_that_cannot_listen_or_open_a_bdev_changes_nothing():
+    for why in ("VARVE_TROUBLE_PORT", "VARVE_TROUBLE_FILE"):
+        with Case() as c:
+            value = PORT if why == "VARVE_TROUBLE_PORT" else c.target.folder / "disk"
+            with Successor(c.target, ready=False, env={**preload(TROUBLE), why: str(value)}) as b:
+                b.failed("nvmf_subsystem_add_listener" if why == "VARVE_TROUBLE_PORT" else "bdev_uring_create")
+                c.target.goes_on()
+            c.check_end(c.target, "ended without having taken over")
+
+
+def test_a_successor_that_hangs_is_killed_and_changes_nothing():
+    for stopped in (False, True):
+        with Case() as c:
+            env, file = hold(c.target.folder)
+            with Successor(c.target, "--takeover-timeout", str(TIMEOUT) if stopped else "2", ready=False, env=env) as b:
+                if stopped:
+                    wait_held(file, b)
+                    b.process.send_signal(signal.SIGSTOP)
+                check(b.wait_exit() == -signal.SIGKILL, b.log())
+                c.target.goes_on()
+            c.check_end(c.target, "ended without having taken over", "neither serves nor has ended")
+
+
+def test_a_predecessor_that_is_killed_after_it_gave_up_all_is_not_missed():
+    with Case() as c:
+        env, file = hold(c.target.folder)
+        with Successor(c.target, ready=False, env=env) as b:
+            wait_held(file, b)
+            c.target.process.kill()
+            c.target.process.wait()
+            file.unlink()
+            b.wait_serving()
+            c.check_end(b, "nothing was heard of the other process's end")
+
+
+def test_a_predecessor_that_stands_still_does_not_come_back():
+    with Case() as c:
+        env, file = hold(c.target.folder)
+        with Successor(c.target, "--takeover-timeout", str(TIMEOUT), ready=False, env=env) as b:
+            wait_held(file, b)
+            c.target.process.send_signal(signal.SIGSTOP)
+            file.unlink()
+            b.wait_serving()
+            pause(TIMEOUT)
+            # Its time is over: it has heard that the other one serves before it may act on that.
+            c.target.process.send_signal(signal.SIGCONT)
+            check(c.target.wait_exit() == 0 and "is killed" not in c.target.log(), c.target.log())
+            c.check_end(b, "nothing was heard of the other process's end")
+
+
+def test_a_predecessor_that_dies_before_it_gave_anything_up_ends_the_attempt():
+    with Served(trtype="TCP") as a:
+        a.process.send_signal(signal.SIGSTOP)
+        with Successor(a, ready=False) as b:
+            wait_for(lambda: "Memory:" in b.log(), "the successor's start")
+            a.process.kill()
+            b.failed("nothing was taken over")
+
+
+def test_only_one_takes_over_at_a_time():
+    with Case() as c:
+        env, file = hold(c.target.folder)
+        with Successor(c.target, ready=False, env=env) as b:
+            wait_held(file, b)
+            # The socket is the first one's already, which does not answer while it is held.
+            with Successor(c.target, "--takeover-timeout", "2", ready=False) as second:
+                second.failed("nothing was taken over")
+            file.unlink()
+            b.wait_serving()
+            check(c.target.wait_exit() == 0, c.target.log())
+            c.check_end(b)
+
+
+def test_two_at_once_end_with_one_that_serves():
+    with Case() as c:
+        with Successor(c.target, ready=False) as b, Successor(c.target, ready=False) as other:
+            both = [b, other]
+            wait_for(lambda: any("is running" in s.log() for s in both), lambda: f"one to serve:\n{b.log()}{other.log()}")
+            wait_for(lambda: any(s.process.poll() is not None for s in [c.target, *both]), "one to end")
+            check(c.target.wait_exit() == 0, c.target.log())
+
+            def settled():
+                return sum(s.process.poll() is None for s in both) == 1 or all("is running" in s.log() for s in both)
+            wait_for(settled, "the other to end, or to follow")
+            wait_for(lambda: sum(s.process.poll() is None for s in both) == 1, "one to be left")
+            left = next(s for s in both if s.process.poll() is None)
+            left.wait_serving()
+            followed = all("is running" in s.log() for s in both)
+            c.check_end(left, reconnects=2 if followed else 1)
+
+
+def test_what_would_be_lost_is_named_and_lost_only_by_force():
+    with Target(trtype="TCP") as a:
+        a.add_malloc("Ram")
+        a.add_ns("Ram")
+        with Successor(a, ready=False) as b:
+            b.failed("what is on bdev Ram", "--takeover-force")
+        check(a.call("appliance_get_state")["state"] == "RUNNING", "it never stopped")
+        check(a.log().count("is running, process") == 1, a.log())
+        with Successor(a, "--takeover-force") as b:
+            check(a.wait_exit() == 0, a.log())
+            check([x["name"] for x in b.call("bdev_get_bdevs")] == ["Ram"], "a new one")
+
+
+def test_who_calls_must_be_who_takes_over():
+    with Served(trtype="TCP") as a:
+        client = Client(a.path)
+        for pid in (1, a.pid):
+            try:
+                client.call("framework_hand_over", pid=pid)
+                check(False, "handed over to somebody else")
+            except RpcError as e:
+                check("the caller is not that process" in e.message, e.message)
+        check(a.call("appliance_get_state")["state"] == "RUNNING", "it never stopped")
+        check(client.call("framework_hand_over", pid=os.getpid(), dry_run=True)["subsystems"], "the configuration")
+
+
+def test_files_and_addresses_pass_to_the_successor():
+    with tempfile.TemporaryDirectory(prefix="varve-test-") as name:
+        folder = pathlib.Path(name)
+        options = ("-f", str(folder / "pid"), "--metrics", f"unix:{folder}/metrics")
+        with Served(*options, trtype="TCP") as a:
+            before = (folder / "metrics").stat().st_ino
+            with Successor(a, *options) as b:
+                check(a.wait_exit() == 0, a.log())
+                check(int((folder / "pid").read_text()) == b.pid, "the file with the process id")
+                check((folder / "metrics").stat().st_ino != before, "the socket of metrics")
+                b.stop_clean()
+            check(not any(folder.iterdir()), "the successor removes them at its end")
+
+
+def test_a_service_manager_hears_whom_to_watch():
+    with Manager() as m, Served(trtype="TCP", env={**m.env, "WATCHDOG_USEC": WATCHDOG_USEC}) as a:
+        m.wait("READY=1", "the start")
+        with Successor(a) as b:
+            m.wait(f"MAINPID={b.pid}", "the change")
+            check(a.wait_exit() == 0, a.log())
+            m.wait_signs(3)     # of the successor, which was told of the manager
+            check("STOPPING=1" not in m.listen() and m.heard.count("READY=1") == 2, m.heard)
+            check(b.stop() == 0 and "STOPPING=1" in m.listen(), m.heard)
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
