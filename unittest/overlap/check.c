@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What holds between any two messages of the control thread. */
+#include "bdev/internal.h"
+#include "bdev/qos_group.h"
 #include "bdev/vbdev/vbdev.h"
 #include "unittest/overlap/overlap.h"
 
@@ -83,6 +85,19 @@ static unsigned check_subsystem(const struct nvmf_tgt *tgt, const struct nvmf_su
 	return qpairs;
 }
 
+/* Whoever has a bdev open that goes must come to an end: its I/O waits for no rate limit. (All threads are this one.)
+ */
+static void check_bdev_that_goes(const struct bdev *b)
+{
+	const struct bdev_channel *ch;
+
+	TAILQ_FOREACH (ch, &b->core->channels, link) {
+		if (!STAILQ_EMPTY(&ch->qos_wait[RATE_READS]) || !STAILQ_EMPTY(&ch->qos_wait[RATE_WRITES])) {
+			ov_fail("bdev %s goes, and I/O waits for its rate limits", bdev_name(b));
+		}
+	}
+}
+
 static void check_bdev(const struct bdev *b)
 {
 	const char *of = b->module->name;
@@ -90,6 +105,9 @@ static void check_bdev(const struct bdev *b)
 	if (bdev_get_state(b) == BDEV_NONE || bdev_find(bdev_name(b)) != b) {
 		ov_fail("bdev %s is in the registry, and in state %s", bdev_name(b),
 			bdev_state_name(bdev_get_state(b)));
+	}
+	if (bdev_get_state(b) > BDEV_READY) {
+		check_bdev_that_goes(b);
 	}
 	if (strcmp(of, "delay") != 0 && strcmp(of, "error") != 0 && strcmp(of, "passthru") != 0) {
 		return;
@@ -100,6 +118,23 @@ static void check_bdev(const struct bdev *b)
 	}
 	if (bdev_get_state(b) == BDEV_READY && bdev_get_state(base) != BDEV_READY) {
 		ov_fail("bdev %s stays, and its base %s goes", bdev_name(b), bdev_name(base));
+	}
+}
+
+/* Each bdev of a group knows it, and is still to be found; the minimums can be kept. */
+static void check_group(const struct bdev_qos_group *g)
+{
+	struct rate_limits sum = bdev_qos_group_minimums(g, NULL);
+	enum rate_bucket_id id;
+
+	for (const struct bdev *b = NULL; (b = bdev_qos_group_next_bdev(g, b)) != NULL;) {
+		if (bdev_qos_group_of(b) != g || (bdev_get_state(b) <= BDEV_READY && bdev_find(bdev_name(b)) != b)) {
+			ov_fail("QoS group %s has bdev %s, which is in another one or gone", bdev_qos_group_name(g),
+				bdev_name(b));
+		}
+	}
+	if (!share_sum_fits(bdev_qos_group_limits(g), &sum, &id)) {
+		ov_fail("QoS group %s: the minimums are more than the limit", bdev_qos_group_name(g));
 	}
 }
 
@@ -118,5 +153,8 @@ void ov_check(void)
 	}
 	for (struct bdev *b = bdev_next(NULL); b != NULL; b = bdev_next(b)) {
 		check_bdev(b);
+	}
+	for (const struct bdev_qos_group *g = NULL; (g = bdev_qos_group_next(g)) != NULL;) {
+		check_group(g);
 	}
 }

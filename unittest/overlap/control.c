@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <unistd.h>
+#include "bdev/qos_group.h"
 #include "bdev/vbdev/vbdev.h"
 #include "bdev_modules/error/error.h"
 #include "rpc/rpc.h"
@@ -554,21 +555,21 @@ void ov_stacks_release(void)
 /* Groups of bdevs that share limits, or what a bdev is to be in one of them. */
 static void control_group_bdev(const struct ov_op *op, const char *name)
 {
-	static const unsigned minimums[] = {0, 300, 1000, 2000};
-	unsigned group = op->a[1] % 2;
+	static const unsigned minimums[] = {0, 300, 1000, 2000}, limits[] = {0, 1, 1000, 2000};
+	unsigned group = op->a[1] % OV_GROUPS;
 
-	switch (op->a[2] % 8) {
-	case 0:
+	switch (model_group_what_of(op)) {
+	case MODEL_GROUP_CREATE:
 		call_rpc(op, "bdev_qos_group_create", "{'name':'g%u','rw_ios_per_sec':2000}", group);
 		break;
-	case 1:
+	case MODEL_GROUP_DELETE:
 		call_rpc(op, "bdev_qos_group_delete", "{'name':'g%u'}", group);
 		break;
-	case 2:
+	case MODEL_GROUP_LIMIT:
 		call_rpc(op, "bdev_qos_group_set_limit", "{'name':'g%u','rw_ios_per_sec':%u}", group,
-			 op->a[2] / 8 % 3 * 1000);
+			 limits[op->a[2] / 8 % 4]);
 		break;
-	case 3:
+	case MODEL_GROUP_LEAVE:
 		call_rpc(op, "bdev_set_qos_group", "{'name':'%s','group':''}", name);
 		break;
 	default:
@@ -777,6 +778,12 @@ void ov_control_compare(void)
 			}
 		}
 	}
+	for (unsigned g = 0; g < OV_GROUPS; g++) {
+		const char name[] = {'g', (char)('0' + g), '\0'};
+		if ((bdev_qos_group_find(name) != NULL) != model_groups[g].exists) {
+			ov_fail("QoS group %s is %sthere", name, model_groups[g].exists ? "not " : "");
+		}
+	}
 	for (unsigned b = 0; b < OV_BDEVS; b++) {
 		if ((bdev_find(bdev_name_of(b)) != NULL) != model_bdevs[b].exists) {
 			ov_fail("bdev %s is %sthere", bdev_name_of(b), model_bdevs[b].exists ? "not " : "");
@@ -785,6 +792,28 @@ void ov_control_compare(void)
 			ov_fail("bdev %s %s", bdev_name_of(b),
 				bdev_waits(b) ? "waits for its base, and nobody wants it"
 					      : "is neither there nor waits");
+		}
+	}
+}
+
+void ov_control_delete_groups(void)
+{
+	for (unsigned g = 0; g < OV_GROUPS; g++) {
+		if (model_groups[g].exists) {
+			control_group_bdev(
+				&(struct ov_op){.kind = OV_bdev_group, .a = {0, (uint8_t)g, MODEL_GROUP_DELETE}}, "");
+		}
+	}
+}
+
+void ov_control_lift_limits(void)
+{
+	static const struct rate_limits none;
+	enum rate_bucket_id id;
+
+	for (struct bdev_qos_group *g = NULL; (g = bdev_qos_group_next(g)) != NULL;) {
+		if (bdev_qos_group_set_limits(g, &none, &id) != 0) {
+			ov_fail("the limits of group %s are not lifted", bdev_qos_group_name(g));
 		}
 	}
 }

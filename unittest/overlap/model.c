@@ -3,11 +3,13 @@
 
 struct model_tgt model_tgts[OV_TGTS];
 struct model_bdev model_bdevs[OV_BDEVS];
+struct model_group model_groups[OV_GROUPS];
 
 void model_reset(void)
 {
 	memset(model_tgts, 0, sizeof(model_tgts));
 	memset(model_bdevs, 0, sizeof(model_bdevs));
+	memset(model_groups, 0, sizeof(model_groups));
 }
 
 static bool model_is_of_bdev(unsigned kind)
@@ -245,8 +247,38 @@ static enum model_answer model_begin_stack(const struct model_call *c)
 	return model_ok_if(!model_bdev_in_use(base));
 }
 
+enum model_group_what model_group_what_of(const struct ov_op *op)
+{
+	unsigned what = op->a[2] % 8;
+
+	return what < MODEL_GROUP_JOIN ? (enum model_group_what)what : MODEL_GROUP_JOIN;
+}
+
+/* Minimums may be too high for a limit, which is not modelled, and so may a limit be too low for them. */
+static enum model_answer model_begin_group(const struct model_call *c)
+{
+	bool group = model_groups[c->op->a[1] % OV_GROUPS].exists;
+	bool bdev = c->bdev->exists || c->bdev->promised || c->bdev->creating != 0;
+
+	switch (model_group_what_of(c->op)) {
+	case MODEL_GROUP_CREATE:
+		return model_ok_if(!group);
+	case MODEL_GROUP_DELETE:
+		return model_ok_if(group);
+	case MODEL_GROUP_LIMIT:
+		return group ? MODEL_EITHER : MODEL_FAILS;
+	case MODEL_GROUP_LEAVE:
+		return bdev ? MODEL_EITHER : MODEL_FAILS;
+	default:
+		return bdev && group ? MODEL_EITHER : MODEL_FAILS;
+	}
+}
+
 static enum model_answer model_begin_bdev(const struct model_call *c)
 {
+	if (c->op->kind == OV_bdev_group) {
+		return model_begin_group(c);
+	}
 	if (c->bdev->creating != 0) {
 		return MODEL_EITHER;
 	}
@@ -258,8 +290,6 @@ static enum model_answer model_begin_bdev(const struct model_call *c)
 		return model_ok_if(!c->bdev->exists);
 	case OV_bdev_delete:
 		return model_ok_if(c->bdev->exists && !c->bdev->deleting);
-	case OV_bdev_group: /* of the group, which is not modelled, or of the bdev */
-		return c->op->a[2] % 8 < 3 || c->bdev->exists || c->bdev->promised ? MODEL_EITHER : MODEL_FAILS;
 	default:
 		return c->bdev->exists || c->bdev->promised ? MODEL_EITHER : MODEL_FAILS;
 	}
@@ -521,6 +551,14 @@ static void model_end_stack(struct model_call *c)
 	}
 }
 
+static void model_end_group(const struct ov_op *op)
+{
+	struct model_group *g = &model_groups[op->a[1] % OV_GROUPS];
+	enum model_group_what what = model_group_what_of(op);
+
+	g->exists = what == MODEL_GROUP_CREATE || (g->exists && what != MODEL_GROUP_DELETE);
+}
+
 static void model_end_bdev(struct model_call *c)
 {
 	unsigned b = model_bdev_of(c->op);
@@ -532,6 +570,8 @@ static void model_end_bdev(struct model_call *c)
 	} else if (c->op->kind == OV_bdev_delete) {
 		model_bdev_gone(b);
 		c->bdev->deleting = false;
+	} else if (c->op->kind == OV_bdev_group) {
+		model_end_group(c->op);
 	} else {
 		model_end_stack(c);
 	}

@@ -39,6 +39,11 @@ struct model_bdev {
 	uint8_t base;  /* if it is promised or exists */
 };
 
+/* A QoS group of bdevs. Its calls are answered at once. */
+struct model_group {
+	bool exists;
+};
+
 enum model_answer {
 	MODEL_OK,
 	MODEL_FAILS,
@@ -47,6 +52,7 @@ enum model_answer {
 
 extern struct model_tgt model_tgts[OV_TGTS];
 extern struct model_bdev model_bdevs[OV_BDEVS];
+extern struct model_group model_groups[OV_GROUPS];
 
 /* An operation on a target, a subsystem or a bdev, with its arguments in range. */
 struct model_call {
@@ -74,6 +80,15 @@ void model_watch(struct model_call *c, const unsigned *counter);
 bool model_bdev_in_use(unsigned bdev);
 /* The bdev that an operation is about. */
 unsigned model_bdev_of(const struct ov_op *op);
+/* What an operation does with a QoS group. */
+enum model_group_what {
+	MODEL_GROUP_CREATE,
+	MODEL_GROUP_DELETE,
+	MODEL_GROUP_LIMIT,
+	MODEL_GROUP_LEAVE, /* the bdev leaves whichever it is in */
+	MODEL_GROUP_JOIN,
+};
+enum model_group_what model_group_what_of(const struct ov_op *op);
 /* The base that a stacked bdev is made on. */
 unsigned model_base_of(const struct ov_op *op);
 /* Whether a stacked bdev may be asked for before its base is there, and comes back with it. */

@@ -25,6 +25,7 @@
 /* Their bdevs, two of each name; numbered behind the others. They come and go as the remote target says. */
 #define OV_REMOTE_BDEVS (2 * OV_REMOTES)
 #define OV_KEYS         2 /* of hosts */
+#define OV_GROUPS       2 /* QoS groups of bdevs */
 #define OV_OPS_MAX      4096
 #define OV_BLOCK        512
 #define OV_BLOCKS       64 /* of a bdev, at least */
@@ -168,6 +169,9 @@ void ov_control_give_access(void);
 /* Deletes everything that the model says is there. */
 void ov_control_delete_targets(void);
 void ov_control_delete_bdevs(void);
+void ov_control_delete_groups(void);
+/* Rate limits of groups of bdevs hold nobody up any more. */
+void ov_control_lift_limits(void);
 /* Removes the files of reservations that a process has left. */
 void ov_ptpl_remove(int pid);
 /* Whether a stacked bdev is there, and stands on base. */

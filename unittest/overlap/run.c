@@ -2,7 +2,9 @@
 /* One interleaving: made from a seed, carried out, and checked at its end. */
 #include <stdarg.h>
 
+#include "bdev/qos_group.h"
 #include "bdev/vbdev/waiting.h"
+#include "unittest/overlap/model.h"
 #include "unittest/overlap/overlap.h"
 #include "unittest/overlap/wire.h"
 
@@ -221,11 +223,25 @@ static unsigned generate_stacks(uint64_t *state, struct ov_op *ops, unsigned n)
 		{OV_bdev_create, {5, 1}},
 		{OV_ns_add, {0, 0, 2, OV_DISKS + OV_STACKED_ERROR_ON_DELAY}},
 		{OV_stack_create, {OV_STACKED_PASSTHRU, 4}},
+		/* In half of them the base goes while I/O waits in it: its group allows one per second. */
+		{OV_bdev_group, {5, 0, MODEL_GROUP_CREATE}},
+		{OV_bdev_group, {5, 0, MODEL_GROUP_JOIN}, 60},
+		{OV_bdev_group, {5, 0, MODEL_GROUP_LIMIT + 8}},
+		{OV_io, {0, 0, 2, 0}},
+		{OV_io, {0, 1, 2, 0}},
+		{OV_io, {1, 0, 2, 0}},
+		{OV_io, {0, 1, 2, 0}},
+		{OV_bdev_delete, {5}, 60},
+		{OV_bdev_create, {5, 1}, 60},
 	};
+	bool base_goes = ov_random(state) % 2 == 0;
 
 	for (unsigned i = 0; i < sizeof(setup) / sizeof(setup[0]); i++) {
+		if (setup[i].kind == OV_bdev_group && !base_goes) {
+			break;
+		}
 		ops[n] = setup[i];
-		ops[n].steps = 8;
+		ops[n].steps = (uint16_t)(ops[n].steps + 8);
 		ops[n++].seed = ov_random(state);
 	}
 	return n;
@@ -315,6 +331,8 @@ static void op_concentrate_stack(struct ov_op *op)
 		op->a[1] = bases[op->a[1] % sizeof(bases)];
 	} else if (op->kind == OV_bdev_create || op->kind == OV_bdev_delete) {
 		op->a[0] = (op->a[0] & 1) != 0 ? 5 : 0;
+	} else if (op->kind == OV_bdev_group) {
+		op->a[0] = bases[op->a[0] % sizeof(bases)];
 	} else if (op->kind == OV_ns_add) {
 		op->a[3] = (uint8_t)(OV_DISKS + op->a[3] % OV_STACKED);
 	} else if (op->kind == OV_connect) {
@@ -604,6 +622,7 @@ static void let_all_end(void)
 	ov_stacks_release();
 	ov_peers_end();
 	ov_remotes_release();
+	ov_control_lift_limits();
 	if (atomic_load(&loop_hold_data)) {
 		ov_host_do(&(struct ov_op){.kind = OV_data_release});
 	}
@@ -644,7 +663,7 @@ static bool all_has_ended(void)
 static bool all_is_gone(void)
 {
 	return all_has_ended() && ov_hosts_gone() && ov_remotes_gone() && bdev_next(NULL) == NULL &&
-	       vbdev_waiting_next(NULL) == NULL && nvmf_tgt_next(NULL) == NULL;
+	       bdev_qos_group_next(NULL) == NULL && vbdev_waiting_next(NULL) == NULL && nvmf_tgt_next(NULL) == NULL;
 }
 
 static void wait_until(bool (*fn)(void), const char *what)
@@ -718,6 +737,9 @@ void ov_run(const struct ov_op *ops, unsigned n)
 	sim_enter_control();
 	ov_control_compare();
 	ov_say("all has ended; now everything is deleted");
+	if (n % 4 < 2) { /* otherwise their bdevs go first */
+		ov_control_delete_groups();
+	}
 	if (n % 2 == 0) { /* otherwise their targets go first */
 		ov_remotes_delete();
 	}
@@ -728,6 +750,7 @@ void ov_run(const struct ov_op *ops, unsigned n)
 	sim_enter_control();
 	ov_hosts_leave();
 	ov_remotes_delete();
+	ov_control_delete_groups();
 	sim_leave_control();
 	wait_until(all_is_gone, "the end of everything");
 	check_nothing_left();
