@@ -7,11 +7,12 @@
 """Connect in the whole program, by an initiator of its own (nvmf_tcp_lib.py): hosts without a name, which SPDK's perf and identify are; and what a host that is
 refused, the log and the notifications say: what was wrong, its value, and what is allowed."""
 import re
+import struct
 import sys
 
 from appliance_lib import check, main, wait_for
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT
-from nvmf_tcp_lib import DISCOVERY, HOSTID, Queue, TcpTarget
+from nvmf_tcp_lib import DISCOVERY, HOSTID, ICREQ, ICRESP, Connection, Queue, TcpTarget
 
 UNNAMED = f"(unnamed) {ADDRESS}"
 INVALID_PARAMETERS, INVALID_HOST, SEQUENCE_ERROR = 0x182, 0x184, 0x00C
@@ -42,6 +43,55 @@ def test_a_host_without_a_name_goes_by_its_address():
 
 def uuid(byte):
     return re.sub(r"(.{8})(.{4})(.{4})(.{4})(.{12})", r"\1-\2-\3-\4-\5", f"{byte:02x}" * 16)
+
+
+def connect_with(sqe_bytes, reserved):
+    """An admin queue whose Connect has those bytes of the command, {offset: value}, and that value in all reserved bytes of its data."""
+    q = Queue(connect=False)
+    data = bytearray([reserved]) * 1024
+    data[0:18] = HOSTID + struct.pack("<H", 0xFFFF)
+    data[256:512], data[512:768] = NQN.encode().ljust(256, b"\0"), HOSTNQN.encode().ljust(256, b"\0")
+    sqe = bytearray(q.sqe(0x7F, nsid=1, specific=struct.pack("<HHHBxI", 0, 0, 31, 4, 0)))
+    for at, value in sqe_bytes:
+        sqe[at] |= value
+    answer = q.command(bytes(sqe), bytes(data))
+    check(answer.status == 0, f"refused with {answer.status:#x}, result {answer.result:#x}")
+    return q
+
+
+def test_names_and_identifiers_that_say_nothing_are_taken():
+    """A host NQN that is no NQN, and a HOSTID of zeroes, which two hosts may have at once."""
+    with TcpTarget() as t:
+        t.add_ns(t.add_malloc("M0"), nsid=1)
+        for name in ("oldhost", "host with blanks", "nqn.2014-08"):
+            with Queue(hostnqn=name) as q:
+                q.enable()
+                [ctrlr] = t.call("nvmf_subsystem_get_controllers", nqn=NQN)
+                check(ctrlr["hostnqn"] == name, ctrlr)
+            wait_for(lambda: t.call("nvmf_subsystem_get_controllers", nqn=NQN) == [], "the host to go")
+        with Queue(connect=False) as a, Queue(connect=False) as b:
+            for q, name in ((a, HOSTNQN), (b, HOSTNQN + "2")):
+                c = q.connect(0xFFFF, NQN, 32, name, hostid=bytes(16))
+                check(c.status == 0, f"{c.status:#x}")
+            check({x["hostid"] for x in t.call("nvmf_subsystem_get_controllers", nqn=NQN)} == {uuid(0)}, "both are there")
+
+
+def test_what_is_reserved_is_not_looked_at():
+    """Newer hosts give a meaning to it: reserved bytes of ICReq and bits of its digests, of Connect and its data, and of commands."""
+    with TcpTarget() as t:
+        t.add_ns(t.add_malloc("M0"), nsid=1)
+        with Connection(initialize=False) as c:
+            c.sock.sendall(struct.pack("<BBBBIHBBI", ICREQ, 0, 128, 0, 128, 0, 0, 0xFC, 0) + b"\xff" * 112)
+            pdu = c.receive()
+            check((pdu.type, pdu.header[11]) == (ICRESP, 0), f"{pdu.type} {pdu.header.hex()}: digests that nobody has asked for")
+        everywhere = [(at, 0xFF) for at in (*range(8, 24), 47, *range(52, 64))]
+        for sqe_bytes in ([(46, 0xF0)], everywhere):        # CATTR; bytes 8 to 23, 47 and 52 to 63
+            with connect_with(sqe_bytes, reserved=0xFF) as q:
+                q.enable()
+                check(len(q.identify(1)) == 4096, "Identify")
+                check(q.command(bytearray(q.sqe(0x06, 0xFFFFFFFF, struct.pack("<IIII", 1, 0, 0xFFFFFFFF, 0xFFFFFFFF))), length=4096).status == 0,
+                      "Identify Controller with a namespace id and reserved dwords")
+            wait_for(lambda: t.call("nvmf_subsystem_get_controllers", nqn=NQN) == [], "the host to go")
 
 
 def refused(t, code, where, nqn, host, words, qid=0, cntlid=0xFFFF, size=32, hostnqn=HOSTNQN, hostid=HOSTID):

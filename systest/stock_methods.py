@@ -118,6 +118,14 @@ def test_each_client_has_a_test_or_a_reason_why_not():
         check(names or row[4].startswith("none: "), f"{row[0]}: no test, and no reason why not")
 
 
+def test_each_liberal_decision_has_a_test_that_plays_the_host():
+    hosts = rows("Hosts")
+    check(len(hosts) > 4 and all(len(row) == 5 and all(row) for row in hosts), f"what, who, answer, why, test: {hosts}")
+    for row in hosts:
+        named = re.fullmatch(r"`(\w+\.py)`: `(test_\w+)`", row[4])
+        check(named and f"\ndef {named[2]}(" in (TOP / "systest" / named[1]).read_text(), f"{row[0]}: there is no {row[4]}")
+
+
 def test_the_checker_finds_what_is_wrong():
     ours = [{"name": "a", "type": "string", "required": True}, {"name": "n", "type": "uint8"}, {"name": "e", "type": "enum", "values": ["x", "y"]},
             {"name": "o", "type": "object", "fields": [{"name": "m", "type": "boolean", "only": False}]}]
