@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 400
 # apart
-"""Clients that mean ill to varve-gateway: without credentials, slow, many, and with bytes that are no HTTP or no JSON. A good client is served all the while.
+"""Clients that mean ill to varve-gateway: without credentials, slow, many, with bytes that are no HTTP or no JSON, and with wrong calls of every method. A good client is served all the while.
 VARVE_SEED chooses other bytes."""
 import http.client
 import json
@@ -15,8 +15,10 @@ import time
 
 from appliance_lib import DEADLINE, Daemon, check, main, wait_for
 from gateway_lib import Gateway, basic
+from hostile_rpc import LEFT_OUT, OTHER, Calls, bad_parameters, bad_texts
 
 SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
+SECONDS = 60        # for the calls of all methods; a machine that is busy makes those of some
 GOOD = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "spdk_get_version"}).encode()
 
 
@@ -123,6 +125,48 @@ def test_a_fuzzer_with_credentials():
         c.close()
         serves(g, "after the fuzzer")
         check(d.process.poll() is None, "the daemon was ended")
+
+
+class HttpCalls(Calls):
+    """The calls of hostile_rpc.py by HTTP, of a user who may do all, on one connection as long as the gateway keeps it."""
+
+    def __init__(self, daemon, gateway):
+        super().__init__(daemon)
+        self.gateway, self.connection = gateway, gateway.connect()
+
+    def answer(self, data):
+        check(self.daemon.process.poll() is None and self.gateway.process.poll() is None, f"seed {SEED}: somebody died at {data[:300]}")
+        self.made += 1
+        self.connection.request("POST", "/", data, basic("boss"))
+        r = self.connection.getresponse()
+        text = r.read()
+        check(r.status in (200, 400), f"seed {SEED}: {data[:300]}: {r.status} {text[:300]}")
+        a = json.loads(text)
+        check(isinstance(a, dict) and ("result" in a) != ("error" in a), f"seed {SEED}: {data[:300]}: {a}")
+        if "error" in a:
+            check(type(a["error"]["code"]) is int and a["error"]["message"], f"seed {SEED}: {data[:300]}: {a}")
+        return a
+
+
+def test_every_method_rejects_by_http_what_its_parameters_forbid():
+    """As on the socket: with the words that name the parameter, its value and what is allowed. Methods in another order each time, until the time is over."""
+    rng = random.Random(SEED)
+    with Daemon() as d, Gateway(d, "--rate", "0") as g:
+        d.call("bdev_malloc_create", name="m1", block_size=512, num_blocks=2048)
+        d.call("nvmf_create_subsystem", nqn=OTHER)
+        d.call("nvmf_subsystem_add_ns", nqn=OTHER, namespace={"bdev_name": "m1", "nsid": 1})
+        methods = [m for m in d.call("rpc_describe_methods") if m["name"] not in LEFT_OUT and "runtime" in m["states"]]
+        rng.shuffle(methods)
+        calls, end = HttpCalls(d, g), time.monotonic() + SECONDS
+        for n, m in enumerate(methods):
+            if n > 10 and time.monotonic() > end:
+                break
+            bad_parameters(rng, calls, m)
+            bad_texts(rng, calls, m)
+        print(f"# seed {SEED}: {calls.made} calls of {n + 1} of {len(methods)} methods")
+        calls.connection.close()
+        serves(g, "after the wrong calls")
+        check(d.call("spdk_get_version"), "the daemon goes on")
 
 
 def test_heads_and_bodies_that_are_too_long():
