@@ -352,6 +352,7 @@ class Actor(threading.Thread):
         self.scene, self.rng, self.events = scene, random.Random(seed), events
         self.over = threading.Event()
         self.failure = None
+        self.made = 0       # events
 
     def rest(self, low, high):
         self.over.wait(self.rng.uniform(low, high))
@@ -361,6 +362,7 @@ class Actor(threading.Thread):
             while not self.over.is_set():
                 self.rest(0.2, 1.8)
                 if not self.over.is_set():
+                    self.made += 1
                     self.rng.choice(self.events)(self)
         except BaseException as e:  # pylint: disable=broad-except
             self.failure = e
@@ -592,7 +594,7 @@ def recently_hit(before, sites):
 
 
 def sweep(scene, seconds, seed, until=lambda: False):
-    """Everything at once for so long, or until something is so."""
+    """Everything at once for so long (5 s and more: each actor begins within 2 s), or until something is so."""
     rng = random.Random(seed)
     one_absent = threading.Lock()
     kinds = [BackEvents(scene, i, one_absent).all for i in range(2)] + [StoreEvents(scene, i).all for i in range(2)] + [FrontEvents(scene).all]
@@ -615,3 +617,4 @@ def sweep(scene, seconds, seed, until=lambda: False):
         check(not a.is_alive(), f"an event did not end:\n{scene.account()}")
         if a.failure:
             raise Failure(f"{type(a.failure).__name__}: {a.failure}\n{scene.account()}") from a.failure
+        check(a.made > 0 or time.monotonic() < end, f"{a.events[0].__qualname__} and the others like it: nothing was done\n{scene.account()}")
