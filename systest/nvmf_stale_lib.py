@@ -55,7 +55,7 @@ class Store(Target):
 
 
 class Back(Target):
-    """One of the two that have the file. What it is called, and where it listens, outlives the process."""
+    """One of the two that have the file. What it is called, and where it listens, outlives the process. Fronts reach it over trtype."""
 
     def __init__(self, number, store, hosts, faults=False):
         """faults: calls of verbs, memory and system can be made to fail (faults_lib.py)."""
@@ -72,7 +72,7 @@ class Back(Target):
             wait_for(self.connect, "the RPC socket").close()
             self.call("nvmf_set_config", quiesce_limit_ms=QUIESCE_MS)
             self.call("framework_start_init")
-            self.call("nvmf_create_transport", trtype="RDMA")
+            self.call("nvmf_create_transport", trtype=self.trtype)
             self.call("nvmf_create_subsystem", nqn=SHARED, serial_number="SHARED", ana_reporting=True, max_namespaces=8,
                       min_cntlid=1 + 1000 * number, max_cntlid=1000 + 1000 * number)
             self.call("bdev_nvme_set_options", keep_alive_timeout_ms=60000)      # a stopped store is waited for
