@@ -24,7 +24,6 @@
 #include "unittest/overlap/overlap.h"
 #include "util/log.h"
 
-#define DEFAULT_SEED    1
 #define DEFAULT_SECONDS 20
 #define DEFAULT_OPS     110
 #define BATCH           50 /* interleavings of one process */
@@ -420,7 +419,7 @@ static void test_operations_that_overlap_leave_nothing_behind(void)
 	uint64_t rounds = env_number("VARVE_ROUNDS", 0);
 	uint64_t seconds = env_number("VARVE_SECONDS", rounds == 0 ? DEFAULT_SECONDS : 0);
 
-	CU_ASSERT_EQUAL(overlap_run(env_number("VARVE_SEED", DEFAULT_SEED), (unsigned)rounds, (time_t)seconds,
+	CU_ASSERT_EQUAL(overlap_run(env_number("VARVE_SEED", (uint64_t)time(NULL)), (unsigned)rounds, (time_t)seconds,
 				    (unsigned)env_number("VARVE_OPS", DEFAULT_OPS),
 				    (unsigned)env_number("VARVE_FAILURES", 1)),
 			0);
