@@ -9,23 +9,49 @@
 import re
 import sys
 
-from appliance_lib import check, main
+from appliance_lib import check, main, wait_for
 from faults_lib import SEED, sweep  # noqa: F401 (main() names the seed)
-from nvmf_faults import Faulty, Scenario
+from nvmf_faults import REPORT, VICTIM, Faulty, Scenario
+from nvmf_tls_lib import KEYS, vectors
 
 
 class FaultyTcp(Faulty):
+    """Both sides may have a key for TLS: its file."""
     trtype = "TCP"
+
+    def begin(self):
+        super().begin()
+        self.psk = self.folder / "psk.tls"
+        self.psk.touch(mode=0o600)
+        self.psk.write_text(vectors.text(*KEYS["psk"]) + "\n")
+        self.initiator.call("keyring_file_add_key", name="psk", path=str(self.psk))
 
 
 class TcpScenario(Scenario):
-    ALL = ("subsystem", "host", "small", "killed", "removed", "unwelcome", "keyed")
+    ALL = ("subsystem", "host", "small", "killed", "removed", "unwelcome", "keyed", "encrypted")
+
+    def encrypted(self, say):
+        """A host comes over TLS, sends commands, and goes."""
+        t = self.t
+        at = {**t.listen_address(), "trsvcid": str(t.port + 11)}
+        say(t, "keyring_file_add_key", name="psk", path=str(t.psk))
+        say(t, "bdev_malloc_create", name="M", block_size=512, num_blocks=16384)
+        say(t, "nvmf_create_subsystem", nqn=VICTIM, serial_number="V2")
+        say(t, "nvmf_subsystem_add_listener", nqn=VICTIM, listen_address=at, secure_channel=True)
+        say(t, "nvmf_subsystem_add_ns", nqn=VICTIM, namespace={"bdev_name": "M", "nsid": 1})
+        say(t, "nvmf_subsystem_add_host", nqn=VICTIM, host=VICTIM + ":h", psk="psk")
+        say(t.initiator, "bdev_nvme_attach_controller", name="R", **at, subnqn=VICTIM, num_io_queues=1, hostnqn=VICTIM + ":h", psk="psk")
+        for _ in range(4):
+            self.reserve(say, REPORT, 1023)
+        self.detach(say)
+        wait_for(lambda: t.process.poll() is not None or self.is_gone(), "the host's connections to be gone")
 
 
 CALLS = (("socket", "listen.c"), ("setsockopt", "listen.c"), ("bind", "listen.c"), ("listen", "listen.c"), ("getaddrinfo", "listen.c"),
          ("accept4", "listen.c"), ("setsockopt", "qpair.c"), ("getsockname", "qpair.c"), ("getnameinfo", "qpair.c"), ("epoll_ctl", "qpair.c"),
          ("epoll_wait", "group.c"), ("recvmsg", "receiver.c"), ("sendmsg", "send.c"), ("send", "send.c"), ("shutdown", "close.c"), ("epoll_ctl", "close.c"),
-         ("recv", "close.c"), ("malloc", "close.c"), ("malloc", "qpair.c"), ("calloc", "qpair.c"), ("calloc", "request.c"))
+         ("recv", "close.c"), ("malloc", "close.c"), ("malloc", "qpair.c"), ("calloc", "qpair.c"), ("calloc", "request.c"), ("send", "session.c"), ("recv", "session.c"), ("setsockopt", "handshake.c"),
+         ("recv", "handshake.c"))
 
 
 def test_a_fault_at_every_site_of_a_target_over_tcp_harms_nobody_else():

@@ -283,7 +283,10 @@ static struct tls_session *make_session(int fd, bool is_server)
 	BIO_set_data(bio, s);
 	BIO_set_init(bio, 1);
 	SSL_set_bio(s->ssl, bio, bio);
-	SSL_set_app_data(s->ssl, s);
+	if (SSL_set_app_data(s->ssl, s) != 1) { /* it takes memory, and all callbacks rely on it */
+		tls_session_free(s);
+		return NULL;
+	}
 	return s;
 }
 
