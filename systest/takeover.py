@@ -7,12 +7,14 @@
 them serves, never two."""
 import os
 import pathlib
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 
-from appliance_lib import BUILD, VARVE, Client, Daemon, RpcError, check, main, wait_for
+from appliance_lib import BUILD, DEADLINE, VARVE, Client, Daemon, RpcError, check, main, wait_for
 from nvmf_lib import PORT, Target, preload, verifying, wait_io
 from service import WATCHDOG_USEC, Manager, pause
 
@@ -299,6 +301,44 @@ def test_a_service_manager_hears_whom_to_watch():
             m.wait_signs(3)     # of the successor, which was told of the manager
             check("STOPPING=1" not in m.listen() and m.heard.count("READY=1") == 2, m.heard)
             check(b.stop() == 0 and "STOPPING=1" in m.listen(), m.heard)
+
+
+def ctl(target, *words, status=0):
+    p = subprocess.run([BUILD / "bin/varve-ctl", "-s", target.path, "upgrade", *map(str, words)], capture_output=True, text=True, timeout=2 * DEADLINE,
+                       stdin=subprocess.DEVNULL)
+    check(p.returncode == status and "Traceback" not in p.stderr, f"{words}: {p.returncode}: {p.stdout}{p.stderr}\n{target.log()[-3000:]}")
+    return p.stdout + p.stderr
+
+
+def test_one_word_upgrades_with_the_same_options_and_log():
+    with Case() as c:
+        for reconnects in (1, 2):       # the second one takes over from one that has taken over
+            old = c.target.call("appliance_get_state")["pid"]
+            out = ctl(c.target)
+            new = int(re.fullmatch(f"process ([0-9]+) has taken over from {old}\n", out)[1])
+            try:
+                check(everything(c.target) == c.before, everything(c.target))
+                wait_io(c.target, [c.host])
+                check(f"is running, process {new}," in c.target.log(), c.target.log())
+                words = pathlib.Path(f"/proc/{new}/cmdline").read_bytes().split(b"\0")
+                check(words.count(b"--takeover") == 1 and words.count(b"-m") == 1, words)
+                if reconnects == 2:
+                    c.host.check_perfect(c.host.stop(), reconnects=reconnects)
+            except BaseException:
+                os.kill(new, signal.SIGKILL)
+                raise
+        os.kill(new, signal.SIGTERM)
+        wait_for(lambda: not c.target.path.exists(), "the end")
+        wait_for(lambda: not pathlib.Path(f"/proc/{new}/fd/2").exists(), "the end")
+
+
+def test_one_word_says_why_there_is_no_upgrade():
+    with Served(trtype="TCP") as a:
+        check("is no program" in ctl(a, a.folder / "disk", status=2), "not a program")
+        check("has not taken over" in ctl(a, "/bin/false", status=1), "a program that fails")
+        a.add_malloc("Ram")
+        out = ctl(a, status=1)
+        check("what is on bdev Ram" in out and "--force does it all the same" in out and a.log().count("is running") == 1, out)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from .config import apply, diff
 from .remote import connect, disconnect
 from .serve import serve, unserve
 from .status import status
+from .upgrade import upgrade
 
 HERE = os.path.dirname(os.path.realpath(sys.argv[0]))
 EPILOG = """exit status: 0 done, 1 refused, or status and diff found something, 2 wrong usage, 3 no daemon or no answer.
@@ -58,6 +59,10 @@ def file_of(state):
 
 def save(client, o):
     become("varve-rpc", "-s", client.path, "save_config", o.file or file_of(client.call("appliance_get_state")))
+
+
+def upgrade_to(client, o):
+    upgrade(client, o, beside)
 
 
 def parser():
@@ -109,6 +114,10 @@ def parser():
     w.add_argument("--prune", action="store_true", help="remove what is not in the file")
     w = word("save", save, "save the configuration, to the file that the daemon was started with or another")
     w.add_argument("file", metavar="FILE", nargs="?")
+    w = word("upgrade", upgrade_to, "let another varve take over, with the same options; hosts see a short disconnect")
+    w.add_argument("binary", metavar="PROGRAM", nargs="?", help="the other varve (the one beside varve-ctl)")
+    w.add_argument("--force", action="store_true", help="even if something is lost, such as the contents of RAM disks")
+    w.add_argument("--limit", type=int, metavar="SECONDS", help="how long it may take until it serves; then the old one goes on (60)")
     return p
 
 
