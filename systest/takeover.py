@@ -83,7 +83,7 @@ class Served(Target):
 def test_verified_io_goes_on_through_an_upgrade():
     for trtype in ("TCP", "RDMA"):
         with Served(trtype=trtype) as a, verifying(a, 1, *RECONNECT) as host:
-            wait_io(a, [host])
+            wait_filled(a, host)
             before = everything(a)
             with Successor(a) as b:
                 check(a.wait_exit() == 0, a.log())
@@ -96,7 +96,7 @@ def test_verified_io_goes_on_through_an_upgrade():
 
 def test_upgrades_follow_each_other():
     with Served(trtype="TCP") as a, verifying(a, 1, *RECONNECT) as host:
-        wait_io(a, [host])
+        wait_filled(a, host)
         before = everything(a)
         with Successor(a) as b:
             check(a.wait_exit() == 0, a.log())
@@ -107,6 +107,11 @@ def test_upgrades_follow_each_other():
                 check(everything(c) == before, everything(c))
                 host.check_perfect(host.stop(), reconnects=2)
                 c.stop_clean()
+
+
+def wait_filled(target, host):
+    """Until the host has written its whole region once, and is measured: before that it has no result."""
+    wait_io(target, [host], more=2000)
 
 
 def hold(folder):
@@ -127,7 +132,7 @@ class Case:
         self.target = Served(trtype="TCP")
         try:
             self.host = verifying(self.target, 1, *RECONNECT)
-            wait_io(self.target, [self.host])
+            wait_filled(self.target, self.host)
             self.before = everything(self.target)
         except BaseException:
             self.target.__exit__()
