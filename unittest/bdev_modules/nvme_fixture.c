@@ -11,13 +11,15 @@ char last_error[BDEV_ERROR_MAX];
 
 /* --- A controller, attached --- */
 
+/* The control thread polls for it. While the drives have nothing to do it naps between its rounds. */
 static int run_model(void *ctx)
 {
-	model_step(&model);
+	unsigned n = model_step(&model);
+
 	if (second.regs != NULL) {
-		model_step(&second);
+		n += model_step(&second);
 	}
-	return POLLER_BUSY;
+	return n > 0 ? POLLER_BUSY : POLLER_IDLE;
 }
 
 int drive_setup(void)

@@ -57,11 +57,11 @@ void fx_round(void)
 	thread_control_wait(asked_twice, &asked, WAIT_US);
 }
 
-/* The PCI access layer's errors and the model's work come by polling: the control thread stays awake for it. */
+/* The PCI access layer's errors and the model's work come by polling: the control thread does not sleep. While there is
+ * no work it naps between its rounds. */
 static int run_model(void *ctx)
 {
-	model_step(&fx.model);
-	return POLLER_BUSY;
+	return model_step(&fx.model) > 0 ? POLLER_BUSY : POLLER_IDLE;
 }
 
 static int run_qpair(void *ctx)
