@@ -4,6 +4,10 @@
 #include "nvme/internal.h"
 #include "util/log.h"
 
+#include <time.h>
+
+#define NAP_NS 50000
+
 struct fx fx;
 static unsigned submitted[FX_IOS];
 
@@ -57,11 +61,19 @@ void fx_round(void)
 	thread_control_wait(asked_twice, &asked, WAIT_US);
 }
 
-/* The PCI access layer's errors and the model's work come by polling: the control thread does not sleep. While there is
- * no work it naps between its rounds. */
+void fx_wait_round(void)
+{
+	fx_round();
+	if (fx.model_idle) {
+		nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+	}
+}
+
+/* The PCI access layer's errors and the model's work come by polling: the control thread does not sleep. */
 static int run_model(void *ctx)
 {
-	return model_step(&fx.model) > 0 ? POLLER_BUSY : POLLER_IDLE;
+	fx.model_idle = model_step(&fx.model) == 0;
+	return fx.model_idle ? POLLER_IDLE : POLLER_BUSY;
 }
 
 static int run_qpair(void *ctx)

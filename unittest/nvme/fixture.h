@@ -24,6 +24,7 @@ struct fx {
 	struct nvme_ctrlr *ctrlr;
 	struct nvme_ctrlr_opts opts;
 	struct poller *model_poller, *qpair_poller;
+	bool model_idle; /* it had nothing to do in the last round */
 	struct nvme_qpair *qpair;
 	int create_error;
 	bool created, destroyed, stopped;
@@ -55,12 +56,14 @@ void fx_end(void);
 	({                                                                                                             \
 		uint64_t end_ = env_ticks() + env_us_to_ticks(WAIT_US);                                                \
 		while (!(condition_) && env_ticks() < end_) {                                                          \
-			fx_round();                                                                                    \
+			fx_wait_round();                                                                               \
 		}                                                                                                      \
 		(condition_);                                                                                          \
 	})
 /* One round of the control thread. */
 void fx_round(void);
+/* The same, and a nap if the model had nothing to do in it. */
+void fx_wait_round(void);
 /* Submits an I/O of `blocks` blocks at lba to namespace nsid. The result of the submission. */
 int fx_submit(unsigned i, uint8_t opcode, uint32_t nsid, uint64_t lba, uint32_t blocks);
 int fx_submit_pieces(unsigned i, uint8_t opcode, uint32_t nsid, uint64_t lba, uint32_t blocks, unsigned iovcnt);
