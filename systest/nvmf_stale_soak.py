@@ -19,7 +19,7 @@ from nvmf_stale_lib import Scene, sweep
 SECONDS = float(os.environ.get("VARVE_STALE_SECONDS", "120"))
 SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
 ROUND = 60      # seconds, after which all blocks are checked in the store itself
-FAULTS = max(1, SECONDS / 2 // 15)      # that must have taken effect: a busy machine with two CPUs manages four times as many
+FAULTS = max(1, SECONDS / 2 // 15)      # that must have taken effect: a busy machine with two CPUs has managed three times as many and more
 LONGER = 240    # seconds, for which a slow machine goes on until they have
 TOTAL = collections.Counter()
 FAULT_SITES = set()
