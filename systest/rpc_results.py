@@ -199,6 +199,7 @@ def test_answers_have_the_shapes_that_are_written_down():
             for method in ("nvmf_subsystem_get_controllers", "nvmf_subsystem_get_qpairs", "nvmf_subsystem_get_listeners"):
                 w.call(method, nqn=NQN)
             w.call("bdev_get_iostat", name="Nvme0n1", per_channel=True)
+            w.call("sock_impl_get_options", impl_name="posix")
             for s in t.call("framework_get_subsystems"):
                 w.call("framework_get_config", name=s["subsystem"])
             ask_nvme(w, back)
