@@ -19,6 +19,7 @@ LEFT=4420
 RIGHT=4421
 KATO=5
 REGION=256k
+SEED=${VARVE_SEED:-$RANDOM}
 
 modprobe -a nvme-rdma dummy
 modprobe brd rd_nr=1 rd_size=16384
@@ -264,6 +265,19 @@ test_target_is_stopped_and_goes_on() {
   left_is_back
 }
 
+# In another order than above, and each at another instant of the I/O. VARVE_SEED repeats the choice.
+test_events_at_random() {
+  local events=(test_listener_is_removed test_host_is_removed test_access_is_withdrawn test_namespace_is_removed test_target_is_killed
+    test_target_is_stopped_and_goes_on) event i
+  RANDOM=$SEED
+  for i in 1 2 3 4 5 6; do
+    event=${events[RANDOM % ${#events[@]}]}
+    echo "# event $i: $event"
+    pause "0.$((RANDOM % 1000))"
+    "$event"
+  done
+}
+
 value() { # FILE NAME
   sed -n "s/.*\"$2\": \([0-9]*\),\?$/\1/p" "$1" | head -n 1
 }
@@ -298,4 +312,5 @@ test_the_store_has_the_same() {
   refused grep -E 'Sanitizer|SIGSEGV' /tmp/varve$LEFT.log /tmp/varve$RIGHT.log
 }
 
+echo "# seed $SEED"
 run_tests

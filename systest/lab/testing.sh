@@ -38,7 +38,7 @@ in_guest() {
   export VARVE_BUILD=${VARVE_BUILD:-$(dirname "$(dirname "$SELF")")/build}
   local status show='^(PASS|FAIL|SKIP|#)'
   [ -z "${VARVE_VERBOSE:-}" ] || show=
-  "$(dirname "$SELF")/vm.sh" "$@" "$(printf '%q ' "$SELF" "${PATTERNS[@]}")" | grep -aE --line-buffered "$show"
+  "$(dirname "$SELF")/vm.sh" "$@" "${VARVE_SEED:+VARVE_SEED=$VARVE_SEED }$(printf '%q ' "$SELF" "${PATTERNS[@]}")" | grep -aE --line-buffered "$show"
   status=${PIPESTATUS[0]}
   case $status in
     0 | 1) ;;
