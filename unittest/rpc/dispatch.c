@@ -485,6 +485,42 @@ static void test_a_wrong_element_is_shown_with_its_place(void)
 	}
 }
 
+static int kept_fd;
+
+static void rpc_keeps(struct rpc_request *req, void *params)
+{
+	kept_fd = rpc_request_dup_connection(req);
+	rpc_reply_true(req);
+	CU_ASSERT_EQUAL(rpc_request_dup_connection(req), -ENOTCONN); /* it has been answered */
+}
+RPC_METHOD("test_keeps", rpc_keeps, struct rpc_no_params, NULL, RPC_RUNTIME, "Keeps its connection", .result = "true")
+
+static void test_a_connection_can_be_kept_if_there_is_one(void)
+{
+	const struct rpc_origin from = {.client = 1, .fd = STDERR_FILENO};
+	const struct rpc_origin closed = {.client = 1, .fd = -1};
+
+	rpc_set_state(RPC_RUNTIME);
+	rpc_dispatch(&from, "test_keeps", NULL, keep_answer, NULL);
+	CU_ASSERT(kept_fd > STDERR_FILENO);
+	close(kept_fd);
+	rpc_dispatch(&closed, "test_keeps", NULL, keep_answer, NULL);
+	CU_ASSERT_EQUAL(kept_fd, -EBADF);
+	rpc_call_method("test_keeps", NULL, keep_answer, NULL);
+	CU_ASSERT_EQUAL(kept_fd, -ENOTCONN);
+}
+
+static void test_no_method_is_called_while_another_process_takes_over(void)
+{
+	answers = 0;
+	rpc_set_state(RPC_HANDING_OVER);
+	rpc_dispatch(&origin, "test_echo", NULL, keep_answer, NULL);
+	rpc_set_state(RPC_RUNTIME);
+	CU_ASSERT_EQUAL(answers, 1);
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "\"code\":-1"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(answer_text, "another process is taking over"));
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_an_error_is_whole_or_there_is_none),
 	UNIT(test_a_method_answers),
@@ -508,6 +544,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_only_methods_that_may_be_called_are_proposed),
 	UNIT(test_methods_are_sorted),
 	UNIT(test_configuration_follows_what_it_needs),
+	UNIT(test_a_connection_can_be_kept_if_there_is_one),
+	UNIT(test_no_method_is_called_while_another_process_takes_over),
 	UNIT_END,
 };
 
