@@ -438,18 +438,6 @@ static void test_busy_reactors_never_sleep(void)
 	start_with_spell(50);
 }
 
-static void restart_with_spell(uint32_t idle_spell_us)
-{
-	const struct thread_lib_opts opts = {.poll_mode = POLL_MODE_ADAPTIVE, .idle_spell_us = idle_spell_us};
-
-	CU_ASSERT_EQUAL(thread_destroy(workers[0]), 0);
-	CU_ASSERT_EQUAL(thread_destroy(workers[1]), 0);
-	thread_lib_stop();
-	CU_ASSERT_EQUAL_FATAL(thread_lib_start(&opts), 0);
-	workers[0] = fixture_thread("worker 0", 1);
-	workers[1] = fixture_thread("worker 1", 2);
-}
-
 static uint64_t spell_now;
 
 static void look_at_spell(void *arg)
