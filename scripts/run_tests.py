@@ -113,7 +113,7 @@ class Job:
         with open(log, "wb") as out:
             p = subprocess.Popen(DEFAULT_SIGNALS + [str(c) for c in self.command], stdout=out, stderr=subprocess.STDOUT, cwd=TOP,
                                  stdin=subprocess.DEVNULL, env={**os.environ, **self.env}, start_new_session=True)
-            if self.company == "spare":
+            if self.company == "spare" and not self.first:
                 lower_priority(p.pid)
             in_time = self.wait(p)
             try:
@@ -341,28 +341,37 @@ def stages(quick, patterns):
     yield Stage("valgrind", lambda: unit_jobs(RELEASE, "valgrind/", VALGRIND, {**env, "VARVE_VALGRIND": "1"}, 900), spare=True)
 
 
-def idle_seconds():
-    """CPU time that nobody has used since the machine was started, all CPUs together."""
-    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
-    return (int(fields[4]) + int(fields[5])) / os.sysconf("SC_CLK_TCK")      # idle, iowait
+def idle_seconds(stat=None):
+    """CPU time that nobody has used since the machine was started, all CPUs together. (Not what waited for a disk: where memory is short, no job more should begin.)
+    stat: of /proc/stat."""
+    stat = stat or Path("/proc/stat").read_text()
+    return int(stat.split()[4]) / os.sysconf("SC_CLK_TCK")
 
 
-def free_seconds():
+def free_seconds(stat=None):
     """The same with what processes of a low priority have used, which yield."""
-    nice = Path("/proc/stat").read_text().split("\n", 1)[0].split()[2]
-    return idle_seconds() + int(nice) / os.sysconf("SC_CLK_TCK")
+    stat = stat or Path("/proc/stat").read_text()
+    return idle_seconds(stat) + int(stat.split()[2]) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_is_short(meminfo=None):
+    """Whether less than a quarter is available. meminfo: of /proc/meminfo."""
+    meminfo = meminfo or Path("/proc/meminfo").read_text()
+    total, available = (int(re.search(rf"^{name}: +(\d+)", meminfo, re.M)[1]) for name in ("MemTotal", "MemAvailable"))
+    return available < total / 4
 
 
 class Crew:
     """Says when the next job may begin beside those that run. At first there is room for as many as there are CPUs. After a spell in which so much of the
     CPUs was free that another job that waits as much as they do has its time, there is room for one more, up to three times as many as CPUs; after one in
-    which none was free, for one less."""
+    which none was free, for one less. Where memory is short there is room for one."""
     SPELL, FREE, NONE = 2.0, 0.5, 0.1       # seconds; CPUs
 
-    def __init__(self, seconds=free_seconds):
-        """seconds(): of CPU time that was free for such jobs."""
-        self.seconds = seconds
+    def __init__(self, seconds=free_seconds, least=None, memory=memory_is_short):
+        """seconds(): of CPU time that was free for such jobs. least: for how many there is room in any case; as many as CPUs, unless it is given."""
+        self.seconds, self.memory = seconds, memory
         self.cpus = os.cpu_count() or 1
+        self.least = least or self.cpus
         self.most = 3 * self.cpus
         self.room = self.cpus
         self.running, self.lock = 0, threading.Condition()
@@ -385,13 +394,13 @@ class Crew:
         free = self.free_cpus()
         if free is None or self.NONE <= free < self.FREE:
             return
-        self.room = min(self.room + 1, self.most) if free >= self.FREE else max(self.room - 1, self.cpus)
+        self.room = min(self.room + 1, self.most) if free >= self.FREE else max(self.room - 1, self.least)
         self.samples.clear()
 
     def has_room(self):
         if self.running >= self.room:
             self.adapt()
-        return self.running < self.room
+        return self.running < self.room and (self.running == 0 or not self.memory())
 
     def run(self, job):
         with self.turn, self.lock:
@@ -433,7 +442,7 @@ class Spare:
     def __init__(self, jobs, stages, patterns):
         self.jobs, self.lock = [], threading.Lock()     # of the stages
         self.steps = self.make_steps(jobs, stages, patterns)
-        self.crew = Crew(idle_seconds)
+        self.crew = Crew(idle_seconds, least=1)         # jobs run apart meanwhile
         self.pool = concurrent.futures.ThreadPoolExecutor(max_workers=self.crew.most)
         self.lanes = []
 

@@ -89,12 +89,12 @@ def test_a_job_that_cannot_be_run_leaves_the_others():
     check("could not be run: FileNotFoundError" in apart[0].failed[0] and apart[1].passed == 1, apart)
 
 
-def rooms(free, spells):
+def rooms(free, spells, least=2):
     """The room of a crew after each spell in which so many of two CPUs were free and jobs waited."""
     now = [0.0]
     before, run_tests.time = run_tests.time, types.SimpleNamespace(monotonic=lambda: now[0])
     try:
-        crew, found = run_tests.Crew(lambda: now[0] * free), []
+        crew, found = run_tests.Crew(lambda: now[0] * free, least, lambda: False), []
         crew.cpus, crew.most, crew.room = 2, 6, 3
         for _ in range(spells):
             for _ in range(9):
@@ -111,10 +111,11 @@ def test_while_cpus_are_free_more_jobs_run_and_while_none_is_fewer():
     check(rooms(0.8, 5) == [4, 5, 6, 6, 6], rooms(0.8, 5))
     check(rooms(0.3, 3) == [3, 3, 3], rooms(0.3, 3))
     check(rooms(0.0, 3) == [2, 2, 2], rooms(0.0, 3))
+    check(rooms(0.0, 3, 1) == [2, 1, 1], rooms(0.0, 3, 1))
 
 
 def test_a_job_begins_at_once_where_there_is_room():
-    crew = run_tests.Crew(lambda: 0.0)
+    crew = run_tests.Crew(lambda: 0.0, memory=lambda: False)
     crew.running = crew.room - 1
     check(crew.has_room() and not crew.samples, crew.samples)
     crew.running = crew.room
@@ -122,7 +123,18 @@ def test_a_job_begins_at_once_where_there_is_room():
 
 
 def test_what_runs_at_a_low_priority_counts_as_free():
-    check(run_tests.free_seconds() >= run_tests.idle_seconds() > 0, (run_tests.free_seconds(), run_tests.idle_seconds()))
+    hz, stat = os.sysconf("SC_CLK_TCK"), "cpu 1000 200 30 4000 50 6 7 8 9 10\ncpu0 1 2 3 4"
+    check(run_tests.idle_seconds(stat) == 4000 / hz and run_tests.free_seconds(stat) == 4200 / hz, run_tests.free_seconds(stat))
+    check(run_tests.idle_seconds() > 0 and run_tests.free_seconds() > 0, "of this machine")
+
+
+def test_where_memory_is_short_one_job_runs():
+    check(run_tests.memory_is_short("MemTotal: 16384 kB\nMemFree: 1 kB\nMemAvailable: 4095 kB\n"), "less than a quarter")
+    check(not run_tests.memory_is_short("MemTotal: 16384 kB\nMemFree: 1 kB\nMemAvailable: 4096 kB\n"), "a quarter")
+    crew = run_tests.Crew(lambda: 0.0, memory=lambda: True)
+    check(crew.has_room(), "the only one")
+    crew.running = 1
+    check(not crew.has_room(), "a second one")
 
 
 def test_jobs_of_a_crew_all_run():
