@@ -226,6 +226,7 @@ static int reactor_loop(void *arg)
 		work = reactor_round(r, work);
 		rte_rcu_qsbr_quiescent(reactor_quiescence, r->index);
 		if (work & WORK_AWAKE) {
+			idle_spell_met(&r->spell, r->now - r->awake_since);
 			r->awake_since = r->now;
 			work = 0;
 			continue;

@@ -128,7 +128,7 @@ struct reactor {
 	uint32_t fd_count;   /* descriptors to look at while polling */
 	uint32_t fd_refused; /* of them: by epoll */
 	uint64_t busy_ticks, idle_ticks, sleeps;
-	struct idle_spell spell; /* not the control thread's, which has none */
+	struct idle_spell spell; /* of no use to the control thread, which polls for no time */
 
 	/* Written by others. */
 	struct call *request __rte_cache_aligned; /* atomic */
