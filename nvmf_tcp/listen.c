@@ -38,6 +38,7 @@ static int open_listening_socket(const struct addrinfo *at, int backlog)
 	if (fd < 0) {
 		return -errno;
 	}
+	tcp_socket_configure(fd);
 	/* [::] and 0.0.0.0 are two listeners, which may be of the same port */
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
 	    (at->ai_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) != 0) ||

@@ -285,7 +285,6 @@ static void set_socket_options(int fd, const struct nvmf_tcp_opts *o)
 		log_limited(LOG_LEVEL_WARNING, "TCP_NODELAY: %s", strerror(errno));
 	}
 	set_tcp_keepalive(fd);
-	tcp_socket_configure(fd);
 	if (priority != 0 && setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority)) != 0) {
 		log_limited(LOG_LEVEL_WARNING, "sock_priority %d: %s (above 6 it needs CAP_NET_ADMIN)", priority,
 			    strerror(errno));

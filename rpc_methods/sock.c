@@ -42,7 +42,7 @@ static const struct {
 	SOCK_FIELD(RECV, recv_buf_size, true, true),
 	SOCK_FIELD(SEND, send_buf_size, true, true),
 	SOCK_FIELD(PIPE, enable_recv_pipe, false, false),
-	SOCK_FIELD(QUICKACK, enable_quickack, false, true),
+	SOCK_FIELD(QUICKACK, enable_quickack, false, false),
 	SOCK_FIELD(PLACEMENT, enable_placement_id, true, false),
 	SOCK_FIELD(ZC_SERVER, enable_zerocopy_send_server, false, false),
 	SOCK_FIELD(ZC_CLIENT, enable_zerocopy_send_client, false, false),
@@ -113,7 +113,7 @@ static const struct rpc_param sock_impl_params[] = {
 		   .bytes = true, .max = TCP_SOCKET_BUFFER_MAX),
 	SOCK_PARAM(PIPE, enable_recv_pipe, RPC_BOOL, "no effect: data are received into their place"),
 	SOCK_PARAM(QUICKACK, enable_quickack, RPC_BOOL,
-		   "TCP_QUICKACK: connections begin by acknowledging at once what arrives"),
+		   "no effect: Linux begins each connection so, and goes on by what comes"),
 	SOCK_PARAM(PLACEMENT, enable_placement_id, RPC_UINT32,
 		   "no effect: connections go to poll groups in turn, or as the scheduler has it"),
 	SOCK_PARAM(ZC_SERVER, enable_zerocopy_send_server, RPC_BOOL, "no effect: what is sent is copied by the kernel"),
@@ -137,8 +137,8 @@ static void sock_use_options(void)
 {
 	const struct sock_options *o = &impls[0].options;
 
-	tcp_socket_set_opts(&(struct tcp_socket_opts){
-		.recv_buf_size = o->recv_buf_size, .send_buf_size = o->send_buf_size, .quickack = o->enable_quickack});
+	tcp_socket_set_opts(
+		&(struct tcp_socket_opts){.recv_buf_size = o->recv_buf_size, .send_buf_size = o->send_buf_size});
 }
 
 static void rpc_sock_impl_set_options(struct rpc_request *req, void *params)
@@ -158,9 +158,8 @@ static void rpc_sock_impl_set_options(struct rpc_request *req, void *params)
 	}
 	impl->is_set = true;
 	if (!told && sock_asks_in_vain(impl, o)) {
-		log_notice(
-			"sock_impl_set_options: recv_buf_size, send_buf_size and enable_quickack of \"posix\" have an "
-			"effect; all else is taken without effect");
+		log_notice("sock_impl_set_options: recv_buf_size and send_buf_size of \"posix\" have an "
+			   "effect; all else is taken without effect");
 		told = true;
 	}
 	sock_use_options();

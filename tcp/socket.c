@@ -2,8 +2,6 @@
 #include "tcp/socket.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -41,8 +39,6 @@ static void set_buffer_size(int fd, int forced, int limited, uint32_t bytes, con
 
 void tcp_socket_configure(int fd)
 {
-	int on = 1;
-
 	if (current.recv_buf_size != 0) {
 		set_buffer_size(fd, SO_RCVBUFFORCE, SO_RCVBUF, current.recv_buf_size, "recv_buf_size",
 				"net.core.rmem_max");
@@ -50,8 +46,5 @@ void tcp_socket_configure(int fd)
 	if (current.send_buf_size != 0) {
 		set_buffer_size(fd, SO_SNDBUFFORCE, SO_SNDBUF, current.send_buf_size, "send_buf_size",
 				"net.core.wmem_max");
-	}
-	if (current.quickack && setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof(on)) != 0) {
-		log_limited(LOG_LEVEL_WARNING, "enable_quickack: %s", strerror(errno));
 	}
 }

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -81,8 +80,7 @@ static void test_sizes_are_those_that_were_asked_for(void)
 {
 	int fd = begin();
 
-	tcp_socket_set_opts(
-		&(struct tcp_socket_opts){.recv_buf_size = 50000, .send_buf_size = 40000, .quickack = true});
+	tcp_socket_set_opts(&(struct tcp_socket_opts){.recv_buf_size = 50000, .send_buf_size = 40000});
 	CU_ASSERT_EQUAL(tcp_socket_opts()->recv_buf_size, 50000);
 	tcp_socket_configure(fd);
 	CU_ASSERT_EQUAL(option(fd, SO_RCVBUF), 100000); /* the kernel doubles */
@@ -128,9 +126,6 @@ static void test_what_is_refused_is_told(void)
 	tcp_socket_configure(fd);
 	CU_ASSERT_EQUAL(warnings, 2);
 	CU_ASSERT_EQUAL(calls, 3);
-	tcp_socket_set_opts(&(struct tcp_socket_opts){.quickack = true});
-	tcp_socket_configure(-1);
-	CU_ASSERT_EQUAL(warnings, 3);
 	close(fd);
 }
 
