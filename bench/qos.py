@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A noisy neighbour: two hosts of one target over TCP on the loopback interface, 4 KiB random reads of a RAM disk each. The quiet one has 4 in flight, the
-noisy one 128, or is held by a limit of a tenth of what it does without. The target has the first core; the hosts share the last one, so part of what the quiet
-host feels of its neighbour is their fight for that core. Medians of turns in which each case runs once:
+noisy one 128, or is held by a limit of a tenth of what it does without. The target has the first core. The hosts share the last one: part of what the quiet host
+feels of its neighbour is their fight for that core, so it is also measured beside one that asks for no more than the limit by itself. Medians of turns in which each case runs once:
 
     qos.quiet_alone_iops, quiet_alone_p99_us          the quiet host without a neighbour
     qos.quiet_unlimited_iops, quiet_unlimited_p99_us  beside the noisy host
     qos.quiet_limited_iops, quiet_limited_p99_us      beside the noisy host under its limit
+    qos.quiet_polite_iops, quiet_polite_p99_us        beside a host that asks for as much as that limit, 32 in flight at most
     qos.noisy_unlimited_iops, noisy_limited_iops      what the noisy host does meanwhile
     qos.noisy_limit_iops                              the limit
-    qos.limited_p99_percent                           by how much the limited neighbour moves the quiet host's p99; wanted: 20 at most"""
+    qos.limited_p99_percent                           by how much the limited neighbour moves the quiet host's p99, compared with no neighbour
+    qos.excess_p99_percent                            the same, compared with the polite one; wanted: 20 at most"""
 import collections
 import pathlib
 import statistics
@@ -36,8 +38,8 @@ def quiet(t, case):
     figures[f"quiet_{case}_p99_us"].append(read["latency_us"]["p99"])
 
 
-def beside_noisy(t, case):
-    with Host(t, "-w", "randread", "-q", "128", "-t", "600", nsid=2, hostnqn=NOISY) as h:
+def beside_noisy(t, case, *asks):
+    with Host(t, "-w", "randread", *(asks or ("-q", "128")), "-t", "600", nsid=2, hostnqn=NOISY) as h:
         wait_io(t, [h], 1000)
         quiet(t, case)
         figures[f"noisy_{case}_iops"].append(result_of(h, h.stop())["iops"])
@@ -55,6 +57,7 @@ def turn(t):
     figures["noisy_limit_iops"].append(limit)
     beside_noisy(t, "limited")
     limit_noisy(t, 0)
+    beside_noisy(t, "polite", "-q", "32", "--rate", str(limit))
 
 
 with Target(trtype="TCP") as target:
@@ -66,4 +69,5 @@ with Target(trtype="TCP") as target:
 medians = {name: statistics.median(values) for name, values in figures.items()}
 for name, value in medians.items():
     print(f"qos.{name} {value:.{1 if name.endswith('_us') else 0}f} {'us' if name.endswith('_us') else 'IOPS'}")
-print(f"qos.limited_p99_percent {(medians['quiet_limited_p99_us'] / medians['quiet_alone_p99_us'] - 1) * 100:.1f} %", flush=True)
+for name, than in ("limited", "alone"), ("excess", "polite"):
+    print(f"qos.{name}_p99_percent {(medians['quiet_limited_p99_us'] / medians[f'quiet_{than}_p99_us'] - 1) * 100:.1f} %", flush=True)
