@@ -7,6 +7,7 @@
 SELF=$(readlink -f "$0")
 NAME=$(basename "$0" .sh)
 PATTERNS=("$@")
+MATCHED=() # of each pattern, by its number: a check has it in its name
 
 # To start a program that loads libraries takes an emulated CPU several times as long as busybox, which has none. Not what reads much data
 # (cmp, head): busybox is slow at that. No function may have one of these names: an alias is replaced there, too.
@@ -49,12 +50,14 @@ in_guest() {
 }
 
 is_wanted() { # CHECK
-  local p
+  local i status=1
   [ ${#PATTERNS[@]} = 0 ] && return
-  for p in "${PATTERNS[@]}"; do
-    [[ $1 != *$p* ]] || return 0
+  for i in "${!PATTERNS[@]}"; do
+    [[ $1 == *${PATTERNS[i]}* ]] || continue
+    MATCHED[i]=1
+    status=0
   done
-  return 1
+  return $status
 }
 
 fail() { # WHY...
@@ -88,9 +91,10 @@ kernel_is_silent() { # [WHAT]: no line of the kernel's log since the check began
   fail "the kernel complains: $line"
 }
 
-# Runs the checks in the order they stand in; after each, after_check (if the script has it) and a look at the kernel's log.
+# Runs the checks in the order they stand in; after each, after_check (if the script has it) and a look at the kernel's log. A pattern
+# that matches none is a failure: a check with another name by now would silently not be run.
 run_tests() {
-  local t status failed=0
+  local t i status failed=0
   # shellcheck disable=SC2013  # names have no spaces
   for t in $(sed -n 's/^\(test_[a-z0-9_]*\)() {.*/\1/p' "${CHECKS:-$SELF}"); do
     is_wanted "$t" || continue
@@ -115,6 +119,11 @@ run_tests() {
     if declare -F after_check > /dev/null; then
       after_check "$status"
     fi
+  done
+  for i in "${!PATTERNS[@]}"; do
+    [ -z "${MATCHED[i]:-}" ] || continue
+    failed=1
+    echo "FAIL $NAME: no check matches '${PATTERNS[i]}'"
   done
   exit $failed
 }
