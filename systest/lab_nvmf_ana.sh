@@ -77,9 +77,8 @@ path_is() { # PORT STATE
 }
 
 ios() { # PORT: how many went through a path
-  local stat
-  read -ra stat < "$(path "$1")/stat"
-  echo $((stat[0] + stat[4]))
+  local path stat
+  path=$(path "$1") && read -ra stat < "$path/stat" && echo $((stat[0] + stat[4]))
 }
 
 ios_came() { # PORT SINCE
@@ -87,7 +86,10 @@ ios_came() { # PORT SINCE
 }
 
 takes_io() { # PORT
-  await 120 ios_came "$1" "$(ios "$1")" || fail "no I/O through $1"
+  local since
+  await 120 ios "$1" || fail "there is no path through $1"
+  since=$(ios "$1")
+  await 120 ios_came "$1" "$since" || fail "no I/O through $1"
 }
 
 disk() { # NSID: /dev/nvme0n1

@@ -120,9 +120,8 @@ path_is() { # PORT STATE: of its access, and of the controller
 }
 
 ios() { # PORT: how many went through a path
-  local stat
-  read -ra stat < "$(path "$1")/stat"
-  echo $((stat[0] + stat[4]))
+  local path stat
+  path=$(path "$1") && read -ra stat < "$path/stat" && echo $((stat[0] + stat[4]))
 }
 
 ios_came() { # PORT SINCE
@@ -130,7 +129,10 @@ ios_came() { # PORT SINCE
 }
 
 takes_io() { # PORT
-  await 120 ios_came "$1" "$(ios "$1")" || fail "no I/O through $1"
+  local since
+  await 120 ios "$1" || fail "there is no path through $1"
+  since=$(ios "$1")
+  await 120 ios_came "$1" "$since" || fail "no I/O through $1"
 }
 
 disk() { # the multipath device
@@ -146,7 +148,9 @@ writer_is_running() {
 }
 
 waiting() { # PORT: reads and writes at a target
-  rpc "$1" nvmf_get_inflight | grep -cE '"command": "(read|write)"' || :
+  local answer
+  answer=$(rpc "$1" nvmf_get_inflight) || return
+  grep -cE '"command": "(read|write)"' <<< "$answer" || : # it fails when it counts 0
 }
 
 waits() { # PORT

@@ -74,7 +74,9 @@ target_says() { # PATTERN
 }
 
 target_has_controllers() { # NQN NUMBER
-  [ "$(rpc nvmf_subsystem_get_controllers "nqn=$1" | grep -c '"cntlid"' || :)" = "$2" ] # grep fails when it counts 0
+  local answer
+  answer=$(rpc nvmf_subsystem_get_controllers "nqn=$1") || return
+  [ "$(grep -c '"cntlid"' <<< "$answer" || :)" = "$2" ] # grep fails when it counts 0
 }
 
 # No host is connected, and nothing of any is left.
