@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # needs: lab
-# limit: 900
+# limit: 1500
 # The kernel's NVMe host with native multipath over two varve targets that have one block device. The host does not fence: when a path is lost it
 # submits what was outstanding on the other path at once. So what is asserted here is what the target promises alone (doc/host.md): it carries out
 # nothing of a connection that it has ended, and ends, after an absence that was longer than a keep-alive time, the connections of before. Writes
@@ -10,7 +10,7 @@
 # begun and that end after the path was given up, and a target that was away for less than the host's keep-alive time when the host gives it up.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
-in_guest -n -c 4 -p 0 -t 840 -a nvme_core.multipath=Y
+in_guest -n -c 4 -p 0 -t 1400 -a nvme_core.multipath=Y
 
 NQN=nqn.2026-11.io.varve:stale
 HOST=nqn.2014-08.org.nvmexpress:uuid:aaaaaaaa-0000-4000-8000-000000000001
