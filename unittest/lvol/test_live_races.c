@@ -114,6 +114,107 @@ static void test_a_change_behind_an_inflation_is_refused(void)
 	world_free(&w);
 }
 
+/* ---- Size and reservation, asked for at once ---- */
+
+struct asked {
+	enum { ASKED_RESIZE, ASKED_RESERVE } what;
+	uint64_t clusters;
+	int status;                  /* that it must have */
+	uint64_t size, reserved;     /* of the volume when it has ended */
+	bool writes;                 /* it changes the store: it is committed */
+	struct lvol_live_volume *of; /* the rest: what was seen */
+	unsigned *ended, turn;
+	uint64_t seen_size, seen_reserved, commits;
+	int seen;
+};
+
+static void asked_done(void *arg, int status)
+{
+	struct asked *a = arg;
+
+	a->turn = ++*a->ended;
+	a->seen = status;
+	a->seen_size = a->of->num_clusters;
+	a->seen_reserved = a->of->reserved;
+	a->commits = lvol_live_info(w.store).commits;
+}
+
+static void ask(struct asked *a)
+{
+	if (a->what == ASKED_RESIZE) {
+		lvol_live_volume_resize(a->of, a->clusters, asked_done, a);
+	} else {
+		lvol_live_volume_reserve(a->of, a->clusters, asked_done, a);
+	}
+}
+
+/* The volume has 8 clusters and reserves none when all of it is asked for. */
+static const struct asked all_asked[] = {
+	{ASKED_RESERVE, 5, 0, 8, 5, true},
+	{ASKED_RESERVE, 0, 0, 8, 0, true}, /* none, as when it was asked for: but not as at its turn */
+	{ASKED_RESERVE, 7, 0, 8, 7, true},
+	{ASKED_RESERVE, 7, 0, 8, 7, false}, /* by now it has it */
+	{ASKED_RESIZE, 4, 0, 4, 4, true},
+	{ASKED_RESERVE, 5, -EINVAL, 4, 4, false}, /* by now that is more than its size */
+	{ASKED_RESERVE, 4, 0, 4, 4, false},
+	{ASKED_RESIZE, 12, 0, 12, 4, true},
+	{ASKED_RESERVE, 9, 0, 12, 9, true}, /* by now it is not */
+	{ASKED_RESIZE, 8, 0, 8, 8, true},
+};
+
+enum { NUM_ASKED = sizeof(all_asked) / sizeof(all_asked[0]) };
+
+/* Some of it is under way already when the rest is asked for. */
+static void ask_all(uint32_t seed)
+{
+	struct asked asked[NUM_ASKED];
+	unsigned ended = 0;
+	uint64_t commits;
+
+	world_create(&w, 64);
+	CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, 0, 8, true), 0);
+	CU_ASSERT_EQUAL_FATAL(world_write(&w, 0, 0, 2 * WORLD_SECTORS), 0);
+	disk_run(&w.disk);
+	w.disk.random = seed + 1;
+	w.disk.late = true;
+	commits = lvol_live_info(w.store).commits;
+	for (unsigned i = 0; i < NUM_ASKED; i++) {
+		asked[i] = all_asked[i];
+		asked[i].of = world_volume(&w, 0);
+		asked[i].ended = &ended;
+		ask(&asked[i]);
+		for (uint32_t k = 0; k < seed % 3 && i % 2 == 0; k++) {
+			disk_run_one(&w.disk);
+		}
+	}
+	CU_ASSERT_TRUE(seed % 3 != 0 || ended == 0);
+	disk_run(&w.disk);
+	CU_ASSERT_EQUAL_FATAL(ended, NUM_ASKED);
+	for (unsigned i = 0; i < NUM_ASKED; i++) {
+		const struct asked *a = &asked[i];
+		CU_ASSERT_TRUE(a->turn == i + 1 && a->seen == a->status);
+		CU_ASSERT_TRUE(a->seen_size == a->size && a->seen_reserved == a->reserved);
+		CU_ASSERT_EQUAL(a->commits > commits, a->writes);
+		commits = a->commits;
+	}
+	w.model.volumes[0].reserved = 8;
+	CU_ASSERT_PTR_NULL(world_differs(&w, &w.model, NULL));
+	world_count(&w);
+	w.disk.late = false;
+	world_close(&w);
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+	CU_ASSERT_PTR_NULL(world_differs(&w, &w.model, NULL));
+	world_close(&w);
+	world_free(&w);
+}
+
+static void test_a_reservation_is_compared_at_its_turn(void)
+{
+	for (uint32_t seed = 0; seed < SEEDS; seed++) {
+		ask_all(seed);
+	}
+}
+
 /* ---- Clusters whose size is no multiple of the pieces in which they are copied ---- */
 
 enum { ODD_TIMES = 17, ODD_CLUSTER = ODD_TIMES * WORLD_CLUSTER };
@@ -358,6 +459,7 @@ static void test_who_waits_for_a_release_is_woken_when_the_store_fails(void)
 static const struct unit_test tests[] = {
 	UNIT(test_an_inflation_waits_for_a_change_that_has_begun),
 	UNIT(test_a_change_behind_an_inflation_is_refused),
+	UNIT(test_a_reservation_is_compared_at_its_turn),
 	UNIT(test_clusters_of_odd_sizes_are_copied_whole),
 	UNIT(test_what_a_failed_store_acknowledges_is_kept),
 	UNIT(test_a_first_write_waits_for_space_that_comes),
