@@ -145,10 +145,12 @@ class Case:
         self.host.__exit__()
         self.target.__exit__()
 
-    def check_end(self, server, *may_complain, reconnects=1):
+    def check_end(self, server, *may_complain, reconnects=(1,)):
+        """reconnects: how many are possible."""
         check(everything(server) == self.before, f"{everything(server)}\n{self.before}")
         wait_io(server, [self.host])
-        self.host.check_perfect(self.host.stop(), reconnects=reconnects)
+        result = self.host.stop()
+        self.host.check_perfect(result, reconnects=result["reconnects"] if result["reconnects"] in reconnects else reconnects[0])
         server.stop_clean(*may_complain)
 
 
@@ -163,7 +165,8 @@ def test_a_successor_that_ends_before_it_serves_changes_nothing():
                     file.unlink()
                 check(b.wait_exit() == (0 if number == signal.SIGTERM else -number), b.log())
                 c.target.goes_on()
-            c.check_end(c.target, "ended without having taken over")
+            # Before a successor looks at the signal it listens, so the host may have reached it, and lose it again.
+            c.check_end(c.target, "ended without having taken over", reconnects=(1, 2) if number == signal.SIGTERM else (1,))
 
 
 def test_a_successor_that_cannot_listen_or_open_a_bdev_changes_nothing():
@@ -180,9 +183,9 @@ def test_a_successor_that_hangs_is_killed_and_changes_nothing():
     for stopped in (False, True):
         with Case() as c:
             env, file = hold(c.target.folder)
-            with Successor(c.target, "--takeover-timeout", str(TIMEOUT) if stopped else "2", ready=False, env=env) as b:
+            with Successor(c.target, "--takeover-timeout", str(TIMEOUT), ready=False, env=env) as b:
+                wait_held(file, b)
                 if stopped:
-                    wait_held(file, b)
                     b.process.send_signal(signal.SIGSTOP)
                 check(b.wait_exit() == -signal.SIGKILL, b.log())
                 c.target.goes_on()
@@ -254,7 +257,8 @@ def test_two_at_once_end_with_one_that_serves():
             left = next(s for s in both if s.process.poll() is None)
             left.wait_serving()
             followed = all("is running" in s.log() for s in both)
-            c.check_end(left, reconnects=2 if followed else 1)
+            # The second one may follow before the host has reached the first.
+            c.check_end(left, reconnects=(1, 2) if followed else (1,))
 
 
 def test_what_would_be_lost_is_named_and_lost_only_by_force():
