@@ -18,6 +18,9 @@ from appliance_lib import BUILD, DEADLINE, VARVE, Client, Daemon, RpcError, chec
 from nvmf_lib import PORT, Target, preload, verifying, wait_io
 from service import WATCHDOG_USEC, Manager, pause
 
+sys.path.insert(0, str(BUILD / "tools/ctl"))
+from varve_ctl import upgrade  # noqa: E402
+
 TROUBLE = BUILD / "systest" / "libtakeover-trouble.so"
 TIMEOUT = 20        # seconds; a slow machine gets to the place where a successor is held before that is over
 RECONNECT = ("--loss-timeout", "-1", "-t", "100000")
@@ -339,6 +342,27 @@ def test_one_word_upgrades_with_the_same_options_and_log():
         os.kill(new, signal.SIGTERM)
         wait_for(lambda: not c.target.path.exists(), "the end")
         wait_for(lambda: not pathlib.Path(f"/proc/{new}/fd/2").exists(), "the end")
+
+
+def test_one_word_upgrades_a_daemon_that_waited_for_its_start():
+    with Daemon("--wait-for", ready=False, env=preload()) as a:     # as getopt_long() has it, it may be shortened
+        wait_for(a.connect, "the RPC socket").close()
+        a.call("framework_start_init")
+        out = ctl(a)
+        new = int(re.fullmatch(f"process ([0-9]+) has taken over from {a.pid}\n", out)[1])
+        try:
+            check(a.wait_exit() == 0, a.log())
+            check(b"wait-for" not in pathlib.Path(f"/proc/{new}/cmdline").read_bytes(), "it waits for nothing")
+        finally:
+            os.kill(new, signal.SIGTERM)
+        wait_for(lambda: not pathlib.Path(f"/proc/{new}/fd/2").exists(), "the end")
+
+
+def test_options_that_are_not_copied_may_be_shortened():
+    for words, left in ((["-m", "[0]", "--takeover", "a", "-u"], ["-m", "[0]", "-u"]), (["--takeover=a", "-u"], ["-u"]),
+                        (["--takeover-t", "9", "--takeover-ti=9", "--takeover-f", "--w", "--wait-for-rpc", "-u"], ["-u"]),
+                        (["--metrics", "a", "--", "--version", "--takeover-timeoutx", "-w"],) * 2):
+        check(upgrade.without_takeover(words) == left, f"{words}: {upgrade.without_takeover(words)}")
 
 
 def test_one_word_says_why_there_is_no_upgrade():

@@ -7,18 +7,28 @@ import time
 
 from .client import Refused, Trouble, Unreachable, clean
 
-OPTIONS = {"--takeover": True, "--takeover-timeout": True, "--takeover-force": False}    # whether each takes an argument
+# Whether each takes an argument. --wait-for-rpc: the other one's start is over, and its configuration is taken over.
+OPTIONS = {"--takeover": True, "--takeover-timeout": True, "--takeover-force": False, "--wait-for-rpc": False}
 LOOK_S = 0.05
 
 
+def option_of(name):
+    """Which of the options a word of a daemon that runs is: it has taken the word, so what may be short for one of them is, and for no other."""
+    if name in OPTIONS:
+        return name
+    found = [x for x in OPTIONS if x.startswith(name) and len(name) > len("--")]
+    return found[0] if len(found) == 1 else None
+
+
 def without_takeover(words):
-    """The options of a daemon that may itself have taken over from another, without those that say so."""
+    """The options of a daemon that may itself have taken over from another, or waited for its start, without those that say so."""
     left, words = [], iter(words)
     for word in words:
         name, equals, _ = word.partition("=")
-        if name not in OPTIONS:
+        option = option_of(name)
+        if option is None:
             left.append(word)
-        elif OPTIONS[name] and not equals:
+        elif OPTIONS[option] and not equals:
             next(words, None)
     return left
 
