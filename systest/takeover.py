@@ -10,6 +10,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from nvmf_lib import PORT, Target, preload, verifying, wait_io
 from service import WATCHDOG_USEC, Manager, pause
 
 sys.path.insert(0, str(BUILD / "tools/ctl"))
-from varve_ctl import upgrade  # noqa: E402
+from varve_ctl import client as ctl_client, upgrade  # noqa: E402
 
 TROUBLE = BUILD / "systest" / "libtakeover-trouble.so"
 TIMEOUT = 20        # seconds; a slow machine gets to the place where a successor is held before that is over
@@ -363,6 +364,77 @@ def test_options_that_are_not_copied_may_be_shortened():
                         (["--takeover-t", "9", "--takeover-ti=9", "--takeover-f", "--w", "--wait-for-rpc", "-u"], ["-u"]),
                         (["--metrics", "a", "--", "--version", "--takeover-timeoutx", "-w"],) * 2):
         check(upgrade.without_takeover(words) == left, f"{words}: {upgrade.without_takeover(words)}")
+
+
+def test_one_word_does_not_take_a_daemon_out_of_its_service():
+    unit = "/system.slice/varve.service"
+    real = upgrade.unit_of_process
+
+    class Options:
+        binary, force, limit = str(VARVE), False, None
+
+    with Manager() as m, Served(trtype="TCP", env=m.env) as a:
+        a.add_malloc("Ram")
+        try:
+            upgrade.unit_of_process = lambda pid: unit if pid == a.pid else real(pid)
+            upgrade.upgrade(ctl_client.Client(str(a.path), DEADLINE, 0), Options, None)
+            check(False, "out of its service")
+        except ctl_client.Trouble as e:
+            check("systemctl reload varve.service lets" in str(e) and "what is on bdev Ram" in str(e), e)
+        finally:
+            upgrade.unit_of_process = real
+        check(a.log().count("is running, process") == 1 and a.call("appliance_get_state")["pid"] == a.pid, a.log())
+        a.call("bdev_malloc_delete", name="Ram")
+        new = int(re.fullmatch(f"process ([0-9]+) has taken over from {a.pid}\n", ctl(a))[1])      # in the same control group
+        try:
+            m.wait(f"MAINPID={new}", "the change")
+            check(a.wait_exit() == 0, a.log())
+        finally:
+            os.kill(new, signal.SIGTERM)
+        wait_for(lambda: not pathlib.Path(f"/proc/{new}/fd/2").exists(), "the end")
+
+
+def test_what_a_service_is_and_who_belongs_to_it():
+    for groups, unit in (("0::/system.slice/varve.service\n", "/system.slice/varve.service"), ("0::/\n", "/"), ("", ""),
+                         ("0::/system.slice/varve.service/.control\n", "/system.slice/varve.service"),
+                         ("12:cpu,cpuacct:/a.service\n1:name=systemd:/user.slice/session-2.scope\n0::/b.service\n", "/user.slice/session-2.scope"),
+                         ("0::/user.slice/user-1.slice/user@1.service/app.slice/v:w.service\n", "/user.slice/user-1.slice/user@1.service/app.slice/v:w.service")):
+        check(upgrade.unit_of(groups) == unit, f"{groups}: {upgrade.unit_of(groups)}")
+    real = upgrade.unit_of_process
+    try:
+        for unit, manager, words in (("/a.slice/user@1.service/x.service", True, "systemctl --user reload x.service lets"), ("/a/b", True, "its manager's reload"),
+                                     ("/mine", True, None), ("/a.service", False, None)):
+            upgrade.unit_of_process = lambda pid, unit=unit: unit if pid == 1 else "/mine"
+            why = upgrade.outside(1, {"NOTIFY_SOCKET": "/run/x"} if manager else {})
+            check(why is None if words is None else words in why, f"{unit}: {why}")
+    finally:
+        upgrade.unit_of_process = real
+
+
+def test_a_log_that_cannot_be_opened_is_not_the_callers():
+    with tempfile.TemporaryDirectory(prefix="varve-test-") as folder:
+        name = f"{folder}/fifo"
+        os.mkfifo(name)
+        reader = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
+        writer = os.open(name, os.O_WRONLY)
+        one, other = socket.socketpair()
+        with one, other, subprocess.Popen(["sleep", "600"], stderr=one) as p, subprocess.Popen(["sleep", "600"], stderr=writer) as q:
+            try:
+                fd, why = upgrade.log_of(q.pid, False)      # somebody reads
+                check(why is None and os.path.samestat(os.fstat(fd), os.fstat(writer)) and os.get_blocking(fd), why)
+                os.close(fd)
+                os.close(reader)                            # nobody does, which is not waited for
+                for pid in (p.pid, q.pid):
+                    fd, why = upgrade.log_of(pid, False)
+                    check(fd is None and "cannot be opened for the new process" in why and not upgrade.is_same_log(pid), f"{fd}: {why}")
+                    fd, why = upgrade.log_of(pid, True)
+                    check(why is None and os.path.samestat(os.fstat(fd), os.fstat(2)), why)
+                    os.close(fd)
+            finally:
+                p.kill()
+                q.kill()
+        os.close(writer)
+    check(upgrade.is_same_log(os.getpid()), "its own")
 
 
 def test_one_word_says_why_there_is_no_upgrade():

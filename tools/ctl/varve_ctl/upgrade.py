@@ -51,24 +51,65 @@ def program_of(name, beside):
     return found
 
 
-def log_of(pid):
-    """The daemon's log, if it is a file or a terminal that can be opened; otherwise this program's standard error."""
+def unit_of(groups):
+    """The path of a service manager's unit, from a /proc/PID/cgroup; outside of units, of the control group."""
+    paths = dict(line.split(":", 2)[1:] for line in groups.splitlines() if line.count(":") > 1)
+    names = paths.get("name=systemd", paths.get("", "")).split("/")
+    ends = [i for i, name in enumerate(names, 1) if name.endswith((".service", ".scope"))]
+    return "/".join(names[:ends[-1]] if ends else names)
+
+
+def unit_of_process(pid):
     try:
-        return os.open(f"/proc/{pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC)
+        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="surrogateescape") as f:
+            return unit_of(f.read())
+    except OSError as e:
+        raise Trouble(f"process {pid} cannot be looked at: {e.strerror}", 2) from None
+
+
+def managed(environ):
+    """Whether a service manager has started a process with that environment."""
+    return bool(environ.get("NOTIFY_SOCKET"))
+
+
+def outside(pid, environ):
+    """Why a process that is started here would not be in the daemon's place for its service manager, or None."""
+    unit = unit_of_process(pid) if managed(environ) else None
+    if unit is None or unit == unit_of_process("self"):
+        return None
+    name = unit.rpartition("/")[2]
+    how = f"systemctl {'--user ' if '/user@' in unit else ''}reload {clean(name)}" if name.endswith(".service") else "its manager's reload"
+    return (f"process {pid} runs under a service manager, and this program in another control group: the new process would leave the service, which would "
+            f"end; {how} lets another take over in there (--force does it here all the same)")
+
+
+def log_of(pid, ours):
+    """The daemon's log, open, and None; or None and why it cannot be opened. ours: this program's standard error is as good then."""
+    try:    # a named pipe without a reader is not waited for
+        log = os.open(f"/proc/{pid}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as e:
+        if ours:
+            return os.dup(2), None
+        return None, (f"the log of process {pid}, its standard error, cannot be opened for the new process: {e.strerror} (--force lets that one write to the "
+                      "standard error of this program)")
+    os.set_blocking(log, True)
+    return log, None
+
+
+def is_same_log(pid):
+    """Whether this program's standard error is the daemon's."""
+    try:
+        return os.path.samestat(os.stat(f"/proc/{pid}/fd/2"), os.fstat(2))
     except OSError:
-        return os.dup(2)
+        return False
 
 
-def start(client, o, pid, program):
+def start(client, o, pid, program, environ, log):
     options = without_takeover(read_list(pid, "cmdline")[1:])
     more = ["--takeover", os.path.abspath(client.path), *(["--takeover-force"] if o.force else []),
             *(["--takeover-timeout", str(o.limit)] if o.limit is not None else [])]
-    log = log_of(pid)
-    try:
-        return subprocess.Popen([program, *options, *more], cwd=f"/proc/{pid}/cwd", env=dict(x.split("=", 1) for x in read_list(pid, "environ") if "=" in x),
-                                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    finally:
-        os.close(log)
+    return subprocess.Popen([program, *options, *more], cwd=f"/proc/{pid}/cwd", env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                            start_new_session=True)
 
 
 def serves(client, pid):
@@ -82,14 +123,34 @@ def serves(client, pid):
     return state.get("pid") == pid and state.get("state") == "RUNNING"
 
 
-def upgrade(client, o, beside):
-    pid = client.call("appliance_get_state")["pid"]
-    program = program_of(o.binary, beside)
-    try:    # tells why it is refused before anything is started; the new process asks again
+def reason_of(client, o):
+    """Why the daemon would refuse, or None; it is asked before anything is started, and by the new process again."""
+    try:
         client.call("framework_hand_over", pid=os.getpid(), dry_run=True, force=o.force)
     except Refused as e:
-        raise Trouble(str(e).replace("force (--takeover-force)", "--force"), 1) from None
-    new = start(client, o, pid, program)
+        return str(e).replace("force (--takeover-force)", "--force")
+    return None
+
+
+def begin(client, o, pid, program):
+    """Starts the new process, unless something stands against it: then all of it is told."""
+    environ = dict(x.split("=", 1) for x in read_list(pid, "environ") if "=" in x)
+    left = None if o.force else outside(pid, environ)
+    # A service manager gives the log of the service to what it starts to reload it.
+    log, unseen = log_of(pid, o.force or is_same_log(pid) or (managed(environ) and left is None and not os.isatty(2)))
+    try:
+        reasons = [why for why in (left, unseen, reason_of(client, o)) if why is not None]
+        if reasons:
+            raise Trouble("; ".join(reasons), 1)
+        return start(client, o, pid, program, environ, log)
+    finally:
+        if log is not None:
+            os.close(log)
+
+
+def upgrade(client, o, beside):
+    pid = client.call("appliance_get_state")["pid"]
+    new = begin(client, o, pid, program_of(o.binary, beside))
     while not serves(client, new.pid):
         status = new.poll()
         if status is not None:
