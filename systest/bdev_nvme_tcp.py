@@ -233,5 +233,46 @@ def test_what_a_bdev_prefers_is_told_to_its_hosts():
             check(tuple(bdev.get(h, 0) for h in HINTS) == wanted, f"{bdev}: not {wanted}")
 
 
+class NullBack(Back):
+    """Its namespace, always the same one, is a null bdev."""
+
+    def __init__(self, **params):
+        super().__init__(0)
+        try:
+            self.remove_ns(1)
+            self.call("bdev_null_create", name="N0", num_blocks=131072, block_size=512, uuid=UUID, **params)
+            self.add_ns("N0", uuid=UUID, nguid=UUID.replace("-", "").upper(), nsid=1)
+        except BaseException:
+            self.__exit__()
+            raise
+
+
+def test_what_a_namespace_does_not_prefer_any_more_is_not_told():
+    """The bdev is the same one after its target was started again, and has what its namespace prefers now."""
+    with Front() as f:
+        back = NullBack(physical_block_size=4096, optimal_write_size=64)
+        try:
+            f.attach(back)
+            f.add_ns("Nvme0n1")
+
+            def told():
+                [bdev] = f.call("bdev_get_bdevs", name="Nvme0n1")
+                with Queue(port=f.port) as q:
+                    q.enable()
+                    data = q.identify(0, 1)
+                return bdev["physical_block_size"], bdev.get("optimal_write_size", 0), data[24] >> 4 & 3, struct.unpack_from("<5H", data, 64)
+
+            check(told() == (4096, 64, 1, (7, 7, 7, 7, 63)), told())
+            for params, wanted in (({}, (512, 0, 0, (0,) * 5)), ({"physical_block_size": 8192}, (8192, 0, 1, (15, 15, 15, 15, 0)))):
+                back.kill()
+                wait_for(lambda: f.states() != ["enabled"], "the loss to be noticed")
+                back.__exit__()
+                back = NullBack(**params)
+                wait_for(lambda: f.states() == ["enabled"], "the controller to be back")
+                wait_for(lambda: told() == wanted, f"what the namespace prefers now: {wanted}")
+        finally:
+            back.__exit__()
+
+
 if __name__ == "__main__":
     main(sys.modules[__name__])

@@ -197,6 +197,9 @@ struct bdev_nvme_ns {
 /* The types of I/O that a namespace's bdev passes on, from Identify Controller and the namespace; queue_entries: the
  * number of commands in one of the controller's queues. Pure. */
 uint32_t bdev_nvme_io_types(const struct nvme_id_ctrl *id, const struct nvme_ns *ns, uint16_t queue_entries);
+/* Sets what b prefers, and its physical blocks, from Identify Namespace; nothing stays of what was set before. version:
+ * of the controller (VER), which decides which bits count. Pure. */
+void bdev_nvme_set_hints(struct bdev *b, const struct nvme_ns *ns, uint32_t version);
 /* Makes the limits of b those that both b and `one`, the limits of another controller, have. Pure. */
 void bdev_nvme_limits_narrow(struct bdev *b, const struct bdev *one);
 

@@ -344,16 +344,34 @@ static uint32_t ns_max_unmap_blocks(const struct nvme_ns *ns, const struct nvme_
 	return blocks == 0 ? 1 : blocks < 65536 ? (uint32_t)blocks : 65536;
 }
 
-/* The fields are 0's based; an optimal write size of 0 is none. */
-static struct bdev_hints ns_hints(const struct nvme_id_ns *id)
+#define VERSION_2_1 0x20100u
+#define HINTS_NPDG  1u /* NPDG is valid */
+#define HINTS_NPDGL 2u /* NPDGL, in another structure, is */
+#define HINTS_SHIFT 4  /* in NSFEAT */
+
+/* Which fields of preferences a namespace has (OPTPERF, NVM 4.1.5.1): two bits since version 2.1, of which both say
+ * that those of writes are valid; one bit before. */
+static unsigned ns_hints_told(const struct nvme_id_ns *id, uint32_t version)
 {
-	return (struct bdev_hints){
-		.preferred_write_granularity = le16toh(id->npwg) + UINT32_C(1),
-		.preferred_write_alignment = le16toh(id->npwa) + UINT32_C(1),
-		.optimal_write_size = id->nows != 0 ? le16toh(id->nows) + UINT32_C(1) : 0,
-		.preferred_unmap_granularity = le16toh(id->npdg) + UINT32_C(1),
-		.preferred_unmap_alignment = le16toh(id->npda) + UINT32_C(1),
-	};
+	return id->nsfeat >> HINTS_SHIFT & (version >= VERSION_2_1 ? HINTS_NPDG | HINTS_NPDGL : HINTS_NPDG);
+}
+
+void bdev_nvme_set_hints(struct bdev *b, const struct nvme_ns *ns, uint32_t version)
+{
+	const struct nvme_id_ns *id = &ns->id;
+	unsigned told = ns_hints_told(id, version);
+	uint64_t granularity = (uint64_t)(le16toh(id->npwg) + UINT32_C(1)) * ns->block_size;
+
+	b->physical_block_size = told != 0 && granularity <= UINT32_MAX ? (uint32_t)granularity : ns->block_size;
+	b->hints = (struct bdev_hints){0};
+	if (told == 0) {
+		return;
+	}
+	b->hints.preferred_write_granularity = le16toh(id->npwg) + UINT32_C(1);
+	b->hints.preferred_write_alignment = le16toh(id->npwa) + UINT32_C(1);
+	b->hints.optimal_write_size = id->nows != 0 ? le16toh(id->nows) + UINT32_C(1) : 0;
+	b->hints.preferred_unmap_granularity = told & HINTS_NPDG ? le16toh(id->npdg) + UINT32_C(1) : 0;
+	b->hints.preferred_unmap_alignment = le16toh(id->npda) + UINT32_C(1);
 }
 
 /* Sets the limits of one controller; after a reconnect they may be different. */
@@ -376,11 +394,7 @@ static void limits_set(struct bdev *b, const struct nvme_ns *ns, const struct nv
 	b->buf_align = nvme_ctrlr_buf_align(ctrlr);
 	b->optimal_io_boundary = ns->optimal_boundary_blocks;
 	b->split_on_boundary = ns->optimal_boundary_blocks != 0;
-	b->hints = (struct bdev_hints){0};
-	if (ns->id.nsfeat & NVME_NS_FEAT_IO_OPT) {
-		b->physical_block_size = (le16toh(ns->id.npwg) + UINT32_C(1)) * ns->block_size;
-		b->hints = ns_hints(&ns->id);
-	}
+	bdev_nvme_set_hints(b, ns, le32toh(nvme_ctrlr_identify(ctrlr)->ver));
 }
 
 static bool ns_has_id(const uint8_t id[16])
