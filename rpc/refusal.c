@@ -50,6 +50,11 @@ static bool param_is_name_of_key(const char *name)
 	return strcmp(name, "key_name") == 0 || strcmp(name, "keyring_key") == 0;
 }
 
+bool rpc_value_may_be_key(const char *value)
+{
+	return value_is_key(value) || value_has_digits(value);
+}
+
 bool rpc_param_is_secret(const char *name, const char *value)
 {
 	static const char *const words[] = {"key", "psk", "secret", "passw", "token"};

@@ -8,6 +8,9 @@
 /* Whether the value of the parameter may be a secret: by the parameter's name, or by the value; NULL if that is not a
  * string. Pure. */
 bool rpc_param_is_secret(const char *name, const char *value);
+/* Whether the value may be a key, or have a good part of one: by the interchange format anywhere in it, or by 16
+ * hexadecimal digits in a row. Pure. */
+bool rpc_value_may_be_key(const char *value);
 /* Puts asterisks in the place of what the message has of keys: values of parameters in the interchange format of keys,
  * and hexadecimal ones of parameters that may be secrets. Clients write messages to logs of their own. params: of the
  * call; may be NULL. Pure. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Subsystems, and the hosts that may connect to them. */
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "bdev/bdev.h"
 #include "keyring/keyring.h"
 #include "nvmf/resv.h"
+#include "rpc/refusal.h"
 #include "rpc_methods/nvmf.h"
 #include "thread/thread.h"
 #include "util/log.h"
@@ -616,13 +618,25 @@ static bool host_psk_counts(struct nvmf_subsystem *s, const char *name)
 	return false;
 }
 
-/* A key itself, in place of its name, must not come into answers and files: in the interchange format, or 16 bytes or
- * more in hexadecimal. */
+#define NAME_WORD_MAX 39 /* letters and digits in a row in the name of a key; 32 bytes in base64 are 43 */
+
+/* A key itself, in place of its name, must not come into answers and files, in whatever form: kept is only what looks
+ * like a name. */
 static bool psk_is_a_name(const char *psk)
 {
-	size_t digits = strspn(psk, "0123456789abcdefABCDEF");
+	size_t len = strlen(psk), word = 0;
 
-	return strncmp(psk, "NVMeTLSkey", strlen("NVMeTLSkey")) != 0 && (psk[digits] != 0 || digits < 32);
+	if (len == 0 || len >= KEYRING_NAME_MAX || rpc_value_may_be_key(psk)) {
+		return false;
+	}
+	for (size_t i = 0; i < len; i++) {
+		bool separates = strchr("._-", psk[i]) != NULL;
+		word = separates ? 0 : word + 1;
+		if (word > NAME_WORD_MAX || !(separates || (isascii(psk[i]) && isalnum((unsigned char)psk[i])))) {
+			return false;
+		}
+	}
+	return true;
 }
 
 static void rpc_add_host(struct rpc_request *req, void *params)

@@ -54,6 +54,29 @@ static void test_keys_in_other_parameters_are_not_told(void)
 	CU_ASSERT(!is_told("{\"list\": [\"" SECRET "\"]}", "list[0] '" SECRET "'"));
 }
 
+static void test_values_that_may_be_keys(void)
+{
+	static const char *const keys[] = {
+		SECRET,
+		" NVMeTLSkey-1:01:c2VjcmV0:",
+		"nvmetlskey-1",
+		"x DHHC-1:00:",
+		"0123456789abcdef",
+		"0x0123456789ABCDEF",
+		"0123456789abcdef\n",
+		"key-0123456789abcdef0",
+	};
+	static const char *const names[] = {"",       "k0",  "no-such-key", "0123456789abcde", "01234567-89abcdef",
+					    "TLSkey", "DHHC"};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		CU_ASSERT(rpc_value_may_be_key(keys[i]));
+	}
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		CU_ASSERT(!rpc_value_may_be_key(names[i]));
+	}
+}
+
 /* At the start of the appliance nobody else sees which key is missing. */
 static void test_names_of_keys_are_told(void)
 {
@@ -146,6 +169,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_texts_without_secrets_are_told),
 	UNIT(test_texts_with_secrets_are_not_told),
 	UNIT(test_keys_in_other_parameters_are_not_told),
+	UNIT(test_values_that_may_be_keys),
 	UNIT(test_names_of_keys_are_told),
 	UNIT(test_answers_do_not_show_keys),
 	UNIT(test_a_deep_value_is_looked_through_to_its_end),
