@@ -11,6 +11,7 @@ import sys
 from appliance_lib import DEADLINE, RpcError, check, main, wait_for
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT, Target, verifying, wait_io
 from nvmf_tcp_lib import Queue
+from stock_lib import check_stock_takes
 
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
 UUID = "8d1f6c1e-55b1-4a5e-9f0e-0123456789ab"
@@ -272,6 +273,35 @@ def test_what_a_namespace_does_not_prefer_any_more_is_not_told():
                 wait_for(lambda: told() == wanted, f"what the namespace prefers now: {wanted}")
         finally:
             back.__exit__()
+
+
+def attachments(front):
+    return {e["params"]["name"]: e["params"] for e in front.call("framework_get_config", name="bdev") if e["method"] == "bdev_nvme_attach_controller"}
+
+
+def test_what_clients_of_spdk_save_of_an_attached_controller_spdk_takes():
+    """They know nothing of the parameters that only varve has: those that are as usual are left out."""
+    own = {"fence_timeout_ms": -1, "default_quiesce_time_ms": 5000}
+    with Back(0) as back, Front() as front:
+        front.attach(back)
+        (front.folder / "disk").write_bytes(bytes(1 << 20))
+        front.call("bdev_uring_create", name="U0", filename=str(front.folder / "disk"), block_size=512)
+        subsystems = [s["subsystem"] for s in front.call("framework_get_subsystems")]
+        check_stock_takes({"subsystems": [{"subsystem": s, "config": front.call("framework_get_config", name=s) or []} for s in subsystems]})
+        check("Nvme0" in attachments(front), attachments(front))
+        front.attach(back, name="Nvme1", fence_timeout_ms=7, hostnqn=HOSTNQN + ":1")
+        front.attach(back, name="Nvme2", default_quiesce_time_ms=0, hostnqn=HOSTNQN + ":2")
+        kept = {name: {k: v for k, v in p.items() if k in own} for name, p in attachments(front).items()}
+        check(kept == {"Nvme0": {}, "Nvme1": {"fence_timeout_ms": 7}, "Nvme2": {"default_quiesce_time_ms": 0}}, kept)
+        whole = [e["params"] for e in front.call("framework_get_config", name="bdev", whole=True) if e["method"] == "bdev_nvme_attach_controller"]
+        check(all(own.keys() <= p.keys() for p in whole) and len(whole) == 3, whole)
+    # With other defaults, what is as usual must be said, or it would be something else after a start.
+    with Back(0) as back, Front() as front:
+        front.call("bdev_nvme_set_options", fence_timeout_ms=7, default_quiesce_time_ms=9)
+        front.attach(back)
+        front.attach(back, name="Nvme1", **own, hostnqn=HOSTNQN + ":1")
+        kept = {name: {k: v for k, v in p.items() if k in own} for name, p in attachments(front).items()}
+        check(kept == {"Nvme0": {"fence_timeout_ms": 7, "default_quiesce_time_ms": 9}, "Nvme1": own}, kept)
 
 
 if __name__ == "__main__":

@@ -654,6 +654,22 @@ static const char *multipath_name(enum bdev_nvme_multipath mode)
 	return e->name;
 }
 
+/* Left out is what bdev_nvme_set_options, which comes first in a configuration, does not change either. */
+static void config_write_fence(json_t *params, const struct bdev_nvme_attach *a, const struct bdev_nvme_options *now)
+{
+	struct bdev_nvme_options usual;
+
+	bdev_nvme_default_options(&usual);
+	if (!rpc_config_leaves_out(a->fence_timeout_ms == usual.fence_timeout_ms &&
+				   now->fence_timeout_ms == usual.fence_timeout_ms)) {
+		json_object_set_new(params, "fence_timeout_ms", json_integer(a->fence_timeout_ms));
+	}
+	if (!rpc_config_leaves_out(a->default_quiesce_time_ms == usual.default_quiesce_time_ms &&
+				   now->default_quiesce_time_ms == usual.default_quiesce_time_ms)) {
+		json_object_set_new(params, "default_quiesce_time_ms", rpc_uint(a->default_quiesce_time_ms));
+	}
+}
+
 static void config_write_ctrlr(json_t *methods, const struct bdev_nvme *c, const struct nvme_trid *trid,
 			       enum bdev_nvme_multipath mode)
 {
@@ -684,8 +700,7 @@ static void config_write_ctrlr(json_t *methods, const struct bdev_nvme *c, const
 	json_object_set_new(params, "ctrlr_loss_timeout_sec", json_integer(a->ctrlr_loss_timeout_sec));
 	json_object_set_new(params, "reconnect_delay_sec", rpc_uint(a->reconnect_delay_sec));
 	json_object_set_new(params, "fast_io_fail_timeout_sec", rpc_uint(a->fast_io_fail_timeout_sec));
-	json_object_set_new(params, "fence_timeout_ms", json_integer(a->fence_timeout_ms));
-	json_object_set_new(params, "default_quiesce_time_ms", rpc_uint(a->default_quiesce_time_ms));
+	config_write_fence(params, a, &o);
 	json_object_set_new(params, "max_bdevs", rpc_uint(a->max_bdevs));
 	if (a->prchk_reftag) {
 		json_object_set_new(params, "prchk_reftag", json_true());
