@@ -698,6 +698,67 @@ def test_whatever_ends_the_calls_those_before_are_undone():
     check(signal.getsignal(signal.SIGINT) == signal.default_int_handler, "Control-C works again")
 
 
+class OlderDaemon:
+    """A socket in front of a daemon, as of one before `whole` of framework_get_config, which says everything. known: whether it has rpc_describe_methods."""
+
+    def __init__(self, d, folder, known):
+        self.d, self.known, self.refused, self.path = d, known, [], f"{folder}/older-{known}.sock"
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen()
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def result(self, method, params):
+        if method == "rpc_describe_methods" and not self.known:
+            raise RpcError({"code": -32601, "message": "Method not found"})
+        if method != "framework_get_config":
+            found = self.d.call(method, **params)
+            return found if method != "rpc_describe_methods" else [{**m, "params": [p for p in m["params"] if p["name"] != "whole"]} for m in found]
+        if "whole" in params:
+            self.refused.append(params)
+            raise RpcError({"code": -32602, "message": 'parameter "whole" is unknown'})
+        return self.d.call(method, **params, whole=True)
+
+    def run(self):
+        while True:
+            try:
+                s, _ = self.listener.accept()
+            except OSError:
+                return      # the end
+            with s:
+                data, request, piece = b"", None, b"?"
+                while request is None and piece:
+                    piece = s.recv(65536)
+                    data += piece
+                    try:
+                        request = json.loads(data)
+                    except ValueError:
+                        pass
+                if request is None:
+                    continue    # a client that has gone
+                try:
+                    answer = {"result": self.result(request["method"], request.get("params", {}))}
+                except RpcError as e:
+                    answer = {"error": {"code": e.code, "message": e.message}}
+                s.sendall(json.dumps({"id": request["id"], **answer}).encode())
+
+
+def test_a_daemon_that_is_older_is_compared_and_changed_too():
+    with Ctl() as d:
+        d.call("bdev_null_create", name="N0", num_blocks=1024, block_size=512)
+        file = d.folder / "saved.json"
+        d.ctl("save", file)
+        for known in (True, False):
+            older = OlderDaemon(d, d.folder, known)
+            check(d.ctl("-s", older.path, "diff", file) == ("", ""), "the same")
+            d.call("bdev_null_delete", name="N0")
+            check("+ varve-rpc bdev_null_create name=N0" in d.ctl("-s", older.path, "diff", file, status=1)[0], "a bdev less")
+            d.ctl("-s", older.path, "apply", file)
+            check(d.call("bdev_get_bdevs")[0]["name"] == "N0" and older.refused == [], older.refused)
+            older.listener.shutdown(socket.SHUT_RDWR)
+            older.listener.close()
+
+
 def test_an_answer_that_does_not_come_is_told_from_nobody_there():
     """A socket on which a connection ends after the request."""
     with tempfile.TemporaryDirectory(prefix="varve-ctl-") as f, socket.socket(socket.AF_UNIX) as listener:

@@ -72,7 +72,7 @@ class Client:
 
     def call(self, method, **params):
         """The result. Calls that change something are shown with -v, those that ask with -vv."""
-        if self.verbose > (1 if "_get_" in method else 0):
+        if self.verbose > (1 if "_get_" in method or method == "rpc_describe_methods" else 0):
             print(f"  {words_of(method, params)}", file=sys.stderr)
         request = {"jsonrpc": "2.0", "id": 1, "method": method, **({"params": params} if params else {})}
         try:

@@ -111,10 +111,17 @@ def read(path):
         raise Trouble(f"{path}: {e if isinstance(e, ValueError) else 'it does not have the form of a configuration'}; `varve --check {path}` says more", 2) from None
 
 
+def takes_whole(client):
+    """A daemon that is older says everything anyway."""
+    methods = client.ask("rpc_describe_methods", [])
+    return any(m["name"] == "framework_get_config" and any(p["name"] == "whole" for p in m.get("params", [])) for m in methods)
+
+
 def running(client):
     """With what is as usual: a file may have that, too."""
+    whole = {"whole": True} if takes_whole(client) else {}
     found = [{"method": e["method"], "params": e.get("params") or {}} for s in client.call("framework_get_subsystems")
-             for e in flat(client.call("framework_get_config", name=s["subsystem"], whole=True)) if e["method"] not in PASSING]
+             for e in flat(client.call("framework_get_config", name=s["subsystem"], **whole)) if e["method"] not in PASSING]
     return [x for e in found for x in as_saved(e)]
 
 
