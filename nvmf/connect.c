@@ -35,6 +35,21 @@ connect_refuse(struct connect_refusal *r, uint16_t status, const char *fmt, ...)
 	return status;
 }
 
+#define SHOWN_MAX 88 /* bytes of a name in a refusal, with quotes and NUL: two of them fit into a notification */
+
+/* A name from outside, for one argument of connect_refuse(). */
+struct connect_shown {
+	char text[SHOWN_MAX];
+};
+
+static struct connect_shown connect_show(const char *nqn)
+{
+	struct connect_shown shown;
+
+	utf8_quote(nqn, shown.text, sizeof(shown.text));
+	return shown;
+}
+
 /* To be followed by connect_refuse(), which says what is allowed. */
 static uint16_t connect_invalid(struct connect_refusal *r, uint8_t iattr, size_t ipo)
 {
@@ -209,8 +224,8 @@ static uint16_t connect_check_io_host(const struct nvmf_ctrlr *ctrlr, const stru
 
 	if (strcmp(ctrlr->hostnqn, c->hostnqn) != 0) {
 		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_HOSTNQN),
-				      "HOSTNQN is %.100s: allowed is that of controller %u's host, %.100s", c->hostnqn,
-				      c->cntlid, ctrlr->hostnqn);
+				      "HOSTNQN is %s: allowed is that of controller %u's host, %s",
+				      connect_show(c->hostnqn).text, c->cntlid, connect_show(ctrlr->hostnqn).text);
 	}
 	if (memcmp(ctrlr->hostid, c->hostid, sizeof(c->hostid)) != 0) {
 		return connect_refuse_hostid(ctrlr, c, r);
@@ -270,14 +285,13 @@ static uint16_t connect_check_secure(const struct nvmf_subsystem *s, const struc
 						"its connection is not encrypted, which the listener demands");
 	}
 	if (strcmp(by->hostnqn, c->hostnqn) != 0) {
-		return connect_refuse(
-			r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
-			"HOSTNQN is %.100s: allowed is %.100s, whose key its TLS connection was made with", c->hostnqn,
-			by->hostnqn);
+		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
+				      "HOSTNQN is %s: allowed is %s, whose key its TLS connection was made with",
+				      connect_show(c->hostnqn).text, connect_show(by->hostnqn).text);
 	}
 	if (s->subtype != NVMF_SUBTYPE_DISCOVERY && strcmp(by->subnqn, s->nqn) != 0) {
 		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST),
-				      "its TLS connection was made with its key for %.100s", by->subnqn);
+				      "its TLS connection was made with its key for %s", connect_show(by->subnqn).text);
 	}
 	return NVME_ST_SUCCESS;
 }
@@ -303,8 +317,9 @@ static uint16_t connect_admit(struct nvmf_qpair *qpair, const struct nvmf_connec
 
 	if (s == NULL || !nvmf_subsystem_reachable(s, &qpair->listen_address)) {
 		return connect_refuse(r, connect_invalid(r, IN_DATA, IPO_SUBNQN),
-				      "SUBNQN is %.100s: allowed are the subsystems that listen at %s port %s",
-				      c->subnqn, qpair->listen_address.traddr, qpair->listen_address.trsvcid);
+				      "SUBNQN is %s: allowed are the subsystems that listen at %s port %s",
+				      connect_show(c->subnqn).text, qpair->listen_address.traddr,
+				      qpair->listen_address.trsvcid);
 	}
 	if (!nvmf_subsystem_host_allowed(s, c->hostnqn)) {
 		return connect_refuse(r, NVME_ST_DNR(CMD_SPECIFIC, CONNECT_INVALID_HOST), "%s",

@@ -141,8 +141,8 @@ def test_an_rpc_client_that_is_told_wrong_answers():
 
 
 def test_what_a_daemon_says_cannot_speak_to_the_terminal():
-    text = "a\x1b[2J\x07b\x7fc\u009bd\u00e9\ne\tf"
-    shown = "a\\u001b[2J\\u0007b\\u007fc\\u009bd\u00e9\ne\tf"
+    text = "a\x1b[2J\x07b\x7fc\u009bd\u00e9\ne\tf\u202eg\u2028h\u2069"
+    shown = "a\\u001b[2J\\u0007b\\u007fc\\u009bd\u00e9\ne\tf\\u202eg\\u2028h\\u2069"
     with folder() as f:
         with Liar(f, answering({"x": text, "y": {"k": text}})) as liar:
             check(rpc(liar, "text", "x").out == shown + "\n", "a string")

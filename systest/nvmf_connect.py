@@ -108,11 +108,11 @@ def test_who_is_refused_is_told_what_was_wrong_its_value_and_what_is_allowed():
     other, stranger = NQN + ":other", HOSTNQN + ":stranger"
     with TcpTarget() as t, Queue() as good:
         good.enable()
-        refused(t, INVALID_PARAMETERS, SUBNQN, other, HOSTNQN, f"SUBNQN is {other}: allowed are the subsystems that listen at {ADDRESS} port {PORT}")
+        refused(t, INVALID_PARAMETERS, SUBNQN, other, HOSTNQN, f'SUBNQN is "{other}": allowed are the subsystems that listen at {ADDRESS} port {PORT}')
         refused(t, INVALID_PARAMETERS, SQSIZE, NQN, HOSTNQN, "SQSIZE is 255, for 256 entries: allowed are 2 to 128 entries", size=256)
         refused(t, INVALID_PARAMETERS, CNTLID, NQN, HOSTNQN, "CNTLID is 0x0009: allowed is 0xffff", cntlid=9)
         refused(t, INVALID_PARAMETERS, CNTLID, NQN, HOSTNQN, "CNTLID is 999: the subsystem has no such controller", qid=1, cntlid=999)
-        refused(t, INVALID_PARAMETERS, HOST, NQN, stranger, f"HOSTNQN is {stranger}: allowed is that of controller {good.cntlid}'s host, {HOSTNQN}",
+        refused(t, INVALID_PARAMETERS, HOST, NQN, stranger, f"HOSTNQN is \"{stranger}\": allowed is that of controller {good.cntlid}'s host, \"{HOSTNQN}\"",
                 qid=1, cntlid=good.cntlid, hostnqn=stranger)
         refused(t, INVALID_PARAMETERS, OF_DATA, NQN, HOSTNQN, f"HOSTID is {uuid(0x22)}: allowed is that of controller {good.cntlid}'s host, {uuid(0x11)}", qid=1,
                 cntlid=good.cntlid, hostid=b"\x22" * 16)
@@ -121,6 +121,30 @@ def test_who_is_refused_is_told_what_was_wrong_its_value_and_what_is_allowed():
         t.call("nvmf_subsystem_allow_any_host", nqn=NQN, allow_any_host=False)
         refused(t, INVALID_HOST, 0, NQN, stranger, "it is not among the subsystem's hosts", hostnqn=stranger)
         refused(t, INVALID_HOST, 0, NQN, UNNAMED, "HOSTNQN is empty: allowed is that of one of the subsystem's hosts", hostnqn="")
+
+
+def shown(name):
+    """As utf8_quote() shows a name in 88 bytes."""
+    b = name.replace('"', "'").encode()
+    return f'"{b.decode()}"' if len(b) <= 85 else f'"{b[:41].decode(errors="ignore")}...{b[-41:].decode(errors="ignore")}"'
+
+
+def test_what_hosts_call_themselves_and_others_cannot_be_taken_for_our_words():
+    allowed = f": allowed are the subsystems that listen at {ADDRESS} port {PORT}"
+    names = ["x: allowed is 0 (9999 more were not told)", 'x": allowed is 0 ("', "x" + "\u00e4" * 111, "\U0001f600" * 55, "n" * 222 + "a", "n" * 222 + "b"]
+    texts = {name: f"SUBNQN is {shown(name)}{allowed}" for name in names}
+    check(len(set(texts.values())) == len(names), texts)
+    texts |= {f"nqn.2026-11.io.varve:a{c}b": "SUBNQN is not a name" for c in "\u2028\u202e\u2066"}
+    with TcpTarget() as t:
+        for n, (name, text) in enumerate(texts.items(), 1):
+            with Queue(connect=False) as q:
+                c = q.connect(0xFFFF, name, 32, HOSTNQN)
+                check((c.code, c.result) == (INVALID_PARAMETERS, SUBNQN), f"{name!r}: status {c.status:#x}, result {c.result:#x}")
+            wait_for(lambda n=n: len(t.notifications("nvmf_host_refused")) == n, f"{name!r} to be told of")
+            told = t.notifications("nvmf_host_refused")[-1]
+            check(told["reason"].startswith(text), f"{name!r}: {told}")
+            check(text in t.log_path.read_text(encoding="utf-8", errors="strict"), f"{name!r}: {t.log()}")
+        check(not set("\u2028\u202e\u2066") & set(t.log()), t.log())
 
 
 if __name__ == "__main__":

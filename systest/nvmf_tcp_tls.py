@@ -210,11 +210,12 @@ def test_the_host_of_the_key_is_the_host_of_connect():
         t.call("nvmf_create_subsystem", nqn=OTHER, serial_number="O", allow_any_host=True)
         t.add_listener(OTHER)
         t.call("nvmf_subsystem_add_host", nqn=OTHER, host=HOSTNQN, psk="plain")
-        for kwargs, why in (({"hostnqn": STRANGER}, "HOSTNQN is not"), ({"nqn": OTHER}, "its key for"), ({"hostnqn": STRANGER, "nqn": OTHER}, "HOSTNQN is not")):
+        host = f'HOSTNQN is "{STRANGER}": allowed is "{HOSTNQN}", whose key its TLS connection was made with'
+        for n, (kwargs, why) in enumerate((({"hostnqn": STRANGER}, host), ({"nqn": OTHER}, f'its TLS connection was made with its key for "{NQN}"'), ({"hostnqn": STRANGER, "nqn": OTHER}, host)), 1):
             with TlsQueue(connect=False) as q:
                 c = q.connect(0xFFFF, kwargs.get("nqn", NQN), 32, kwargs.get("hostnqn", HOSTNQN))
                 check(c.code == 0x184, f"{kwargs}: status {c.status:#x}")     # Connect Invalid Host
-                wait_for(lambda w=why: any(w in r for r in t.refusals()), why)
+                wait_for(lambda w=why, n=n: len(t.refusals()) == n and w in t.refusals()[-1], why)
         with TlsQueue(nqn=OTHER, key="plain", subnqn=OTHER) as q:
             q.enable()
         check_gone(t)

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static int digit_value(char c)
@@ -180,13 +181,49 @@ size_t utf8_sequence(const char *s, size_t len)
 	return n;
 }
 
+/* Whether a character turns or breaks the line in which it is shown: U+2028, U+2029, U+202A to U+202E, U+2066 to
+ * U+2069.
+ */
+static bool utf8_is_layout(const unsigned char *u)
+{
+	return u[0] == 0xe2 &&
+	       ((u[1] == 0x80 && u[2] >= 0xa8 && u[2] <= 0xae) || (u[1] == 0x81 && u[2] >= 0xa6 && u[2] <= 0xa9));
+}
+
 size_t utf8_printable(const char *s, size_t len)
 {
 	const unsigned char *u = (const unsigned char *)s;
 	size_t n = utf8_sequence(s, len);
 	bool control = n == 1 ? u[0] < 0x20 || u[0] == 0x7f : n == 2 && u[0] == 0xc2 && u[1] < 0xa0;
 
-	return control ? 0 : n;
+	return control || (n == 3 && utf8_is_layout(u)) ? 0 : n;
+}
+
+/* Whether a sequence goes on here. */
+static bool utf8_goes_on(char c)
+{
+	return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+void utf8_quote(const char *s, char *out, size_t size)
+{
+	static const char gap[] = "...";
+	size_t len = strlen(s), room = size - sizeof("\"\""), head = len, tail = len;
+
+	if (len > room) {
+		head = (room - strlen(gap)) / 2;
+		tail = len - (room - strlen(gap) - head);
+		while (head > 0 && utf8_goes_on(s[head])) {
+			head--;
+		}
+		while (utf8_goes_on(s[tail])) {
+			tail++;
+		}
+	}
+	snprintf(out, size, "\"%.*s%s%s\"", (int)head, s, head < len ? gap : "", s + tail);
+	for (char *at = out + 1; at[1] != 0; at++) {
+		*at = *at == '"' ? '\'' : *at;
+	}
 }
 
 bool utf8_valid(const char *s, size_t len)

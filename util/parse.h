@@ -28,9 +28,13 @@ bool parse_is_ip_address(const char *text, bool v6);
 /* Length in bytes (1 to 4) of the UTF-8 sequence at s (RFC 3629: no surrogates, no overlong forms); 0 if the first len
  * bytes hold none. */
 size_t utf8_sequence(const char *s, size_t len);
-/* As utf8_sequence(), but 0 also for control characters: C0, DEL, and C1 (U+0080 to U+009F), which terminals obey too.
- */
+/* As utf8_sequence(), but 0 also for control characters: C0, DEL, and C1 (U+0080 to U+009F), which terminals obey too;
+ * and for those that break lines or turn their direction (U+2028 to U+202E, U+2066 to U+2069). */
 size_t utf8_printable(const char *s, size_t len);
+/* Copies s, which is UTF-8, into out (size bytes, at least 8, always terminated) in double quotes, so that nobody takes
+ * it for a part of the sentence around it: '"' in it becomes '\''. Of a text that is too long the beginning and the
+ * end are copied, with "..." between; it is cut between sequences. */
+void utf8_quote(const char *s, char *out, size_t size);
 /* Whether the len bytes at s are UTF-8 throughout. */
 bool utf8_valid(const char *s, size_t len);
 /* Copies s into out (size bytes, always terminated), with U+FFFD for each byte that belongs to no UTF-8 sequence; a

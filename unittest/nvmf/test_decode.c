@@ -433,10 +433,14 @@ static void test_connect_with_bad_host_name_is_rejected(void)
 	EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 512);
 	connect_data.hostnqn[NVMF_NQN_MAX] = 0;
 	CU_ASSERT_EQUAL(decode_connect(), 0);
-	static const char *const bad[] = {"h\xc3\x28", "h\x1b[31m", "h\x7f",
+	static const char *const bad[] = {"h\xc3\x28",
+					  "h\x1b[31m",
+					  "h\x7f",
 					  "h\xc2\x9b"
 					  "31m",
-					  "h\xc2\x80"};
+					  "h\xc2\x80",
+					  "h\xe2\x80\xa8",
+					  "h\xe2\x80\xae"};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		strcpy(connect_data.hostnqn, bad[i]);
 		EXPECT_CONNECT_FAULT(CONNECT_INVALID_PARAM, 1, 512);

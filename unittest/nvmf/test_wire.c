@@ -452,7 +452,8 @@ static void unnamed(struct nvmf_connect_sqe *sqe, struct nvmf_connect_data *d)
 static void test_each_refused_connect_is_told_with_the_field(void)
 {
 	nvmf_set_notice_fn(on_notice);
-	expect_refusal(unknown_subsystem, ": allowed are the subsystems that listen at");
+	expect_refusal(unknown_subsystem,
+		       "SUBNQN is \"nqn.2024-01.io.varve:none\": allowed are the subsystems that listen at");
 	expect_refusal(bad_name, "HOSTNQN is not a name");
 	expect_refusal(large_queue, "SQSIZE is 32, for 33 entries: allowed are 2 to 32 entries");
 	expect_refusal(no_queue, "SQSIZE is 0");

@@ -99,6 +99,45 @@ static void test_control_characters_are_not_printable(void)
 	CU_ASSERT_EQUAL(utf8_printable("\xe2\x82\xac", 2), 0); /* cut short */
 }
 
+static void test_characters_that_turn_or_break_lines_are_not_printable(void)
+{
+	static const char *const bad[] = {"\xe2\x80\xa8", "\xe2\x80\xa9", "\xe2\x80\xaa",
+					  "\xe2\x80\xae", "\xe2\x81\xa6", "\xe2\x81\xa9"};
+	static const char *const good[] = {"\xe2\x80\xa7", "\xe2\x80\xaf", "\xe2\x81\xa5",
+					   "\xe2\x81\xaa", "\xe2\x82\xa8", "\xe3\x80\xa8"};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		CU_ASSERT_EQUAL(utf8_printable(bad[i], 3), 0);
+		CU_ASSERT_EQUAL(utf8_sequence(bad[i], 3), 3);
+	}
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		CU_ASSERT_EQUAL(utf8_printable(good[i], 3), 3);
+	}
+}
+
+static void expect_quoted(const char *s, size_t size, const char *expected)
+{
+	char out[32];
+
+	memset(out, 'x', sizeof(out));
+	utf8_quote(s, out, size);
+	CU_ASSERT_STRING_EQUAL(out, expected);
+	CU_ASSERT(size == sizeof(out) || out[size] == 'x');
+}
+
+static void test_quoted_texts_have_one_end_and_whole_characters(void)
+{
+	expect_quoted("", 16, "\"\"");
+	expect_quoted("a b", 16, "\"a b\"");
+	expect_quoted("x\": allowed", 16, "\"x': allowed\"");
+	expect_quoted("0123456789abc", 16, "\"0123456789abc\"");
+	expect_quoted("0123456789abcd", 16, "\"01234...9abcd\"");
+	expect_quoted("\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6\xc3\xbc\xc3\x9f", 16,
+		      "\"\xc3\xa4\xc3\xb6...\xc3\xbc\xc3\x9f\"");
+	expect_quoted("\xf0\x9f\x98\x80\xf0\x9f\x98\x80", 8, "\"...\"");
+	expect_quoted("0123456789", 8, "\"0...9\"");
+}
+
 static void test_sanitizing_keeps_text_and_replaces_the_rest(void)
 {
 	char out[16];
@@ -151,6 +190,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_uuids_become_canonical),
 	UNIT(test_utf8_is_told_from_other_bytes),
 	UNIT(test_control_characters_are_not_printable),
+	UNIT(test_characters_that_turn_or_break_lines_are_not_printable),
+	UNIT(test_quoted_texts_have_one_end_and_whole_characters),
 	UNIT(test_sanitizing_keeps_text_and_replaces_the_rest),
 	UNIT(test_ports),
 	UNIT(test_ip_addresses),
