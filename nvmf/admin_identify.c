@@ -176,30 +176,44 @@ static void identify_fill_copy(const struct nvmf_ns *ns, struct nvme_id_ns *id)
 
 #define PREFERENCE_MAX (UINT16_MAX + UINT32_C(1)) /* the fields are 0's based */
 
-static uint16_t identify_preference(uint32_t blocks, uint32_t otherwise)
+static uint32_t identify_preference(uint32_t blocks, uint32_t otherwise, uint32_t most)
 {
-	return htole16((uint16_t)((blocks != 0 && blocks <= PREFERENCE_MAX ? blocks : otherwise) - 1));
+	blocks = blocks != 0 && blocks <= most ? blocks : otherwise;
+	return blocks != 0 && blocks <= most ? blocks : 1;
 }
 
-/* What the bdev prefers; where it does not say, the blocks of the device. NOWS is 0 where there is no preference, and
- * has to be a multiple of NPWG (NVM 4.1.5.1). */
-static void identify_fill_preferences(const struct nvmf_ns *ns, struct nvme_id_ns *id)
+/* A granularity has to be a multiple of the alignment: where it is not, it is the alignment. */
+static void identify_put_granularity(uint32_t granularity, uint32_t alignment, uint16_t *granularity_field,
+				     uint16_t *alignment_field)
+{
+	granularity = granularity % alignment == 0 ? granularity : alignment;
+	*granularity_field = htole16((uint16_t)(granularity - 1));
+	*alignment_field = htole16((uint16_t)(alignment - 1));
+}
+
+/* What the bdev prefers; where it does not say, the blocks of the device. What cannot be told is left out: sizes of
+ * writes above MDTS, sizes above what a field holds, and a NOWS that is no multiple of NPWG (NVM 4.1.5.1). NOWS is 0
+ * where there is no preference. */
+static void identify_fill_preferences(const struct nvmf_ctrlr *ctrlr, const struct nvmf_ns *ns, struct nvme_id_ns *id)
 {
 	static const struct bdev_hints none;
 	const struct bdev_hints *h = bdev_get_hints(ns->bdev);
 	uint32_t physical = bdev_physical_block_size(ns->bdev) >> ns->geo.block_shift;
+	uint32_t most = RTE_MIN(ctrlr->transport->opts.max_io_size >> ns->geo.block_shift, PREFERENCE_MAX);
 
-	physical = physical != 0 && physical <= PREFERENCE_MAX ? physical : 1;
-	if (physical == 1 && memcmp(h, &none, sizeof(none)) == 0) {
+	physical = physical <= PREFERENCE_MAX ? physical : 1;
+	if (physical <= 1 && memcmp(h, &none, sizeof(none)) == 0) {
 		return;
 	}
 	id->nsfeat |= NVME_NS_FEAT_IO_OPT;
-	id->npwg = identify_preference(h->preferred_write_granularity, physical);
-	id->npwa = identify_preference(h->preferred_write_alignment, physical);
-	id->npdg = identify_preference(h->preferred_unmap_granularity, physical);
-	id->npda = identify_preference(h->preferred_unmap_alignment, physical);
+	identify_put_granularity(identify_preference(h->preferred_write_granularity, physical, most),
+				 identify_preference(h->preferred_write_alignment, physical, most), &id->npwg,
+				 &id->npwa);
+	identify_put_granularity(identify_preference(h->preferred_unmap_granularity, physical, PREFERENCE_MAX),
+				 identify_preference(h->preferred_unmap_alignment, physical, PREFERENCE_MAX), &id->npdg,
+				 &id->npda);
 	if (h->optimal_write_size % (le16toh(id->npwg) + UINT32_C(1)) == 0) {
-		id->nows = identify_preference(h->optimal_write_size, 1);
+		id->nows = htole16((uint16_t)(identify_preference(h->optimal_write_size, 1, most) - 1));
 	}
 }
 
@@ -223,7 +237,7 @@ static void identify_fill_ns(const struct nvmf_ctrlr *ctrlr, const struct nvmf_n
 	id->lbaf[0].ds = ns->geo.block_shift;
 	nvmf_md_identify(ctrlr->transport, ns, id);
 	identify_fill_copy(ns, id);
-	identify_fill_preferences(ns, id);
+	identify_fill_preferences(ctrlr, ns, id);
 }
 
 /* NSID FFFFFFFFh, the capabilities that all namespaces have in common, is refused (NVM 4.1.5.1). An inactive namespace

@@ -207,18 +207,25 @@ HINTS = ("preferred_write_granularity", "preferred_write_alignment", "optimal_wr
 
 def test_what_a_bdev_prefers_is_told_to_its_hosts():
     """By Identify; a bdev of the namespace prefers the same, and so does what stands on it and is served again."""
+    most = 256                                                                          # blocks of a transport's max_io_size
     cases = (({}, (0, 0, 0, 0, 0)),
-             (dict(zip(HINTS, (8, 16, 64, 32, 48))), (8, 16, 64, 32, 48)),
-             (dict(zip(HINTS, (1, 1, 65536, 1, 65536))), (1, 1, 65536, 1, 65536)),
+             (dict(zip(HINTS, (16, 8, 64, 48, 16))), (16, 8, 64, 48, 16)),
+             (dict(zip(HINTS, (8, 16, 64, 32, 48))), (16, 16, 64, 48, 48)),             # granularities that are no multiples of the alignments
+             (dict(zip(HINTS, (1, 1, most, 1, 65536))), (1, 1, most, 65536, 65536)),
+             (dict(zip(HINTS, (1, 1, most + 1, 65536, 1))), (1, 1, 0, 65536, 1)),       # a write of more than MDTS
+             (dict(zip(HINTS, (most, 2 * most, 0, 1, 1))), (most, 1, 0, 1, 1)),
+             (dict(zip(HINTS, (2 * most, most, 0, 1, 1))), (most, most, 0, 1, 1)),
              ({"physical_block_size": 4096}, (8, 8, 0, 8, 8)),
+             ({"physical_block_size": 4096, "preferred_write_granularity": 4, "preferred_unmap_granularity": 1}, (8, 8, 0, 8, 8)),
              ({"physical_block_size": 4096, "preferred_unmap_granularity": 2048}, (8, 8, 0, 2048, 8)),
-             (dict(zip(HINTS, (8, 8, 60, 8, 8))), (8, 8, 0, 8, 8)),             # no multiple of the granularity, as NOWS has to be
-             (dict(zip(HINTS, (65537, 8, 0, 8, 8))), (1, 8, 0, 8, 8)))          # more than the field holds
+             ({"physical_block_size": 1 << 20}, (1, 1, 0, 2048, 2048)),
+             (dict(zip(HINTS, (8, 8, 60, 8, 8))), (8, 8, 0, 8, 8)),                     # no multiple of the granularity, as NOWS has to be
+             (dict(zip(HINTS, (65537, 8, 0, 8, 65537))), (8, 8, 0, 8, 1)))              # more than the fields hold
     with Back(0) as b, Front() as f:
         b.remove_ns(1)
         for nsid, (params, _) in enumerate(cases, 1):
             b.add_ns(b.call("bdev_null_create", name=f"N{nsid}", num_blocks=131072, block_size=512, **params), nsid=nsid)
-        check(sorted(f.attach(b)) == [f"Nvme0n{n}" for n in range(1, len(cases) + 1)], "the bdevs")
+        check(set(f.attach(b)) == {f"Nvme0n{n}" for n in range(1, len(cases) + 1)}, "the bdevs")
         for nsid in range(1, len(cases) + 1):
             f.add_ns(f.call("bdev_passthru_create", name=f"P{nsid}", base_bdev_name=f"Nvme0n{nsid}"), nsid=nsid)
         for port in (b.port, f.port):
@@ -228,6 +235,7 @@ def test_what_a_bdev_prefers_is_told_to_its_hosts():
                     data = q.identify(0, nsid)
                     fields = struct.unpack_from("<5H", data, 64)     # NPWG, NPWA, NPDG, NPDA, NOWS
                     told = tuple(x + 1 for x in fields[:2]) + (fields[4] + 1 if fields[4] else 0,) + tuple(x + 1 for x in fields[2:4])
+                    check(told[0] % told[1] == 0 and told[3] % told[4] == 0 and told[2] % told[0] == 0 and max(told[:3]) <= most, f"namespace {nsid}: {told}")
                     check((told if data[24] & 0x10 else (0,) * 5) == wanted and (data[24] & 0x10 or not any(fields)), f"{port}, namespace {nsid}: {fields}, not {wanted}")
         for nsid, (_, wanted) in enumerate(cases, 1):
             [bdev] = f.call("bdev_get_bdevs", name=f"Nvme0n{nsid}")
