@@ -148,8 +148,8 @@ struct bdev_io {
 	union {
 		/* Private, with IO_NOMEM: the time spent in WAIT_NOMEM; in that state: the present minus that time. */
 		uint64_t nomem_ticks;
-		/* Private, in WAIT_QOS: since when it has waited for the limits of its bdev's group; 0: it waits for
-		 * the bdev's own. */
+		/* Private, in WAIT_QOS: since when it has waited for the limits of its bdev's group; 0 or QOS_COUNTED
+		 * of qos.c: it waits for the bdev's own. */
 		uint64_t qos_since_ticks;
 	};
 } __attribute__((aligned(64)));

@@ -386,9 +386,8 @@ bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io);
 enum rate_kind bdev_qos_kind_of(const struct bdev_io *io);
 /* io is about to wait. Counts it, and tells of it. */
 void bdev_qos_begin_waiting(struct bdev_io *io);
-/* What waits for limits goes on, and is not counted for them: there are none any more, or the bdev goes. Inside a
- * frame.
- */
+/* What waits for limits goes on: there are none any more, or the bdev goes. The time for which it has waited is counted
+ * for the group, the I/O itself and its bytes are not. Inside a frame. */
 void bdev_qos_end_waiting(struct bdev_channel *ch);
 /* The group because of which io waits in WAIT_QOS; NULL: a limit of the bdev itself. The channel's thread. */
 const struct bdev_qos_group *bdev_qos_waits_for_group(const struct bdev_io *io);

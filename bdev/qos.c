@@ -39,14 +39,88 @@ static bool qos_group_takes_tokens(struct bdev_qos *q, enum rate_kind kind, uint
 	return true;
 }
 
-static void qos_set_cause(struct bdev_channel *ch, enum rate_kind kind, bool is_group)
-{
-	ch->qos_for_group = (uint8_t)((ch->qos_for_group & ~(1u << kind)) | (unsigned)is_group << kind);
-}
+/* In qos_since_ticks: the I/O waits for the bdev's own limits, and was counted when it waited for the group. */
+#define QOS_COUNTED 1
 
 static bool qos_cause_is_group(const struct bdev_channel *ch, enum rate_kind kind)
 {
 	return ch->qos_for_group >> kind & 1;
+}
+
+static bool qos_waits_for_group(const struct bdev_io *io)
+{
+	return io->qos_since_ticks > QOS_COUNTED;
+}
+
+/* Each I/O is counted once, however often the cause changes. */
+static void qos_begin_group_wait(struct bdev_io *io, const struct bdev_qos_group *g)
+{
+	const struct bdev *b = io->ch->bdev;
+	bool is_counted = io->qos_since_ticks == QOS_COUNTED;
+
+	io->qos_since_ticks = thread_now();
+	if (!is_counted) {
+		rate_counters_add_wait(&b->core->qos->counters);
+		USDT(qos_group_wait, b->name, g->name, io->type, io->offset_blocks, io->num_blocks);
+	}
+}
+
+static void qos_add_waited(struct bdev_qos *q, const struct bdev_io *io)
+{
+	int64_t waited = qos_waits_for_group(io) ? (int64_t)(thread_now() - io->qos_since_ticks) : 0;
+
+	if (waited > 0) {
+		rate_counters_add_waited(&q->counters, env_ticks_to_ns((uint64_t)waited) / 1000);
+	}
+}
+
+static void qos_end_group_wait(struct bdev_qos *q, struct bdev_io *io)
+{
+	qos_add_waited(q, io);
+	io->qos_since_ticks = 0;
+}
+
+/* What waits for the group, and came before the bdev was in it or for the sake of another limit, is counted, too. */
+static void qos_begin_group_waits(struct bdev_channel *ch, enum rate_kind kind)
+{
+	const struct bdev_qos_group *g = bdev_qos_group_load(ch->bdev->core->qos);
+	struct bdev_io *io;
+
+	if (g == NULL || !qos_cause_is_group(ch, kind)) {
+		return;
+	}
+	STAILQ_FOREACH (io, &ch->qos_wait[kind], queue) {
+		if (!qos_waits_for_group(io)) {
+			qos_begin_group_wait(io, g);
+		}
+	}
+}
+
+/* The bdev's own limits hold up from now on what waits for the group. */
+static void qos_suspend_group_waits(struct bdev_channel *ch, enum rate_kind kind)
+{
+	struct bdev_io *io;
+
+	STAILQ_FOREACH (io, &ch->qos_wait[kind], queue) {
+		if (qos_waits_for_group(io)) {
+			qos_add_waited(ch->bdev->core->qos, io);
+			io->qos_since_ticks = QOS_COUNTED;
+		}
+	}
+}
+
+/* Why the first I/O of a kind waits, and with it those behind it. */
+static void qos_set_cause(struct bdev_channel *ch, enum rate_kind kind, bool is_group)
+{
+	if (qos_cause_is_group(ch, kind) == is_group) {
+		return;
+	}
+	ch->qos_for_group ^= (uint8_t)(1u << kind);
+	if (is_group) {
+		qos_begin_group_waits(ch, kind);
+	} else {
+		qos_suspend_group_waits(ch, kind);
+	}
 }
 
 static bool qos_take_tokens(struct bdev_qos *q, struct bdev_channel *ch, const struct bdev_io *io)
@@ -105,37 +179,18 @@ const struct bdev_qos_group *bdev_qos_waits_for_group(const struct bdev_io *io)
 	return qos_cause_is_group(io->ch, bdev_qos_kind_of(io)) ? bdev_qos_group_load(io->ch->bdev->core->qos) : NULL;
 }
 
-static void qos_begin_group_wait(struct bdev_io *io, const struct bdev_qos_group *g)
-{
-	const struct bdev *b = io->ch->bdev;
-
-	io->qos_since_ticks = thread_now();
-	rate_counters_add_wait(&b->core->qos->counters);
-	USDT(qos_group_wait, b->name, g->name, io->type, io->offset_blocks, io->num_blocks);
-}
-
 void bdev_qos_begin_waiting(struct bdev_io *io)
 {
 	const struct bdev *b = io->ch->bdev;
 	const struct bdev_qos_group *g = bdev_qos_waits_for_group(io);
 
 	io->ch->stat.qos_waits++;
+	io->qos_since_ticks = 0;
 	TRACE(BDEV_IO_LIMITED, b->trace_owner, 0, (uintptr_t)io, io->cb_arg, g != NULL);
 	if (g != NULL) {
 		qos_begin_group_wait(io, g);
 	} else {
-		io->qos_since_ticks = 0;
 		USDT(qos_wait, b->name, io->type, io->offset_blocks, io->num_blocks);
-	}
-}
-
-static void qos_end_group_wait(struct bdev_qos *q, struct bdev_io *io)
-{
-	int64_t waited = io->qos_since_ticks != 0 ? (int64_t)(thread_now() - io->qos_since_ticks) : 0;
-
-	io->qos_since_ticks = 0;
-	if (waited > 0) {
-		rate_counters_add_waited(&q->counters, env_ticks_to_ns((uint64_t)waited) / 1000);
 	}
 }
 
@@ -188,21 +243,6 @@ static void qos_end_group_waits(struct bdev_channel *ch)
 	}
 }
 
-/* What waits for the group, and came before the bdev was in it or for the sake of another limit, is counted, too. */
-static void qos_begin_group_waits(struct bdev_channel *ch)
-{
-	const struct bdev_qos_group *g = bdev_qos_group_load(ch->bdev->core->qos);
-	struct bdev_io *io;
-
-	for (unsigned kind = 0; g != NULL && kind < RATE_KINDS; kind++) {
-		STAILQ_FOREACH (io, &ch->qos_wait[kind], queue) {
-			if (io->qos_since_ticks == 0 && qos_cause_is_group(ch, (enum rate_kind)kind)) {
-				qos_begin_group_wait(io, g);
-			}
-		}
-	}
-}
-
 void bdev_qos_end_waiting(struct bdev_channel *ch)
 {
 	thread_timer_stop(&ch->qos_timer);
@@ -219,7 +259,8 @@ static void visit_qos_limits(struct bdev_channel *ch, void *arg)
 	if (*(const bool *)arg) {
 		ch->slow |= SLOW_QOS;
 		qos_run_waiting(ch);
-		qos_begin_group_waits(ch);
+		qos_begin_group_waits(ch, RATE_READS);
+		qos_begin_group_waits(ch, RATE_WRITES);
 	} else {
 		ch->slow &= ~(uint32_t)SLOW_QOS;
 		bdev_qos_end_waiting(ch);

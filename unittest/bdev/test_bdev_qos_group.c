@@ -278,6 +278,81 @@ static void test_waits_are_counted_for_a_group_that_comes_later(void)
 	scene_close(&s);
 }
 
+static bool two_wait_for_the_bdev(void *arg)
+{
+	struct scene *s = arg;
+	struct look l = {.group = "rate limit of the group other"};
+
+	bdev_for_each_inflight(&s->t->bdev, look_at, &l);
+	return l.waiting == 2 && l.for_group == 0;
+}
+
+/* From the bdev's limits to the group's, back, and once more to the group's; the first two times nobody visits the
+ * channel. Each I/O is counted once, and its time as long as the group is the cause. */
+static void test_the_cause_of_a_wait_may_change(void)
+{
+	struct rate_counts c[2];
+	struct scene s;
+
+	scene_open(&s);
+	bdev_qos_group_remove(&s.t->bdev);
+	scene_expect(&s, 0);
+	struct bdev_qos_group *other = group_make_in_debt("other");
+	struct rate_limits a_few = {.rw_ios_per_sec = 4, .burst_ms = 1};
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&s.t->bdev, &a_few), 0);
+	CU_ASSERT_EQUAL(request_finish(submit(&s.u, BDEV_IO_READ)), 0); /* what comes next waits for 0.25 s */
+	CU_ASSERT_EQUAL(bdev_qos_group_add(other, &s.t->bdev, &none, &id), 0);
+	for (unsigned i = 0; i < WAITING; i++) {
+		s.r[i] = submit(&s.u, BDEV_IO_READ);
+	}
+	CU_ASSERT_TRUE(fixture_poll(all_wait_for_other, &s));
+	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c[0]);
+	CU_ASSERT(c[0].waits == WAITING && c[0].waited_us == 0);
+
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&s.t->bdev, &slow), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(other, &none, &id), 0); /* one goes, and the bdev has a debt */
+	CU_ASSERT_TRUE(fixture_poll(two_wait_for_the_bdev, &s));
+	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c[0]);
+	CU_ASSERT(c[0].waits == WAITING && c[0].waited_us > 0);
+	CU_ASSERT_EQUAL(user_io(&s.u, BDEV_IO_UNMAP, NULL, 0, 1), 0); /* some time passes */
+	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c[1]);
+	CU_ASSERT_EQUAL(c[1].waited_us, c[0].waited_us);
+
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(other, &slow, &id), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&s.t->bdev, &none), 0);
+	CU_ASSERT_EQUAL(user_io(&s.u, BDEV_IO_UNMAP, NULL, 0, 1), 0);
+	CU_ASSERT_FALSE(atomic_load(&s.r[2]->done));
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(other, &none, &id), 0);
+	scene_expect(&s, 0);
+	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c[1]);
+	CU_ASSERT(c[1].waits == WAITING && c[1].waited_us > c[0].waited_us);
+	bdev_qos_group_delete(other);
+	scene_close(&s);
+}
+
+/* What waited for the group goes for the bdev's own limits in the end: that time is not the group's. */
+static void test_time_for_the_bdev_s_own_limits_is_not_the_group_s(void)
+{
+	struct rate_counts c[2];
+	struct scene s;
+
+	scene_open(&s);
+	struct bdev_qos_group *other = group_make_in_debt("other");
+	CU_ASSERT_EQUAL(bdev_qos_group_add(other, &s.t->bdev, &none, &id), 0);
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&s.t->bdev, &slow), 0);
+	CU_ASSERT_EQUAL(bdev_qos_group_set_limits(other, &none, &id), 0);
+	CU_ASSERT_TRUE(fixture_poll(two_wait_for_the_bdev, &s));
+	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c[0]);
+	CU_ASSERT_EQUAL(user_io(&s.u, BDEV_IO_UNMAP, NULL, 0, 1), 0); /* some time passes */
+	CU_ASSERT_EQUAL(bdev_set_qos_limits(&s.t->bdev, &none), 0);
+	scene_expect(&s, 0);
+	bdev_qos_group_get_bdev_counts(&s.t->bdev, &c[1]);
+	CU_ASSERT(c[0].waits == WAITING && c[0].waited_us > 0);
+	CU_ASSERT(c[1].waits == WAITING && c[1].waited_us == c[0].waited_us);
+	bdev_qos_group_delete(other);
+	scene_close(&s);
+}
+
 static void test_waiting_io_that_is_aborted_or_taken_back_is_not_carried_out(void)
 {
 	struct scene s;
@@ -624,6 +699,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_bdev_that_goes_from_one_group_to_another_is_limited_all_the_time),
 	UNIT(test_limits_of_the_bdev_hold_besides),
 	UNIT(test_waits_are_counted_for_a_group_that_comes_later),
+	UNIT(test_the_cause_of_a_wait_may_change),
+	UNIT(test_time_for_the_bdev_s_own_limits_is_not_the_group_s),
 	UNIT(test_waiting_io_that_is_aborted_or_taken_back_is_not_carried_out),
 	UNIT(test_a_reset_ends_waiting_io),
 	UNIT(test_a_bdev_that_goes_ends_its_waiting_io_and_its_membership),
