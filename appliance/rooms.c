@@ -296,9 +296,12 @@ static bool rooms_stop_is_wanted(void)
 	return signals_stop_requested() != 0;
 }
 
+/* A process that is about to take over ignores nothing, whatever its options say: the other one has it all. */
 static bool rooms_ignore_errors(void)
 {
-	return took_back || app_options()->ignore_init_errors;
+	const struct appliance_options *o = app_options();
+
+	return took_back || (o->ignore_init_errors && (o->takeover == NULL || taken_over));
 }
 
 static int rooms_run_startup_methods(char *error)

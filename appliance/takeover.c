@@ -182,8 +182,9 @@ static int takeover_call(const struct appliance_options *o, bool dry_run, json_t
 	return rc;
 }
 
-/* Parses and checks a configuration. */
-static int takeover_load(const struct appliance_options *o, const json_t *tree, struct config *config, char *error)
+/* Parses and checks a configuration: an entry that cannot be loaded is for the other process to keep, even with
+ * --json-ignore-init-errors. */
+static int takeover_load(const json_t *tree, struct config *config, char *error)
 {
 	char why[CONFIG_ERROR_MAX];
 	char *text = tree != NULL ? json_dumps(tree, JSON_INDENT(1)) : NULL;
@@ -193,7 +194,7 @@ static int takeover_load(const struct appliance_options *o, const json_t *tree, 
 	}
 	int rc = config_parse("the configuration of the other process", text, strlen(text), config, why);
 	secret_wipe_free(text);
-	rc = rc == 0 ? config_check(config, o->ignore_init_errors, why) : rc;
+	rc = rc == 0 ? config_check(config, false, why) : rc;
 	if (rc != 0) {
 		config_free(config);
 		return takeover_fail(error, rc, "%s", why);
@@ -208,7 +209,7 @@ static int takeover_try(const struct appliance_options *o, char *error)
 	json_t *tree = NULL;
 	int rc = takeover_call(o, true, &tree, error);
 
-	rc = rc == 0 ? takeover_load(o, tree, &config, error) : rc;
+	rc = rc == 0 ? takeover_load(tree, &config, error) : rc;
 	json_decref(tree);
 	if (rc == 0) {
 		config_free(&config);
@@ -240,7 +241,7 @@ static int takeover_receive(const struct appliance_options *o, struct config *co
 		rc = takeover_fail(error, -EPERM, "%.*s", MAX_TEXT, why);
 	} else {
 		takeover_note_service(message);
-		rc = takeover_load(o, json_object_get(message, "handed_over"), config, error);
+		rc = takeover_load(json_object_get(message, "handed_over"), config, error);
 	}
 	json_decref(message);
 	return rc;
