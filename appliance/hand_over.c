@@ -44,6 +44,8 @@ static struct hand_over {
 	bool grace;  /* the time is over, and the grace is running */
 	bool serves; /* the successor has said so */
 	bool gone;   /* the successor has ended */
+	bool killed; /* it ends: what it says from now on does not count, though it may be read before its end is seen
+		      */
 } ho = {.fd = -1, .pidfd = -1};
 
 /* ---- The configuration ---- */
@@ -121,7 +123,7 @@ static bool hand_over_say(json_t *message)
 
 static void hand_over_hear_message(json_t *message)
 {
-	if (json_is_true(json_object_get(message, "serving"))) {
+	if (!ho.killed && json_is_true(json_object_get(message, "serving"))) {
 		ho.serves = true;
 	}
 	json_decref(message);
@@ -169,6 +171,18 @@ static void hand_over_exited(void *arg, uint32_t events)
 	fd_source_remove(&ho.exit_source);
 }
 
+/* After what the successor has said up to now was heard. */
+static void hand_over_kill(void)
+{
+	log_error("process %d, which is taking over, neither serves nor has ended after %" PRIu64 " s: it is killed",
+		  ho.pid, ho.timeout_us / 1000000);
+	ho.killed = pidfd_send_signal(ho.pidfd, SIGKILL, NULL, 0) == 0 || errno == ESRCH;
+	if (!ho.killed) {
+		log_error("process %d cannot be killed: %s; nothing is served until it has ended", ho.pid,
+			  strerror(errno));
+	}
+}
+
 static void hand_over_time_is_over(void *arg)
 {
 	if (!ho.grace) {
@@ -176,14 +190,11 @@ static void hand_over_time_is_over(void *arg)
 		thread_timer_start(&ho.timer, GRACE_US);
 		return;
 	}
-	if (ho.serves || ho.gone) {
-		return;
+	if (ho.source != NULL) {
+		hand_over_hear();
 	}
-	log_error("process %d, which is taking over, neither serves nor has ended after %" PRIu64 " s: it is killed",
-		  ho.pid, ho.timeout_us / 1000000);
-	if (pidfd_send_signal(ho.pidfd, SIGKILL, NULL, 0) != 0 && errno != ESRCH) {
-		log_error("process %d cannot be killed: %s; nothing is served until it has ended", ho.pid,
-			  strerror(errno));
+	if (!ho.serves && !ho.gone) {
+		hand_over_kill();
 	}
 }
 

@@ -2,18 +2,24 @@
 /* Trouble of a process that takes over: a library to preload, before the software RDMA device. Nothing can be bound to
  * the TCP port $VARVE_TROUBLE_PORT, which is in use; or, with $VARVE_TROUBLE_HOLD, bind() does not return while that
  * file exists, and has begun when the file $VARVE_TROUBLE_HOLD.held is there. The file $VARVE_TROUBLE_FILE cannot be
- * opened. */
+ * opened. When what is sent has the word serving, the file $VARVE_TROUBLE_HOLD.said is there afterwards.
+ *
+ * And of the process that is taken over from: with $VARVE_TROUBLE_LATE, which names the file that holds the other one,
+ * that is let go, and has said that it serves, just before it is killed. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static bool is_port(const struct sockaddr *address)
@@ -24,15 +30,20 @@ static bool is_port(const struct sockaddr *address)
 	       ((const struct sockaddr_in *)address)->sin_port == htons((uint16_t)atoi(text));
 }
 
-static void hold(const char *file)
+static void make_file(const char *before, const char *after)
 {
-	char held[4096];
+	char name[4096];
 
-	snprintf(held, sizeof(held), "%s.held", file);
-	FILE *f = fopen(held, "w");
+	snprintf(name, sizeof(name), "%s.%s", before, after);
+	FILE *f = fopen(name, "w");
 	if (f != NULL) {
 		fclose(f);
 	}
+}
+
+static void hold(const char *file)
+{
+	make_file(file, "held");
 	while (access(file, F_OK) == 0) {
 		usleep(10000);
 	}
@@ -72,4 +83,38 @@ int open(const char *path, int flags, ...)
 		va_end(ap);
 	}
 	return real(path, flags, mode);
+}
+
+ssize_t send(int fd, const void *bytes, size_t len, int flags)
+{
+	ssize_t (*real)(int, const void *, size_t, int) =
+		(ssize_t(*)(int, const void *, size_t, int))dlsym(RTLD_NEXT, "send");
+	const char *file = getenv("VARVE_TROUBLE_HOLD");
+
+	if (real == NULL) {
+		errno = ENOSYS;
+		return -1;
+	}
+	ssize_t n = real(fd, bytes, len, flags);
+	if (n > 0 && file != NULL && memmem(bytes, len, "\"serving\"", strlen("\"serving\"")) != NULL) {
+		make_file(file, "said");
+	}
+	return n;
+}
+
+#define LATE_ROUNDS 6000 /* of 10 ms */
+
+int pidfd_send_signal(int pidfd, int number, siginfo_t *info, unsigned flags)
+{
+	const char *file = getenv("VARVE_TROUBLE_LATE");
+	char said[4096];
+
+	if (number == SIGKILL && file != NULL) {
+		snprintf(said, sizeof(said), "%s.said", file);
+		unlink(file);
+		for (int i = 0; i < LATE_ROUNDS && access(said, F_OK) != 0; i++) {
+			usleep(10000);
+		}
+	}
+	return (int)syscall(SYS_pidfd_send_signal, pidfd, number, info, flags);
 }

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# limit: 900
+# sanitize
+# beside
+"""varve --takeover: what happens at the worst moment, and what must not be lost by an attempt that fails."""
+import pathlib
+import signal
+import sys
+import tempfile
+
+from appliance_lib import check, main
+from nvmf_lib import PORT, preload, verifying, wait_io
+from takeover import RECONNECT, TIMEOUT, TROUBLE, Case, Served, Successor, everything, hold, wait_filled, wait_held
+
+
+def test_what_a_successor_says_when_it_is_killed_already_does_not_count():
+    with tempfile.TemporaryDirectory(prefix="varve-test-") as name:
+        env, file = hold(pathlib.Path(name))
+        with Served(trtype="TCP", env={**preload(TROUBLE), "VARVE_TROUBLE_LATE": str(file)}) as a, verifying(a, 1, *RECONNECT) as host:
+            wait_filled(a, host)
+            before = everything(a)
+            with Successor(a, "--takeover-timeout", str(TIMEOUT), ready=False, env=env) as b:
+                wait_held(file, b)
+                check(b.wait_exit() == -signal.SIGKILL, b.log())
+                check(pathlib.Path(f"{file}.said").exists(), f"it never said that it serves:\n{b.log()}")
+                a.goes_on()
+            check(everything(a) == before, f"{everything(a)}\n{before}")
+            wait_io(a, [host])
+            result = host.stop()
+            check(result["reconnects"] in (1, 2), result)       # to the successor, too, before it was killed
+            host.check_perfect(result, reconnects=result["reconnects"])
+            a.stop_clean("ended without having taken over", "neither serves nor has ended")
+
+
+def test_a_successor_that_may_ignore_errors_does_not_when_it_takes_over():
+    for why in ("VARVE_TROUBLE_PORT", "VARVE_TROUBLE_FILE"):
+        with Case() as c:
+            value = PORT if why == "VARVE_TROUBLE_PORT" else c.target.folder / "disk"
+            with Successor(c.target, "--json-ignore-init-errors", ready=False, env={**preload(TROUBLE), why: str(value)}) as b:
+                b.failed("nvmf_subsystem_add_listener" if why == "VARVE_TROUBLE_PORT" else "bdev_uring_create")
+                c.target.goes_on()
+            c.check_end(c.target, "ended without having taken over")
+
+
+if __name__ == "__main__":
+    main(sys.modules[__name__])
