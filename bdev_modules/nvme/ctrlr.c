@@ -412,6 +412,11 @@ bool bdev_nvme_is_idle(void)
 	return TAILQ_EMPTY(&controllers) && bdev_nvme_discovery_is_idle();
 }
 
+void bdev_nvme_fini(void)
+{
+	stopping = false;
+}
+
 bool bdev_nvme_is_stopping(void)
 {
 	return stopping;

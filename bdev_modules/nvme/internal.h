@@ -127,7 +127,9 @@ void bdev_nvme_stop(void);
 bool bdev_nvme_is_idle(void);
 /* Tells the bdev layer if the module has become idle. To be called after the end of a controller or a service. */
 void bdev_nvme_is_idle_now(void);
-/* Whether bdev_nvme_stop() has been called: nothing is attached any more. */
+/* All bdevs and controllers are gone: controllers may be attached again. */
+void bdev_nvme_fini(void);
+/* Whether bdev_nvme_stop() has been called, and bdev_nvme_fini() not yet: nothing is attached any more. */
 bool bdev_nvme_is_stopping(void);
 /* Checks the three timeouts, in seconds, which depend on each other. 0, or -EINVAL and an error that names them. */
 int bdev_nvme_check_timeouts(int32_t loss, uint32_t delay, uint32_t fast, char *error);

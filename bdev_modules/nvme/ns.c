@@ -20,6 +20,7 @@ static struct bdev_module bdev_nvme_module = {.name = "nvme",
 					      .io_ctx_room = ns_io_ctx_room,
 					      .stop = bdev_nvme_stop,
 					      .is_idle = bdev_nvme_is_idle,
+					      .fini = bdev_nvme_fini,
 					      .figures = bdev_nvme_fence_figures};
 BDEV_MODULE_REGISTER(bdev_nvme_module)
 
