@@ -16,6 +16,7 @@
 #include "appliance/takeover.h"
 #include "bdev/bdev.h"
 #include "dhchap/dhchap.h"
+#include "keyring/keyring.h"
 #include "nvmf/nvmf.h"
 #include "rpc/allowed.h"
 #include "rpc/rpc.h"
@@ -409,6 +410,8 @@ static const struct part rows[] = {
 	/* Methods that may be called before the rooms start. Before the RPC server starts, so that what clients set
 	 * before framework_start_init comes over what the file says. */
 	{.name = HANDED_OVER, .when = APPLIANCE_RPC, .start = rooms_run_startup_methods},
+	/* Used by nvmf and bdevs. A process that takes back what it handed over reads the keys again. */
+	{.name = "keys", .when = APPLIANCE_THREADS, .stop = keyring_clear},
 	{.name = "bdev", .when = APPLIANCE_CONFIG, .start = rooms_start_bdev, .stop_slow = bdev_fini},
 	/* Opens bdevs. */
 	{.name = "nvmf", .when = APPLIANCE_CONFIG, .start = rooms_start_nvmf, .stop_slow = nvmf_fini},

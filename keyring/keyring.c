@@ -272,6 +272,19 @@ int keyring_file_remove(const char *name)
 	return 0;
 }
 
+void keyring_clear(void)
+{
+	struct keyring_key *next;
+
+	for (struct keyring_key *key = TAILQ_FIRST(&keys); key != NULL; key = next) {
+		next = TAILQ_NEXT(key, link);
+		if (!key->removed) {
+			key->removed = true;
+			keyring_put(key);
+		}
+	}
+}
+
 struct keyring_key *keyring_get(const char *name)
 {
 	return keyring_hold(key_find(name));

@@ -28,6 +28,8 @@ int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERRO
  * when nobody has a reference any more, because data that were encrypted by one key are lost under another. 0 or
  * -ENOENT. */
 int keyring_file_remove(const char *name);
+/* Removes all keys. When all references were given back before, no secret is left in memory. */
+void keyring_clear(void);
 
 /* What a key is for. */
 enum keyring_kind { KEYRING_DHCHAP, KEYRING_PSK, KEYRING_DATA };

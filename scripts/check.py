@@ -41,7 +41,7 @@ ROOMS = {
     "nvmf_tcp": "env_dpdk thread tls tcp nvmf nvme/spec.h bdev",
     "rpc_methods": "env_dpdk thread rpc dhchap keyring tcp bdev nvmf",
     "bdev_modules": "env_dpdk thread rpc dhchap keyring nvme bdev lvol rpc_methods",
-    "appliance": "env_dpdk thread rpc rpc_methods dhchap tls verbs bdev nvmf",
+    "appliance": "env_dpdk thread rpc rpc_methods dhchap tls verbs keyring bdev nvmf",
     "softverbs": "util/compiler.h",     # knows nothing of varve: a header without code is all it takes
     "tools": "env_dpdk thread rpc dhchap tls keyring nvme bdev bdev_modules lvol",
     "usdt/bt": "nvme bdev nvmf appliance",  # names of states for the scripts

@@ -4,12 +4,15 @@
 # sanitize
 # beside
 """varve --takeover: what happens at the worst moment, and what must not be lost by an attempt that fails."""
+import os
 import pathlib
+import random
 import signal
 import sys
 import tempfile
 
-from appliance_lib import check, main
+from appliance_lib import Daemon, check, main, wait_for
+from config_random_lib import Back, Maker, start
 from nvmf_lib import PORT, preload, verifying, wait_io
 from takeover import RECONNECT, TIMEOUT, TROUBLE, Case, Served, Successor, everything, hold, wait_filled, wait_held
 
@@ -41,6 +44,24 @@ def test_a_successor_that_may_ignore_errors_does_not_when_it_takes_over():
                 b.failed("nvmf_subsystem_add_listener" if why == "VARVE_TROUBLE_PORT" else "bdev_uring_create")
                 c.target.goes_on()
             c.check_end(c.target, "ended without having taken over")
+
+
+def test_all_that_can_be_configured_is_taken_back():
+    seed = int(os.environ.get("VARVE_SEED") or random.SystemRandom().getrandbits(32))
+    print(f"# VARVE_SEED={seed}", flush=True)
+    rng = random.Random(seed)
+    with Back(), Daemon("-m", "[0-1]", "-s", "512", "--wait-for-rpc", ready=False, env=preload()) as a:
+        a.port, a.trtype = PORT, "TCP"
+        start(a, rng)
+        Maker(a, rng).run()
+        before, ran = everything(a), a.log().count("ignored:")
+        # It loads all, and fails at the last thing that it does before it would serve.
+        with Successor(a, "-m", "[0-1]", "--takeover-force", "--metrics", f"unix:{a.folder}/none/metrics", ready=False) as b:
+            b.failed("no metrics")
+            wait_for(lambda: a.log().count("is running, process") == 2, lambda: f"it to go on:\n{a.log()}")
+        check("left out" not in a.log() and a.log().count("ignored:") == ran, a.log())
+        check(everything(a) == before, f"{everything(a)}\n{before}")
+        check(a.stop() == 0, a.log())
 
 
 if __name__ == "__main__":

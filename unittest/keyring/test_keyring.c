@@ -56,6 +56,28 @@ static void test_a_key_is_read_and_forgotten(void)
 	CU_ASSERT_PTR_NULL(keyring_next(NULL));
 }
 
+static void test_all_keys_can_be_removed_at_once(void)
+{
+	write_file(SECRET, 0600);
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+	CU_ASSERT_EQUAL(keyring_file_add("b", path, error), 0);
+	CU_ASSERT_EQUAL(keyring_file_add("c", path, error), 0);
+	struct keyring_key *used = keyring_get("b"), *gone = keyring_get("c");
+	CU_ASSERT_EQUAL(keyring_file_remove("c"), 0);
+	keyring_clear();
+	CU_ASSERT_PTR_NULL(keyring_get("a"));
+	CU_ASSERT_PTR_NULL(keyring_get("b"));
+	CU_ASSERT(keyring_key_removed(used) && keyring_key_refs(used) == 1);
+	CU_ASSERT_EQUAL(keyring_key_refs(gone), 1);
+	keyring_put(used);
+	keyring_put(gone);
+	CU_ASSERT_PTR_NULL(keyring_next(NULL));
+	keyring_clear();
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+	keyring_clear();
+	CU_ASSERT_PTR_NULL(keyring_next(NULL));
+}
+
 static void test_a_removed_key_stays_with_who_uses_it_and_its_name_is_free(void)
 {
 	write_file(SECRET, 0400);
@@ -213,6 +235,7 @@ static void test_a_bad_key_for_tls_is_refused(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_a_key_is_read_and_forgotten),
+	UNIT(test_all_keys_can_be_removed_at_once),
 	UNIT(test_a_removed_key_stays_with_who_uses_it_and_its_name_is_free),
 	UNIT(test_files_that_others_can_reach_are_refused),
 	UNIT(test_files_of_other_users_are_refused),
