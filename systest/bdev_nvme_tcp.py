@@ -225,6 +225,11 @@ def test_what_a_bdev_prefers_is_told_to_its_hosts():
         b.remove_ns(1)
         for nsid, (params, _) in enumerate(cases, 1):
             b.add_ns(b.call("bdev_null_create", name=f"N{nsid}", num_blocks=131072, block_size=512, **params), nsid=nsid)
+        log = b.log()
+        for nsid, (params, _) in enumerate(cases, 1):
+            granularity, size = params.get(HINTS[0], 0), params.get(HINTS[2], 0)
+            check((f"N{nsid} prefers more than 65536 blocks" in log) == any(params.get(h, 0) > 65536 for h in HINTS), f"{params}: {log}")
+            check((f"N{nsid}: optimal_write_size {size} is no multiple" in log) == bool(granularity and size % granularity), f"{params}: {log}")
         check(set(f.attach(b)) == {f"Nvme0n{n}" for n in range(1, len(cases) + 1)}, "the bdevs")
         for nsid in range(1, len(cases) + 1):
             f.add_ns(f.call("bdev_passthru_create", name=f"P{nsid}", base_bdev_name=f"Nvme0n{nsid}"), nsid=nsid)

@@ -7,6 +7,7 @@
 #include "bdev_modules/null/null.h"
 #include "env_dpdk/env.h"
 #include "util/iov.h"
+#include "util/log.h"
 
 struct null_bdev {
 	struct bdev bdev;
@@ -81,6 +82,24 @@ static const struct bdev_ops null_ops = {
 	.submit = null_submit, .destruct = null_destruct, .zcopy_addr = null_zcopy_addr};
 static const struct bdev_ops null_ops_md = {.submit = null_submit_md, .destruct = null_destruct};
 
+/* The fields of NVMe hold no more, and one has to be a multiple of another. */
+static void null_tell_of_hints(const char *name, const struct bdev_hints *h)
+{
+	const uint32_t most = 65536;
+	bool fit = h->preferred_write_granularity <= most && h->preferred_write_alignment <= most &&
+		   h->optimal_write_size <= most && h->preferred_unmap_granularity <= most &&
+		   h->preferred_unmap_alignment <= most;
+
+	if (!fit) {
+		log_notice("%s prefers more than %u blocks: hosts cannot be told", name, most);
+	}
+	if (h->preferred_write_granularity != 0 && h->optimal_write_size % h->preferred_write_granularity != 0) {
+		log_notice("%s: optimal_write_size %u is no multiple of preferred_write_granularity %u: hosts are not "
+			   "told of it",
+			   name, h->optimal_write_size, h->preferred_write_granularity);
+	}
+}
+
 int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 {
 	int rc = bdev_check_name(opts->name, error);
@@ -109,6 +128,7 @@ int bdev_null_create(const struct bdev_null_opts *opts, char *error)
 	n->bdev.num_blocks = opts->num_blocks;
 	n->bdev.numa_node = -1;
 	n->bdev.hints = opts->hints;
+	null_tell_of_hints(n->name, &opts->hints);
 	n->bdev.io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_UNMAP | 1u << BDEV_IO_FLUSH |
 			   1u << BDEV_IO_RESET | 1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_COMPARE |
 			   1u << BDEV_IO_COMPARE_AND_WRITE | 1u << BDEV_IO_ABORT | 1u << BDEV_IO_COPY |

@@ -32,11 +32,11 @@ static const struct rpc_param null_create_params[] = {
 		   "0: its guard has 16 bits; 1: 32 bits; 2: 64 bits; 1 and 2 take 16 bytes"),
 	NULL_PARAM(dif_is_head_of_md, RPC_BOOL, RPC_OPTIONAL,
 		   "it is the first 8 or 16 bytes of the metadata, not the last"),
-	NULL_PARAM(preferred_write_granularity, RPC_UINT32, RPC_OPTIONAL, "blocks; shown to users"),
-	NULL_PARAM(preferred_write_alignment, RPC_UINT32, RPC_OPTIONAL, "blocks; shown to users"),
-	NULL_PARAM(optimal_write_size, RPC_UINT32, RPC_OPTIONAL, "blocks; shown to users"),
-	NULL_PARAM(preferred_unmap_granularity, RPC_UINT32, RPC_OPTIONAL, "blocks; shown to users"),
-	NULL_PARAM(preferred_unmap_alignment, RPC_UINT32, RPC_OPTIONAL, "blocks; shown to users"),
+	NULL_PARAM(preferred_write_granularity, RPC_UINT32, RPC_OPTIONAL, "blocks; told to hosts (doc/compat.md)"),
+	NULL_PARAM(preferred_write_alignment, RPC_UINT32, RPC_OPTIONAL, "blocks; told to hosts (doc/compat.md)"),
+	NULL_PARAM(optimal_write_size, RPC_UINT32, RPC_OPTIONAL, "blocks; told to hosts (doc/compat.md)"),
+	NULL_PARAM(preferred_unmap_granularity, RPC_UINT32, RPC_OPTIONAL, "blocks; told to hosts (doc/compat.md)"),
+	NULL_PARAM(preferred_unmap_alignment, RPC_UINT32, RPC_OPTIONAL, "blocks; told to hosts (doc/compat.md)"),
 	RPC_PARAM_END};
 
 static void rpc_bdev_null_create(struct rpc_request *req, void *params)
