@@ -7,6 +7,7 @@
 #include <string.h>
 #include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
+#include "util/parse.h"
 
 /* Whether the bad parameter is in the command or in its data. */
 enum { IN_COMMAND = 0, IN_DATA = 1 };
