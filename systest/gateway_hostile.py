@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 
-from appliance_lib import DEADLINE, Daemon, check, main, wait_for
+from appliance_lib import DEADLINE, Daemon, Failure, check, main, wait_for
 from gateway_lib import Gateway, basic
 from hostile_rpc import LEFT_OUT, OTHER, Calls, bad_parameters, bad_texts
 
@@ -133,13 +133,38 @@ class HttpCalls(Calls):
     def __init__(self, daemon, gateway):
         super().__init__(daemon)
         self.gateway, self.connection = gateway, gateway.connect()
+        self.fresh, self.again = True, 0        # whether nothing has been answered on the connection yet; how often the gateway had closed it
+
+    def alive(self, data):
+        check(self.daemon.process.poll() is None and self.gateway.process.poll() is None, f"seed {SEED}: somebody died at {data[:300]}")
+
+    def exchange(self, data):
+        self.connection.request("POST", "/", data, basic("boss"))
+        return self.connection.getresponse()
+
+    def post(self, data):
+        """The answer. A connection that is kept may be closed by the gateway meanwhile: then once more, on a new one."""
+        try:
+            return self.exchange(data)
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            self.connection.close()
+            if self.fresh:
+                raise
+            self.alive(data)
+            self.fresh, self.again = True, self.again + 1
+            check(self.again <= 10, f"seed {SEED}: connections that are kept are closed again and again, now at {data[:300]}")
+            return self.exchange(data)      # it connects again
 
     def answer(self, data):
-        check(self.daemon.process.poll() is None and self.gateway.process.poll() is None, f"seed {SEED}: somebody died at {data[:300]}")
+        self.alive(data)
         self.made += 1
-        self.connection.request("POST", "/", data, basic("boss"))
-        r = self.connection.getresponse()
-        text = r.read()
+        try:
+            r = self.post(data)
+            text = r.read()
+        except (http.client.HTTPException, OSError) as e:
+            self.alive(data)
+            raise Failure(f"seed {SEED}: {data[:300]}: {e!r}") from e
+        self.fresh = False
         check(r.status in (200, 400), f"seed {SEED}: {data[:300]}: {r.status} {text[:300]}")
         a = json.loads(text)
         check(isinstance(a, dict) and ("result" in a) != ("error" in a), f"seed {SEED}: {data[:300]}: {a}")
@@ -157,6 +182,7 @@ def test_every_method_rejects_by_http_what_its_parameters_forbid():
         d.call("nvmf_subsystem_add_ns", nqn=OTHER, namespace={"bdev_name": "m1", "nsid": 1})
         methods = [m for m in d.call("rpc_describe_methods") if m["name"] not in LEFT_OUT and "runtime" in m["states"]]
         rng.shuffle(methods)
+        print(f"# seed {SEED}", flush=True)
         calls, end = HttpCalls(d, g), time.monotonic() + SECONDS
         for n, m in enumerate(methods):
             if n > 10 and time.monotonic() > end:
