@@ -190,7 +190,7 @@ static enum appliance_event app_do_running(void)
 	app.hand_over = false;
 	while (!app_stop_wanted()) {
 		thread_control_run();
-		if (app.hand_over && !app_stop_wanted() && hand_over_prepare()) {
+		if (app.hand_over && hand_over_prepare()) { /* when this process stops, it tells the other one so */
 			return APPLIANCE_HAND_OVER;
 		}
 		app.hand_over = false;

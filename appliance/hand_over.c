@@ -41,6 +41,8 @@ static struct hand_over {
 	struct fd_source *source, *exit_source;
 	uint32_t events;
 	struct thread_timer timer;
+	bool force;  /* even if something is lost */
+	bool given;  /* this process serves nothing any more, and the successor has been told so */
 	bool grace;  /* the time is over, and the grace is running */
 	bool serves; /* the successor has said so */
 	bool gone;   /* the successor has ended */
@@ -174,8 +176,16 @@ static void hand_over_exited(void *arg, uint32_t events)
 /* After what the successor has said up to now was heard. */
 static void hand_over_kill(void)
 {
-	log_error("process %d, which is taking over, neither serves nor has ended after %" PRIu64 " s: it is killed",
-		  ho.pid, ho.timeout_us / 1000000);
+	if (ho.given) {
+		log_error("process %d, which is taking over, neither serves nor has ended after %" PRIu64
+			  " s: it is killed",
+			  ho.pid, ho.timeout_us / 1000000);
+	} else {
+		log_error("this process has not stopped to serve after %" PRIu64
+			  " s, so process %d cannot take over: it is killed, and this process goes on when all is "
+			  "stopped",
+			  ho.timeout_us / 1000000, ho.pid);
+	}
 	ho.killed = pidfd_send_signal(ho.pidfd, SIGKILL, NULL, 0) == 0 || errno == ESRCH;
 	if (!ho.killed) {
 		log_error("process %d cannot be killed: %s; nothing is served until it has ended", ho.pid,
@@ -224,36 +234,56 @@ static void hand_over_note_call(void *arg, const struct rpc_call_info *info)
 
 static bool hand_over_no_calls(void *arg)
 {
-	return rpc_outstanding() == 0 || signals_stop_requested() != 0;
+	return rpc_outstanding() == 0 || ho.gone || signals_stop_requested() != 0;
 }
 
 /* NULL, or why nothing can be handed over. */
-static const char *hand_over_settle(char why[ERROR_MAX])
+static const char *hand_over_settle(char why[HAND_OVER_LOSSES_MAX])
 {
 	const char *method = NULL;
 
 	rpc_set_state(RPC_HANDING_OVER);
 	thread_control_wait(hand_over_no_calls, NULL, CALLS_WAIT_US);
+	if (ho.gone) {
+		return "it has ended";
+	}
+	if (signals_stop_requested() != 0) {
+		return "this process stops";
+	}
 	if (rpc_outstanding() != 0) {
 		rpc_for_each_call(hand_over_note_call, &method);
-		snprintf(why, ERROR_MAX, "a call of %s has not ended within %d s (rpc_get_calls)", method,
+		snprintf(why, HAND_OVER_LOSSES_MAX, "a call of %s has not ended within %d s (rpc_get_calls)", method,
 			 CALLS_WAIT_US / 1000000);
 		return why;
 	}
 	json_t *config = hand_over_config();
 	ho.config = config != NULL ? json_dumps(config, JSON_COMPACT) : NULL;
 	json_decref(config);
-	if (ho.gone) {
-		return "it has ended";
+	if (ho.config == NULL) {
+		return "no memory for the configuration";
 	}
-	return ho.config == NULL ? "no memory for the configuration" : NULL;
+	/* Once more: of what was done since the call was judged, by calls that were under way and by hosts. */
+	return !ho.force && hand_over_losses(why) ? why : NULL;
+}
+
+/* What may fail is done before anything is given up. NULL, or why nothing can be handed over. */
+static const char *hand_over_keep_configuration(void)
+{
+	char error[PART_ERROR_MAX];
+
+	if (rooms_keep_configuration(ho.config, strlen(ho.config), error) == 0) {
+		return NULL;
+	}
+	log_error("%s", error);
+	return "the configuration could not be loaded again if it failed";
 }
 
 bool hand_over_prepare(void)
 {
-	char why[ERROR_MAX];
+	char why[HAND_OVER_LOSSES_MAX];
 	const char *wrong = hand_over_settle(why);
 
+	wrong = wrong == NULL ? hand_over_keep_configuration() : wrong;
 	if (wrong == NULL) {
 		return true;
 	}
@@ -285,8 +315,10 @@ static void hand_over_give(void)
 	json_object_set_new(message, "handed_over", json_loads(ho.config, 0, &wrong));
 	json_object_set_new(message, "notify_socket", rpc_string(path));
 	json_object_set_new(message, "watchdog_us", rpc_uint(watchdog_us));
-	if (!hand_over_say(message)) {
-		log_error("no memory to hand over"); /* the successor waits in vain, and is killed */
+	ho.given = hand_over_say(message);
+	if (!ho.given) {
+		log_error("no memory to hand over");
+		shutdown(ho.fd, SHUT_RDWR); /* the successor ends, and is waited for */
 	}
 }
 
@@ -302,13 +334,9 @@ static void hand_over_part(void)
 /* The successor has ended, or cannot be watched. */
 static enum appliance_event hand_over_take_back(void)
 {
-	char error[PART_ERROR_MAX];
-
 	log_error("process %d ended without having taken over: this process goes on, with all that it had", ho.pid);
 	service_status("another process failed to take over: this one goes on");
-	if (rooms_take_back(ho.config, strlen(ho.config), error) != 0) {
-		log_error("%s", error); /* a lack of memory */
-	}
+	rooms_take_back();
 	return APPLIANCE_ERROR;
 }
 
@@ -425,6 +453,7 @@ static int hand_over_begin(int fd, const struct hand_over_params *p, char why[ER
 	ho.pidfd = pidfd;
 	ho.pid = p->pid;
 	ho.timeout_us = (uint64_t)p->timeout_s * 1000000;
+	ho.force = p->force;
 	ho.active = true;
 	thread_timer_start(&ho.timer, ho.timeout_us);
 	return 0;

@@ -461,16 +461,17 @@ void rooms_hand_over(void)
 	core_locks_stop();
 }
 
-int rooms_take_back(const char *text, size_t len, char *error)
+int rooms_keep_configuration(const char *text, size_t len, char *error)
 {
 	int rc = config_parse("what was handed over", text, len, &config, error);
 
-	if (rc == 0) {
-		took_back = true;
-		rc = config_check(&config, true, error);
-	}
-	if (rc == 0 && had_core_locks) {
+	return rc == 0 ? config_check(&config, true, error) : rc;
+}
+
+void rooms_take_back(void)
+{
+	took_back = true;
+	if (had_core_locks) {
 		core_locks_start();
 	}
-	return rc;
 }

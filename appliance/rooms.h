@@ -17,9 +17,11 @@ void rooms_stop(enum appliance_state first);
 /* Stops all that another process is to take over: what belongs to RPC and CONFIG, and waits for each part. Control
  * thread, outside of its loop. */
 void rooms_hand_over(void);
-/* After that: takes it all back, to be started by rooms_start(): THREADS, RPC, CONFIG. text: the configuration as it
- * was. 0, or a negative errno and error (PART_ERROR_MAX bytes) says why. Control thread. */
-int rooms_take_back(const char *text, size_t len, char *error);
+/* Before that, as long as it may fail: keeps the configuration for rooms_take_back(). text: the configuration as it is.
+ * 0, or a negative errno and error (PART_ERROR_MAX bytes) says why. Control thread. */
+int rooms_keep_configuration(const char *text, size_t len, char *error);
+/* After rooms_hand_over(): takes it all back, to be started by rooms_start(): THREADS, RPC, CONFIG. Control thread. */
+void rooms_take_back(void);
 
 /* Whether trace_start() has made a trace file. */
 bool rooms_have_trace(void);
