@@ -19,6 +19,7 @@
 
 #define CONFIG_REFUSED   "config_refused" /* the notification */
 #define FILE_MAX_BYTES   (64 * 1024 * 1024)
+#define BUSY_ROUND_US    100000   /* config.busy_rounds are so long */
 #define ANSWER_REPORT_US 10000000 /* the log names an entry that takes longer, each time this has passed */
 
 static int __attribute__((format(printf, 3, 4))) config_error(char *error, int rc, const char *fmt, ...)
@@ -360,11 +361,37 @@ static int config_run_entry(const struct config *c, const struct config_entry *e
 	}
 	if (call->code != 0) {
 		char text[RPC_ERROR_TEXT_MAX];
-		rc = config_entry_error(error, c, e, "%s (%d)", rpc_refusal_text(e->params, call->message, text),
-					call->code);
-		config_notify_refused(e, error);
+		config_entry_error(error, c, e, "%s (%d)", rpc_refusal_text(e->params, call->message, text),
+				   call->code);
+		rc = call->code == -EBUSY ? -EBUSY : -EINVAL;
 	}
 	free(call);
+	return rc;
+}
+
+static bool config_stop_is_wanted(void *cancelled)
+{
+	return (*(bool (**)(void))cancelled)();
+}
+
+/* Runs an entry, as often as c->busy_rounds says. */
+static int config_repeat_entry(struct config *c, const struct config_entry *e, bool (*cancelled)(void), char *error)
+{
+	int rc = config_run_entry(c, e, cancelled, error);
+
+	if (rc == -EBUSY && c->busy_rounds != 0) {
+		log_warning("repeated for some seconds: %s", error);
+	}
+	while (rc == -EBUSY && c->busy_rounds != 0) {
+		c->busy_rounds--;
+		if (thread_control_wait(config_stop_is_wanted, &cancelled, BUSY_ROUND_US)) {
+			return -ECANCELED;
+		}
+		rc = config_run_entry(c, e, cancelled, error);
+	}
+	if (rc != 0 && rc != -ECANCELED && rc != -ENOMEM) {
+		config_notify_refused(e, error);
+	}
 	return rc;
 }
 
@@ -400,7 +427,7 @@ int config_run(struct config *c, bool runtime, bool ignore_errors, bool (*cancel
 		if (cancelled()) {
 			return -ECANCELED;
 		}
-		int rc = config_run_entry(c, e, cancelled, error);
+		int rc = config_repeat_entry(c, e, cancelled, error);
 		if (rc == -ECANCELED || (rc != 0 && !ignore_errors)) {
 			return rc;
 		}

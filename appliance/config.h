@@ -35,6 +35,7 @@ struct config {
 	size_t n_entries;
 	struct config_entry *entries; /* in order */
 	size_t n_failed;              /* of them, with ignore_errors: wrong or refused */
+	unsigned busy_rounds; /* config_run(): how often, in all, it repeats an entry that is refused with -EBUSY */
 	/* config_parse_all() only. */
 	void (*report)(const struct config *c, const char *wrong);
 	void *report_arg;

@@ -2,8 +2,10 @@
 /* Handing over to another process, the successor, which is taking over (takeover.h has its side, and what is said).
  *
  * Never do both serve. This process serves nothing from hand_over_run() on, until the successor has ended: that is seen
- * at a descriptor of the process (pidfd), which no other process can be behind, and which becomes readable when nothing
- * of that process is left, neither threads nor I/O. A successor that neither serves nor ends within its time is killed.
+ * at a descriptor of the process (pidfd), which no other process can be behind, and which becomes readable when none of
+ * its threads is left. What it had submitted to files by then, the kernel may still carry out, and it keeps the locks
+ * of those files meanwhile: they are waited for. What was in the buffers of its connections to other targets may still
+ * be delivered. A successor that neither serves nor ends within its time is killed.
  *
  * Control thread. */
 #ifndef APPLIANCE_HAND_OVER_H

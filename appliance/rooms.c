@@ -28,6 +28,8 @@
 
 #define STOP_REPORT_US   5000000
 #define CLOCK_REFRESH_US 10000000 /* between the trace file's notes of what time it is */
+/* The kernel ends I/O of a process that was killed after the process, and keeps its locks of files until then. */
+#define TAKE_BACK_ROUNDS 100 /* of config.h */
 
 /* The first of the parts that another process takes over. */
 #define HANDED_OVER "the configuration's start-up methods"
@@ -471,6 +473,7 @@ int rooms_keep_configuration(const char *text, size_t len, char *error)
 void rooms_take_back(void)
 {
 	took_back = true;
+	config.busy_rounds = TAKE_BACK_ROUNDS;
 	if (had_core_locks) {
 		core_locks_start();
 	}

@@ -4,6 +4,7 @@
 # sanitize
 # beside
 """varve --takeover: what happens at the worst moment, and what must not be lost by an attempt that fails."""
+import ctypes
 import os
 import pathlib
 import random
@@ -15,6 +16,8 @@ from appliance_lib import Daemon, check, main, wait_for
 from config_random_lib import Back, Maker, start
 from nvmf_lib import PORT, preload, verifying, wait_io
 from takeover import RECONNECT, TIMEOUT, TROUBLE, Case, Served, Successor, everything, hold, wait_filled, wait_held
+
+PIDFD_GETFD = 438       # the number of the system call
 
 
 def test_what_a_successor_says_when_it_is_killed_already_does_not_count():
@@ -62,6 +65,33 @@ def test_all_that_can_be_configured_is_taken_back():
         check("left out" not in a.log() and a.log().count("ignored:") == ran, a.log())
         check(everything(a) == before, f"{everything(a)}\n{before}")
         check(a.stop() == 0, a.log())
+
+
+def descriptor_of(process, path):
+    """A copy of a process's descriptor of a file, which keeps the file's lock when the process is gone."""
+    number = next(int(x.name) for x in pathlib.Path(f"/proc/{process.pid}/fd").iterdir() if os.readlink(x) == str(path))
+    pidfd = os.pidfd_open(process.pid)
+    try:
+        copy = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, pidfd, number, 0)
+        check(copy >= 0, os.strerror(ctypes.get_errno()))
+        return copy
+    finally:
+        os.close(pidfd)
+
+
+def test_a_file_whose_lock_outlives_the_successor_is_waited_for():
+    with Case() as c:
+        env, file = hold(c.target.folder)
+        with Successor(c.target, ready=False, env=env) as b:
+            wait_held(file, b)
+            lock = descriptor_of(b.process, c.target.folder / "disk")
+            b.process.kill()
+            try:
+                wait_for(lambda: "repeated for some seconds" in c.target.log(), lambda: f"it to find the file in use:\n{c.target.log()}")
+            finally:
+                os.close(lock)
+            c.target.goes_on()
+        c.check_end(c.target, "ended without having taken over", "repeated for some seconds")
 
 
 if __name__ == "__main__":
