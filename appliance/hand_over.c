@@ -402,6 +402,24 @@ static bool hand_over_is_hung_up(int fd)
 	return poll(&p, 1, 0) != 0;
 }
 
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+/* A descriptor of the process that has connected, or -1 and errno. The kernel gives that of the very process since
+ * Linux 6.5; before, by its number, which is another process's if that one has ended and left the connection to a
+ * child. */
+static int hand_over_peer(int fd, int32_t pid)
+{
+	int pidfd;
+	socklen_t len = sizeof(pidfd);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0) {
+		return pidfd;
+	}
+	return errno == ENOPROTOOPT ? pidfd_open(pid, 0) : -1;
+}
+
 /* Opens the caller's process, which must be the one that it says. 0; or a negative errno, and why. */
 static int hand_over_open_caller(int fd, int32_t pid, int *pidfd, char why[ERROR_MAX])
 {
@@ -415,7 +433,7 @@ static int hand_over_open_caller(int fd, int32_t pid, int *pidfd, char why[ERROR
 			 pid);
 		return -EPERM;
 	}
-	*pidfd = pidfd_open(pid, 0);
+	*pidfd = hand_over_peer(fd, pid);
 	if (*pidfd < 0 || pidfd_send_signal(*pidfd, 0, NULL, 0) != 0) {
 		int rc = -errno;
 		snprintf(why, ERROR_MAX, "process %d cannot be watched and, should it hang, ended: %s", pid,
@@ -425,7 +443,6 @@ static int hand_over_open_caller(int fd, int32_t pid, int *pidfd, char why[ERROR
 		}
 		return rc;
 	}
-	/* The caller lives still, so its number was not another process's when that was opened. */
 	if (hand_over_is_hung_up(fd)) {
 		close(*pidfd);
 		snprintf(why, ERROR_MAX, "process %d has hung up", pid);
