@@ -51,8 +51,9 @@ await_listening() { # PORT PID
   done
 }
 
-# Processes that keep their name, so that two runs beside each other do not meet: ports from the process id.
-next_port=$((20000 + $$ % 300 * 100))
+# Processes that keep their name, so that two runs beside each other do not meet: ports from the process id, which the other tests do not use
+# (nvmf_lib.py), and which no connection is given (net.ipv4.ip_local_port_range).
+next_port=$((13000 + $$ % 150 * 100))
 
 # LOG USER PORT SERVER... -- CLIENT...: 0 if both end well. In the commands PORT stands for the port.
 run_pair() {
