@@ -363,7 +363,7 @@ def memory_is_short(meminfo=None):
 
 class Crew:
     """Says when the next job may begin beside those that run. At first there is room for as many as there are CPUs. After a spell in which so much of the
-    CPUs was free that another job that waits as much as they do has its time, there is room for one more, up to three times as many as CPUs; after one in
+    CPUs was free that another job that waits as much as they do has its time, there is room for one more, up to twice as many as CPUs; after one in
     which none was free, for one less. Where memory is short there is room for one."""
     SPELL, FREE, NONE = 2.0, 0.5, 0.1       # seconds; CPUs
 
@@ -372,7 +372,7 @@ class Crew:
         self.seconds, self.memory = seconds, memory
         self.cpus = os.cpu_count() or 1
         self.least = least or self.cpus
-        self.most = 3 * self.cpus
+        self.most = 2 * self.cpus       # with more, guests of the lab wait for each other beyond their deadlines
         self.room = self.cpus
         self.running, self.lock = 0, threading.Condition()
         self.turn = threading.Lock()            # held by the one job that waits to begin
