@@ -26,6 +26,7 @@ PLAIN = re.compile(r" {4}((?:varve|varve-rpc|varve-trace|varve-top|varve-doctor|
 EXEMPT = {
     "varve": "it is what runs; options: appliance_start.py, rpc_config.py, metrics.py",
     "varve -m ": "it needs four cores and hugepages", "varve --metrics ": "it is what runs; metrics.py",
+    "varve --takeover ": "it ends what runs; takeover.py",
     "varve 0.1.0 crashed": "output, not a command",
     "meson install ": "install.py runs it into a folder", "systemctl ": "it needs systemd; service.py",
     "scripts/setup.sh": "it changes who has the machine's drives and memory; the lab runs it",
