@@ -280,6 +280,7 @@ def test_a_thousand_connections():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
     with Daemon() as d, Gateway(d, "--max-connections", "64", "--client-timeout", "2") as g:
+        before = g.fds()
         socks = []
         for _ in range(1000):
             s = socket.socket()
@@ -297,7 +298,8 @@ def test_a_thousand_connections():
         wait_for(served, "the good client's turn: the others are slow, and ended")
         for s in socks:
             s.close()
-        serves(g, "after a thousand")
+        wait_for(lambda: g.fds() <= before, "the end of the connections that were taken")
+        wait_for(served, "the good client after a thousand: those that wait to be taken fill the gateway for a moment")
         check(d.call("spdk_get_version"), "the daemon")
         g.stop()
 
