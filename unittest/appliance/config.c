@@ -33,6 +33,16 @@ static void rpc_startup(struct rpc_request *req, void *params)
 }
 RPC_METHOD("test_startup", rpc_startup, struct set, set_params, RPC_STARTUP, "Start-up only", .result = "any")
 
+static unsigned busy; /* how often 14 is refused */
+static unsigned waits;
+
+bool __wrap_thread_control_wait(bool (*done)(void *arg), void *arg, uint64_t timeout_us);
+bool __wrap_thread_control_wait(bool (*done)(void *arg), void *arg, uint64_t timeout_us)
+{
+	waits++;
+	return done(arg);
+}
+
 static void rpc_runtime(struct rpc_request *req, void *params)
 {
 	uint32_t value = ((struct set *)params)->value;
@@ -40,6 +50,9 @@ static void rpc_runtime(struct rpc_request *req, void *params)
 	note("runtime", value);
 	if (value == 13) {
 		rpc_error(req, -EEXIST, "%u is taken", value);
+	} else if (value == 14 && busy > 0) {
+		busy--;
+		rpc_error(req, -EBUSY, "%u is in use", value);
 	} else {
 		rpc_reply_true(req);
 	}
@@ -289,6 +302,61 @@ static void test_a_failing_method_ends_the_loading_unless_errors_are_ignored(voi
 	config_free(&c);
 }
 
+static unsigned count_refusals(void)
+{
+	const struct notify_event *e;
+	unsigned n = 0;
+
+	for (uint64_t id = notify_first(NOTIFY_ALL); (e = notify_get(NOTIFY_ALL, id)) != NULL; id++) {
+		n += strcmp(e->type, "config_refused") == 0;
+	}
+	return n;
+}
+
+static bool after_a_wait(void)
+{
+	return waits > 0;
+}
+
+static void test_what_is_in_use_is_tried_again_while_there_are_rounds(void)
+{
+	const struct {
+		unsigned busy, rounds;
+		bool (*cancelled)(void);
+		int rc;
+		unsigned waits, left;
+		const char *calls;
+	} cases[] = {
+		{2, 3, never, 0, 2, 1, "runtime(14) runtime(14) runtime(14) runtime(2) "},
+		{3, 3, never, 0, 3, 0, "runtime(14) runtime(14) runtime(14) runtime(14) runtime(2) "},
+		{9, 3, never, -EBUSY, 3, 0, "runtime(14) runtime(14) runtime(14) runtime(14) "},
+		{1, 0, never, -EBUSY, 0, 0, "runtime(14) "},
+		{9, 3, after_a_wait, -ECANCELED, 1, 2, "runtime(14) "},
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct config c;
+		unsigned before = count_refusals();
+
+		CU_ASSERT_EQUAL(
+			parse(FILE_OF(ENTRY("test_runtime", "\"value\":14") "," ENTRY("test_runtime", "\"value\":2")),
+			      &c),
+			0);
+		CU_ASSERT_EQUAL(config_check(&c, false, error), 0);
+		calls[0] = '\0';
+		busy = cases[i].busy;
+		waits = 0;
+		c.busy_rounds = cases[i].rounds;
+		CU_ASSERT_EQUAL(config_run(&c, true, false, cases[i].cancelled, error), cases[i].rc);
+		CU_ASSERT_EQUAL(waits, cases[i].waits);
+		CU_ASSERT_EQUAL(c.busy_rounds, cases[i].left);
+		CU_ASSERT_STRING_EQUAL(calls, cases[i].calls);
+		CU_ASSERT_EQUAL(count_refusals() - before, cases[i].rc == -EBUSY);
+		config_free(&c);
+	}
+	busy = 0;
+}
+
 static void test_what_is_wrong_can_be_left_out(void)
 {
 	struct config c;
@@ -299,17 +367,6 @@ static void test_what_is_wrong_can_be_left_out(void)
 	CU_ASSERT_EQUAL(config_run(&c, true, true, never, error), 0);
 	CU_ASSERT_STRING_EQUAL(calls, "runtime(2) ");
 	config_free(&c);
-}
-
-static unsigned count_refusals(void)
-{
-	const struct notify_event *e;
-	unsigned n = 0;
-
-	for (uint64_t id = notify_first(NOTIFY_ALL); (e = notify_get(NOTIFY_ALL, id)) != NULL; id++) {
-		n += strcmp(e->type, "config_refused") == 0;
-	}
-	return n;
 }
 
 /* A file may have thousands of wrong entries: they are left out and logged, but do not flush the list of events. */
@@ -542,6 +599,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_options_are_set_first_wherever_they_stand),
 	UNIT(test_entries_of_a_batch_are_named_by_both_places),
 	UNIT(test_a_failing_method_ends_the_loading_unless_errors_are_ignored),
+	UNIT(test_what_is_in_use_is_tried_again_while_there_are_rounds),
 	UNIT(test_what_is_wrong_can_be_left_out),
 	UNIT(test_of_many_wrong_entries_some_are_notified),
 	UNIT(test_a_stop_ends_the_loading),
