@@ -127,8 +127,9 @@ void nvmf_abort_run(struct nvmf_request *req)
 
 	nvmf_decode_abort(req->sqe, &cmd);
 	struct nvmf_qpair *qpair = abort_find_qpair(ctrlr, cmd.sqid);
-	if (qpair == NULL) {
-		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), NVMF_WHERE_CDW10);
+	if (qpair == NULL) { /* it has ended, perhaps just before the host has learned of it */
+		req->cqe.dw0 = htole32(NOT_ABORTED);
+		nvmf_request_answer(req, NVME_ST_SUCCESS);
 		return;
 	}
 	if (ctrlr->num_aborts == NVMF_ABORT_MAX) {

@@ -8,7 +8,8 @@
 #define WHERE_LPO NVMF_WHERE_CDW12
 
 struct log_page {
-	/* Writes the page into a window of zeroes, and returns its length in bytes. A larger offset is an error. */
+	/* Writes the page into a window of zeroes, and returns its length in bytes. A larger offset is an error, except
+	 * for the discovery log. */
 	uint64_t (*put)(struct nvmf_ctrlr *ctrlr, const struct nvmf_get_log *cmd, struct nvmf_window *w);
 	int event;                                 /* the enum nvmf_event that reading the page clears, or -1 */
 	void (*consume)(struct nvmf_ctrlr *ctrlr); /* what reading does besides, unless RAE is set; may be NULL */
@@ -184,6 +185,14 @@ static bool admin_log_nsid_is_good(const struct nvmf_get_log *cmd)
 	return cmd->lid != NVME_LOG_LID_SMART || cmd->nsid == 0 || cmd->nsid == NVME_NSID_ALL;
 }
 
+/* A host that reads the discovery log in pieces asks for one behind its end if subsystems have been removed since it
+ * read the number of entries. It gets zeroes, finds another generation counter when it has all pieces, and reads again;
+ * an error would end its discovery. */
+static bool admin_log_offset_is_good(const struct nvmf_get_log *cmd, uint64_t length)
+{
+	return cmd->offset <= length || cmd->lid == NVME_LOG_LID_DISCOVER;
+}
+
 void nvmf_get_log_run(struct nvmf_request *req)
 {
 	struct nvmf_ctrlr *ctrlr = nvmf_request_ctrlr(req);
@@ -204,7 +213,7 @@ void nvmf_get_log_run(struct nvmf_request *req)
 		return;
 	}
 	struct nvmf_window w = {.req = req, .start = cmd.offset};
-	if (cmd.offset > page->put(ctrlr, &cmd, &w)) {
+	if (!admin_log_offset_is_good(&cmd, page->put(ctrlr, &cmd, &w))) {
 		nvmf_request_answer_at(req, NVME_ST_DNR(GENERIC, INVALID_FIELD), WHERE_LPO);
 		return;
 	}

@@ -67,6 +67,7 @@ uint16_t nvmf_decode_resv_acquire(const struct nvme_sqe *sqe, const void *data, 
 									  : nvmf_bad_field(where, WHERE_RTYPE);
 }
 
+/* IEKEY makes no difference here: the key is checked anyway. Linux before 6.0 sets it where it gives the right key. */
 uint16_t nvmf_decode_resv_release(const struct nvme_sqe *sqe, const void *data, struct nvmf_resv_release *out,
 				  uint16_t *where)
 {
@@ -75,10 +76,7 @@ uint16_t nvmf_decode_resv_release(const struct nvme_sqe *sqe, const void *data, 
 		.type = resv_decode_type(sqe),
 		.crkey = resv_decode_key(data, 0),
 	};
-	if (out->action > NVME_RESERVATION_RRELA_CLEAR) {
-		return nvmf_bad_field(where, WHERE_ACTION);
-	}
-	return resv_decode_iekey(sqe) ? nvmf_bad_field(where, WHERE_IEKEY) : NVME_ST_SUCCESS;
+	return out->action <= NVME_RESERVATION_RRELA_CLEAR ? NVME_ST_SUCCESS : nvmf_bad_field(where, WHERE_ACTION);
 }
 
 /* Host identifiers have 128 bits, which only the extended data structure can hold. */

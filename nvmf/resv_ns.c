@@ -346,6 +346,10 @@ static uint16_t resv_ns_run_register(struct nvmf_ns_resv *rn, uint16_t *where)
 	uint16_t status = nvmf_decode_resv_register(rn->running->sqe, data, &cmd, where);
 	if (status == NVME_ST_SUCCESS && cmd.change_ptpl == NVME_RESERVATION_CPTPL_PERSIST &&
 	    rn->ns->ptpl_file == NULL) {
+		log_limited(LOG_LEVEL_WARNING,
+			    "%s cannot register with namespace %u of %s: CPTPL is 3, which asks that the registration "
+			    "survives a restart: the namespace has no ptpl_file (nvmf_subsystem_add_ns)",
+			    ctrlr->hostnqn, rn->ns->nsid, rn->ns->subsystem->nqn);
 		*where = NVMF_WHERE(43, 6);
 		status = NVME_ST_DNR(GENERIC, INVALID_FIELD);
 	}

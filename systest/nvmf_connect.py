@@ -94,6 +94,45 @@ def test_what_is_reserved_is_not_looked_at():
             wait_for(lambda: t.call("nvmf_subsystem_get_controllers", nqn=NQN) == [], "the host to go")
 
 
+RESV_REGISTER, RESV_ACQUIRE, RESV_RELEASE, IEKEY, WRITE_EXCLUSIVE, CONFLICT = 0x0D, 0x11, 0x15, 1 << 3, 1 << 8, 0x083
+
+
+def test_linux_before_6_0_releases_its_reservation_with_iekey():
+    """It sets the bit where it gives its key. A wrong key is none all the same. Its "clear" is an unregister."""
+    with TcpTarget() as t:
+        t.add_ns(t.add_malloc("M0"), nsid=1)
+        with Queue() as admin:
+            admin.enable()
+            with Queue(qid=1, cntlid=admin.cntlid) as q:
+                def reservation(opcode, cdw10, *keys):
+                    return q.command(q.sqe(opcode, 1, struct.pack("<I", cdw10)), struct.pack(f"<{len(keys)}Q", *keys)).code
+
+                check(reservation(RESV_REGISTER, 3 << 30, 0, 7) == 0x002, "CPTPL without a file for it")
+                check("CPTPL is 3" in t.log() and "has no ptpl_file" in t.log(), t.log())
+                check(reservation(RESV_REGISTER, 0, 0, 7) == 0 and reservation(RESV_ACQUIRE, WRITE_EXCLUSIVE, 7, 0) == 0, "register and acquire")
+                check(reservation(RESV_RELEASE, WRITE_EXCLUSIVE | IEKEY, 8) == CONFLICT, "released with a wrong key")
+                check(q.command(q.sqe(0x0E, 1, struct.pack("<II", 15, 1)), length=64).data[4] == 1, "the reservation is there")
+                check(reservation(RESV_RELEASE, WRITE_EXCLUSIVE | IEKEY, 7) == 0, "released with the right key")
+                check(q.command(q.sqe(0x0E, 1, struct.pack("<II", 15, 1)), length=64).data[4] == 0, "and it is gone")
+                check(reservation(RESV_REGISTER, 1 | IEKEY, 7, 0) == 0, "unregistered")
+
+
+def test_what_comes_too_late_for_its_queue_or_page_is_answered():
+    """Abort of a command of a queue that has ended, and the discovery log behind its end."""
+    with TcpTarget() as t:
+        t.add_ns(t.add_malloc("M0"), nsid=1)
+        with Queue() as admin:
+            admin.enable()
+            c = admin.command(admin.sqe(0x08, 0, struct.pack("<I", 3 | 5 << 16)))
+            check((c.status, c.result & 1) == (0, 1), f"status {c.status:#x}, result {c.result:#x}")
+        with Queue(nqn=DISCOVERY) as discovery:
+            discovery.enable()
+            numrec, = struct.unpack_from("<Q", discovery.log_page(0x70, 1024), 8)
+            for offset in (1024 * (numrec + 1), 1024 * (numrec + 5), 1 << 40):
+                piece = discovery.command(discovery.sqe(0x02, 0, struct.pack("<IIQ", 0x70 | 1023 << 16, 0, offset)), length=4096)
+                check((piece.status, piece.data) == (0, bytes(4096)), f"from {offset}: {piece.status:#x}")
+
+
 def refused(t, code, where, nqn, host, words, qid=0, cntlid=0xFFFF, size=32, hostnqn=HOSTNQN, hostid=HOSTID):
     """A Connect that is refused with this status and place of the field: what the log and the notification say of it."""
     with Queue(connect=False, qid=qid) as q:

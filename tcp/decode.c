@@ -193,15 +193,15 @@ bool tcp_icresp_decode(const struct tcp_pdu_icresp *pdu, const struct tcp_icreq 
 	if (pdu->dgst & (TCP_DGST_HEADER | TCP_DGST_DATA) & ~asked) {
 		return icresp_wrong(fault, OFFSET(icresp.dgst), "DGST", pdu->dgst, "a digest that was not asked for");
 	}
-	if (maxh2cdata < TCP_MAX_H2C_DATA_MIN || maxh2cdata % 4 != 0) {
+	if (maxh2cdata < TCP_MAX_H2C_DATA_MIN) {
 		return icresp_wrong(fault, OFFSET(icresp.maxh2cdata), "MAXH2CDATA", maxh2cdata,
-				    "multiples of 4 from 4096 on are allowed");
+				    "4096 or more is allowed");
 	}
 	*resp = (struct tcp_icresp){
 		.header_digest = pdu->dgst & TCP_DGST_HEADER,
 		.data_digest = pdu->dgst & TCP_DGST_DATA,
 		.cpda = pdu->cpda,
-		.max_h2c_data = maxh2cdata,
+		.max_h2c_data = maxh2cdata & ~UINT32_C(3), /* targets of Linux 5.0 to 5.6 say 65535 */
 	};
 	return true;
 }

@@ -5,6 +5,10 @@
 
 #include <stdio.h>
 
+#define PAGE_DISCOVERY 0x70
+
+static const uint8_t zeroes[SLOT_SIZE];
+
 /* A piece of a page (Base 5.16): what comes is what the whole page has there. */
 static void log_piece(struct kase *k, uint8_t lid, uint8_t lsp, const struct page *page)
 {
@@ -41,6 +45,13 @@ static void log_piece(struct kase *k, uint8_t lid, uint8_t lsp, const struct pag
 		step_window(s, 0, dwords * 4);
 		step_expect(s, ST_OK, -1);
 		break;
+	}
+	/* Zeroes are behind its end, for hosts that read it while it gets shorter. */
+	if (lid == PAGE_DISCOVERY && how <= 1) {
+		s->content = zeroes;
+		s->content_len = dwords * 4;
+		step_window(s, 0, dwords * 4);
+		step_expect(s, ST_OK, -1);
 	}
 	put32(s->bytes + AT_CDW10, lid | (uint32_t)lsp << 8 | pick(k, 2) << 15 | (dwords - 1) << 16);
 	put32(s->bytes + AT_CDW11, (dwords - 1) >> 16 | pick(k, 65536) << 16);
@@ -115,7 +126,7 @@ void make_discovery(struct kase *k)
 							discovery_no_page,  make_admin_property, make_admin_fabrics};
 
 	if (pick(k, 2)) {
-		log_piece(k, 0x70, (uint8_t)pick(k, 128), &k->facts->page[0]);
+		log_piece(k, PAGE_DISCOVERY, (uint8_t)pick(k, 128), &k->facts->page[0]);
 	} else {
 		others[pick(k, sizeof(others) / sizeof(others[0]))](k);
 	}

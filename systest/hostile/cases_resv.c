@@ -202,6 +202,7 @@ static void change(struct kase *k, struct model *m, unsigned me)
 		break;
 	default:
 		cdw10 = (pick(k, 5) == 0 ? CLEAR : RELEASE) | (pick(k, 3) && m->type ? m->type : 1 + pick(k, 6)) << 8;
+		cdw10 |= pick(k, 3) ? 0 : IEKEY; /* which makes no difference: the key is checked */
 		kase_describe(k, " %u:l%x", me, cdw10);
 		expect(k, me, "release", run(k, me, IO_RESV_RELEASE, cdw10, crkey, 0),
 		       model_release(m, me, cdw10, crkey));

@@ -151,8 +151,23 @@ static void test_icresp_with_wrong_fields_is_refused(void)
 	h.icresp.dgst = 0;
 	h.icresp.maxh2cdata = htole32(4092);
 	expect_icresp_fault(&req, TCP_FES_INVALID_FIELD, 12, "MAXH2CDATA");
-	h.icresp.maxh2cdata = htole32(4098);
+	h.icresp.maxh2cdata = htole32(4095);
 	expect_icresp_fault(&req, TCP_FES_INVALID_FIELD, 12, "MAXH2CDATA");
+}
+
+/* Targets of Linux 5.0 to 5.6 say 65535. Data PDUs begin at multiples of 4. */
+static void test_a_maxh2cdata_that_is_no_multiple_of_4_is_rounded_down(void)
+{
+	static const uint32_t cases[][2] = {{4096, 4096}, {4099, 4096}, {65535, 65532}, {UINT32_MAX, UINT32_MAX - 3}};
+	struct tcp_icreq req = {.max_r2t = 1};
+	struct tcp_icresp resp = {.max_h2c_data = 4096}, back;
+
+	tcp_icresp_encode(&h, &resp);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		h.icresp.maxh2cdata = htole32(cases[i][0]);
+		CU_ASSERT_TRUE(tcp_icresp_decode(&h.icresp, &req, &back, &fault));
+		CU_ASSERT_EQUAL(back.max_h2c_data, cases[i][1]);
+	}
 }
 
 static void test_a_capsule_has_its_data_where_the_alignment_says(void)
@@ -446,6 +461,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_icreq_with_wrong_fields_is_refused),
 	UNIT(test_icresp_comes_back_as_it_was_and_both_agree),
 	UNIT(test_icresp_with_wrong_fields_is_refused),
+	UNIT(test_a_maxh2cdata_that_is_no_multiple_of_4_is_rounded_down),
 	UNIT(test_a_capsule_has_its_data_where_the_alignment_says),
 	UNIT(test_responses_and_r2ts_come_back_as_they_were),
 	UNIT(test_data_comes_back_as_it_was),
