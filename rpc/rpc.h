@@ -196,9 +196,9 @@ struct rpc_config {
 };
 /* Before main(). A name that is registered twice ends the process. */
 void rpc_config_register(struct rpc_config *c);
-/* For write(): whether a parameter that only varve has is to be left out because its value is the usual one. SPDK's
- * targets refuse such parameters, and their clients save the answer of framework_get_config as it is. Not where the
- * caller has asked for the whole: it compares. */
+/* For write(): whether a parameter that only varve has is to be left out because its value is the usual one, or because
+ * without it the entry says nearly the same. SPDK's targets refuse such parameters, and their clients save the answer
+ * of framework_get_config as it is. Not where the caller has asked for the whole: it compares. */
 bool rpc_config_leaves_out(bool is_usual);
 /* Appends {"method": method, "params": params} to methods; params is consumed, NULL for none. */
 void rpc_config_add(json_t *methods, const char *method, json_t *params);

@@ -44,8 +44,8 @@ static const struct rpc_param get_config_params[] = {
 	RPC_PARAM(struct get_config, with_batches, RPC_BOOL, RPC_OPTIONAL,
 		  "the caller understands arrays of methods that may run at once (there are none)"),
 	RPC_PARAM(struct get_config, whole, RPC_BOOL, RPC_OPTIONAL,
-		  "also parameters that only varve has and that have their usual value; SPDK's targets refuse what has "
-		  "them (default false)",
+		  "also ANA states that only varve has, and parameters that only varve has and that have their usual "
+		  "value; SPDK's targets refuse what has them (default false)",
 		  .own = true),
 	RPC_PARAM_END,
 };

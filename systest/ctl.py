@@ -388,6 +388,11 @@ def own_states_saved(file, nqn, hosts, where):
             tree = json.loads(file.read_text())
             check_stock_takes(tree)
             check(d.ctl("diff", file) == ("", ""), "the file is the configuration that runs")
+        # What SPDK's rpc.py gets and saves: nothing is apart there, so it has the state that comes next to an own one.
+        plain = {"subsystems": [{"subsystem": "nvmf", "config": [e for e in d.call("framework_get_config", name="nvmf") if e["method"] != "nvmf_subsystem_add_host"]}]}
+        check_stock_takes(plain)
+        own = [e["params"] for e in plain["subsystems"][0]["config"] if e["params"].get("listen_address") == where[2]]
+        check([x["ana_state"] for x in own] == ["inaccessible"] and "ANA state persistent_loss of " + nqn in d.log(), own)
         return seen
 
 
@@ -399,6 +404,24 @@ def own_states_loaded(file, nqn, where, seen):
         out, _ = d.ctl("diff", file, status=1)
         check("persistent_loss" in out and '"ana_state": "inaccessible"' in out, out)
         d.ctl("apply", file)
+        check((d.call("nvmf_subsystem_get_listeners", nqn=nqn), d.ctl("diff", file)) == (seen[0], ("", "")), d.call("nvmf_subsystem_get_listeners", nqn=nqn))
+        # Groups of which the file says nothing have the state of their listener.
+        for n, state in ((0, "optimized"), (1, "persistent_loss")):
+            d.call("nvmf_subsystem_listener_set_ana_state", nqn=nqn, listen_address=where[n], ana_state=state, anagrpid=6)
+        out, _ = d.ctl("diff", file, status=1)
+        lines = out.splitlines()
+        check(len(lines) == 2 and all(x.startswith("- varve-rpc nvmf_subsystem_listener_set_ana_state ") and x.endswith("anagrpid=6") for x in lines), out)
+        check("optimized" in lines[0] and "persistent_loss" in lines[1], out)
+        out, _ = d.ctl("apply", file)
+        check("2 running and not in" in out and d.ctl("diff", file, status=1)[0], out)
+        d.ctl("apply", "--prune", file)
+        check((d.call("nvmf_subsystem_get_listeners", nqn=nqn), d.ctl("diff", file)) == (seen[0], ("", "")), d.call("nvmf_subsystem_get_listeners", nqn=nqn))
+        # With the listener its groups go.
+        d.call("nvmf_subsystem_add_listener", nqn=nqn, listen_address={**where[0], "trsvcid": str(PORT + 3)})
+        d.call("nvmf_subsystem_listener_set_ana_state", nqn=nqn, listen_address={**where[0], "trsvcid": str(PORT + 3)}, ana_state="non_optimized", anagrpid=2)
+        out, _ = d.ctl("diff", file, status=1)
+        check([x.split()[2] for x in out.splitlines()] == ["nvmf_subsystem_add_listener"], out)
+        d.ctl("apply", "--prune", file)
         check((d.call("nvmf_subsystem_get_listeners", nqn=nqn), d.ctl("diff", file)) == (seen[0], ("", "")), d.call("nvmf_subsystem_get_listeners", nqn=nqn))
 
 

@@ -34,6 +34,7 @@ PATH = ("name", "trtype", "adrfam", "traddr", "trsvcid", "subnqn", "hostaddr", "
 # What comes back with the object when its removal is undone, but without this.
 LOST = {"bdev_malloc_create": "the data of {name}", "nvmf_create_subsystem": "connections and reservations of hosts at {nqn}",
         "nvmf_subsystem_add_ns": "reservations of {namespace[bdev_name]}"}
+ANA_STATE = "nvmf_subsystem_listener_set_ana_state"     # of a group
 # Each saved configuration has them, and they make nothing.
 PASSING = ("bdev_wait_for_examine",)
 COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|#[^\n]*|/\*.*?\*/', re.S)
@@ -161,17 +162,26 @@ def bdevs_of(entry):
     return re.compile(re.escape(str(entry["params"].get("name"))) + (r"(n\d+)?" if entry["method"] == "bdev_nvme_attach_controller" else ""))
 
 
-def stays(membership, gone):
-    """Whether neither the bdev nor the group goes, which would end it anyway."""
-    p = membership["params"]
+def is_listener_of(entry, group_state):
+    """Whether an entry makes the listener that an ANA group has a state of its own at."""
+    return (entry["method"] == "nvmf_subsystem_add_listener" and subsystem_of(entry) == subsystem_of(group_state)
+            and overlap(entry["params"]["listen_address"], group_state["params"]["listen_address"]))
+
+
+def stays(setting, gone):
+    """Whether what it is set for stays (a bdev and its QoS group; a listener): otherwise it ends anyway."""
+    p = setting["params"]
+    if setting["method"] == ANA_STATE:
+        return not any(is_listener_of(g, setting) or g["method"] == "nvmf_create_subsystem" and subsystem_of(g) == subsystem_of(setting) for g in gone)
     return not any(g["params"].get("name") == p.get("group") if g["method"] == "bdev_qos_group_create" else
                    g["method"].startswith("bdev_") and g["method"].endswith(("_create", "_attach_controller")) and bdevs_of(g).fullmatch(str(p.get("name"))) for g in gone)
 
 
 def differences(wanted, now):
-    """As compare(), but options that the file does not name are not gone: the daemon has them anyway. That a bdev is in a QoS group is no option."""
+    """As compare(), but options that the file does not name are not gone: the daemon has them anyway. That a bdev is in a QoS group is no option, nor is the state of an
+    ANA group, which has that of the listener otherwise."""
     added, changed, gone = compare(wanted, now)
-    return added, changed, [g for g in gone if (stays(g, gone) if g["method"] == "bdev_set_qos_group" else not sets_options(g)) and g["method"] != "nvmf_create_transport"]
+    return added, changed, [g for g in gone if (stays(g, gone) if g["method"] in ("bdev_set_qos_group", ANA_STATE) else not sets_options(g)) and g["method"] != "nvmf_create_transport"]
 
 
 def only_different(w, n):
@@ -226,9 +236,11 @@ def subsystem_of(entry):
     return (p.get("tgt_name"), p["nqn"]) if entry["method"].startswith("nvmf_") and "nqn" in p else None
 
 
-def removal(client, entry):
-    """As inverse(), of a running entry, whose namespace has its number."""
+def removal(client, entry, now):
+    """As inverse(), of a running entry: its namespace has its number, and its ANA group a listener with a state."""
     p = entry["params"]
+    if entry["method"] == ANA_STATE:
+        return [(ANA_STATE, {**p, "ana_state": n["params"]["ana_state"]}) for n in now if is_listener_of(n, entry)]
     if entry["method"] == "nvmf_subsystem_add_ns":
         return [("nvmf_subsystem_remove_ns", {**{k: v for k, v in p.items() if k in ("nqn", "tgt_name")}, "nsid": p["namespace"]["nsid"]})]
     return inverse(client, entry)
@@ -259,7 +271,7 @@ def removals(client, gone, now):
     groups = {g["params"]["name"] for g in gone if g["method"] == "bdev_qos_group_create"}
     others = [n for n in now if n["method"] != "bdev_qos_group_set_limit" and group_of(n) not in groups]
     mine = [g for g in reversed(gone) if g["method"] == "nvmf_create_subsystem" or subsystem_of(g) not in dead]
-    plan = [(removal(client, g), [(n["method"], n["params"]) for n in with_it(g, now if g["method"] == "bdev_qos_group_create" else others)], LOST.get(g["method"], "").format(**g["params"])) for g in mine]
+    plan = [(removal(client, g, now), [(n["method"], n["params"]) for n in with_it(g, now if g["method"] == "bdev_qos_group_create" else others)], LOST.get(g["method"], "").format(**g["params"])) for g in mine]
     unknown = [words_of(g["method"], g["params"]) for g, (calls, _, _) in zip(mine, plan) if calls is None]
     if unknown:
         raise Trouble(f"it is not known how to take this back: {'; '.join(unknown)}. Nothing was done")
