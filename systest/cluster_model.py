@@ -3,8 +3,10 @@
 # limit: 600
 # beside
 """The protocol of several gateways (doc/ceph.md) as a model: every interleaving of two gateways, a group, etcd and Ceph's blocklist, with crashes,
-pauses, partitions, restarts of etcd and slow clocks. No two gateways may write, nor serve, and no group may be without an owner for longer than two
-leases while a gateway is reachable. Each of the protocol's rules is left out once, and what that breaks must be found."""
+pauses, partitions, restarts of etcd and slow clocks. A gateway acts on what it has read of etcd's keys before: they may have changed since, its watch may say
+so late or, when it was compacted or its member is cut off, not at all. Its requests may be carried out late, also when it has given them up. No two gateways may
+write, nor serve, none may serve what another one owns, and no group may be without an owner for longer than two leases while a gateway is reachable. Each of
+the protocol's rules is left out once, and what that breaks must be found."""
 import collections
 import os
 import sys
@@ -19,21 +21,26 @@ FAULTS = int(os.environ.get("VARVE_MODEL_FAULTS", "2"))     # 3 need minutes
 NONE = -1
 
 RUN, PAUSED, WAKING, CRASHED = "run", "paused", "waking", "crashed"
-IDLE, SEEN, CLAIMED, ACTIVE, LEAVING = "idle", "seen", "claimed", "active", "leaving"
-AS_IDLE = {"phase": IDLE, "stale": False, "patience": 0}
+IDLE, ASKING, CLAIMED, ACTIVE, LEAVING, GIVING = "idle", "asking", "claimed", "active", "leaving", "giving"
+# What a gateway has read of the group: nothing that it may use; nobody owns it; its owner has no lease; its owner has one; itself, by a claim whose answer
+# it has had and that is the last, or by another.
+UNKNOWN, NOBODYS, GONE, OTHERS, MINE, OWN = "unknown", "nobody's", "gone", "other's", "mine", "own"
+DONE, REFUSED = "done", "refused"       # answers
 
 # A gateway. up: its process; link: it reaches etcd; left: ticks of its lease by its own clock; sent: (kind, age) of a message on its way, kind one of
-# grant, keep (requests), granted (an answer), or None; phase: of the group; stale: the group's token has
-# changed since; io: a write is on its way to Ceph; old_io: one of a client that this gateway was before; blocked: Ceph has blocklisted its client;
+# grant, keep (requests), granted, kept (answers), or None; phase: of the group; view: what was read of it; changed: the group's key has
+# changed since; old: the view has not been what is in etcd for a tick; request: a change of the key on its way, as (owner, changed since it was read, whether the
+# other gateway must be absent), or its answer; late: one that was given up and may still be carried out; mine: the last change of the key is a claim of this
+# gateway, which knows it; io: a write is on its way to Ceph; old_io: one of a client that this gateway was before; blocked: Ceph has blocklisted its client;
 # orphan: ticks for which it was reachable and the group had no owner; patience: ticks that a move may still take.
-Gateway = collections.namedtuple("Gateway", "up link left sent phase stale io old_io blocked orphan patience")
+Gateway = collections.namedtuple("Gateway", "up link left sent phase view changed old request late mine io old_io blocked orphan patience")
 # lease: ticks of each gateway's, as etcd counts; owner: of the group, with the present token; lock: whose client has the
 # lock of what is stored; surprised: a gateway was fenced that still served, by one
 # that knew the present token.
 State = collections.namedtuple("State", "gateways lease owner lock etcd faults slow surprised")
 
-START = State((Gateway(RUN, True, 0, None, IDLE, False, False, False, False, 0, 0),) * 2, (0, 0), NONE, NONE, True, FAULTS, 1, False)
-RULES = ("blocklist", "token", "request", "expire", "takeover", "old_client", "move")
+START = State((Gateway(RUN, True, 0, None, IDLE, UNKNOWN, False, False, None, None, False, False, False, False, 0, 0),) * 2, (0, 0), NONE, NONE, True, FAULTS, 1, False)
+RULES = ("blocklist", "revision", "absent", "request", "expire", "takeover", "old_client", "move", "reread", "present", "reclaim")
 
 
 def with_gateway(s, g, **changes):
@@ -56,6 +63,42 @@ def is_serving(gw):
     return gw.phase == ACTIVE and gw.up == RUN and not gw.blocked
 
 
+def view_of(s, g):
+    """What a gateway reads now."""
+    if s.owner == g:
+        return MINE if s.gateways[g].mine else OWN
+    return NOBODYS if s.owner == NONE else OTHERS if s.lease[s.owner] > 0 else GONE
+
+
+def is_outdated(s, g):
+    gw = s.gateways[g]
+    return gw.view != view_of(s, g) or gw.changed
+
+
+def read(s, g):
+    return with_gateway(s, g, view=view_of(s, g), changed=False, old=False)
+
+
+def idle(gw):
+    """A gateway that has no part in the group; a request that is on its way is carried out later, or not."""
+    flies = isinstance(gw.request, tuple)
+    return {"phase": IDLE, "patience": 0, "request": None, "late": gw.request if flies else gw.late}
+
+
+def forget_requests(gw):
+    """etcd has restarted: they are lost."""
+    return gw._replace(**{**(idle(gw) if isinstance(gw.request, tuple) else {}), "sent": None, "late": None})
+
+
+def change_key(s, g, to, is_known):
+    """The group's key has another owner, by a request of gateway g: other requests, and what was read before, are of the key as it was."""
+    def touched(request):
+        return (request[0], True, request[2]) if isinstance(request, tuple) else request
+    gateways = tuple(x._replace(changed=x.view in (NOBODYS, GONE, OWN), request=touched(x.request), late=touched(x.late), mine=i == g == to and is_known)
+                     for i, x in enumerate(s.gateways))
+    return s._replace(owner=to, gateways=gateways)
+
+
 class Model:
     """rules: those that hold; a mutation leaves one out."""
 
@@ -72,7 +115,7 @@ class Model:
         if gw.up != RUN:
             return
         if gw.phase != IDLE and (gw.blocked or (gw.left == 0 and "expire" in self.rules)):
-            yield with_gateway(s, g, **AS_IDLE)
+            yield with_gateway(s, g, **idle(gw))
             return
         if gw.phase == IDLE and gw.blocked:     # it is started again, and is a new client of Ceph
             yield with_gateway(s, g, blocked=False, io=False)
@@ -86,7 +129,7 @@ class Model:
         yield from self.group_steps(s, g, gw)
 
     def after_lease(self, gw):
-        return AS_IDLE if gw.left == 0 and "expire" in self.rules else {}
+        return idle(gw) if gw.left == 0 and "expire" in self.rules else {}
 
     def lease_steps(self, s, g, gw):
         if gw.sent is None and gw.left < LEASE and (gw.left != 0 or gw.phase == IDLE):
@@ -97,27 +140,48 @@ class Model:
             if s.lease[g] == 0:
                 yield with_gateway(s, g, sent=None, left=0)
             else:
-                yield with_gateway(with_lease(s, g, TTL), g, sent=("granted", gw.sent[1]))
+                yield with_gateway(with_lease(s, g, TTL), g, sent=("kept", gw.sent[1]))
         elif gw.sent is not None:
             age = gw.sent[1] if "request" in self.rules else 0
-            yield with_gateway(s, g, sent=None, left=max(gw.left, LEASE - age))
+            new = {"view": UNKNOWN, "changed": False, "old": False} if gw.sent[0] == "granted" and "present" in self.rules else {}
+            yield with_gateway(s, g, sent=None, left=max(gw.left, LEASE - age), **new)
 
     def group_steps(self, s, g, gw):
-        if gw.phase == IDLE and gw.left > 0 and s.owner == g:
-            yield with_gateway(s, g, phase=CLAIMED)
-        elif gw.phase == IDLE and gw.left > 0 and (s.owner == NONE or s.lease[s.owner] == 0) and "takeover" in self.rules:
-            yield with_gateway(s, g, phase=SEEN, stale=False)
-        elif gw.phase == SEEN and "token" in self.rules and (gw.stale or (s.owner != NONE and s.lease[s.owner] > 0)):
-            yield with_gateway(s, g, **AS_IDLE)
-        elif gw.phase == SEEN:
-            s = with_gateway(s._replace(owner=g), g, **{**AS_IDLE, "phase": CLAIMED})
-            yield with_gateway(s, 1 - g, stale=True) if s.gateways[1 - g].phase == SEEN else s
+        if gw.view == UNKNOWN or (gw.old and "reread" in self.rules):
+            yield read(s, g)
+        if gw.request is not None:
+            yield self.carry_out(s, g, gw.request) if isinstance(gw.request, tuple) else self.take_answer(s, g, gw)
+        elif gw.phase == IDLE and gw.left > 0:
+            yield from self.claim(s, g, gw)
         elif gw.phase == CLAIMED:
             yield self.fence(s, g)
+        elif gw.phase == ACTIVE and gw.view in (NOBODYS, GONE, OTHERS):
+            yield with_gateway(s, g, **idle(gw))
         elif gw.phase == LEAVING and not gw.io:
-            yield with_gateway(s._replace(owner=NONE, lock=NONE), g, **AS_IDLE)
+            yield with_gateway(s._replace(lock=NONE), g, phase=GIVING, patience=0, request=(1 - g, not gw.mine, False), view=UNKNOWN, changed=False, old=False, mine=False)
         elif gw.phase == LEAVING and gw.patience == 0 and "move" in self.rules:     # I/O that does not end: the move is taken back
             yield with_gateway(s, g, phase=ACTIVE)
+
+    def claim(self, s, g, gw):
+        """By what was read, however long ago."""
+        if gw.view == MINE or (gw.view == OWN and "reclaim" not in self.rules):
+            yield with_gateway(s, g, phase=CLAIMED)
+        elif gw.view == OWN or (gw.view in (NOBODYS, GONE) and "takeover" in self.rules):
+            yield with_gateway(s, g, phase=ASKING, request=(g, gw.changed, gw.view == GONE), view=UNKNOWN, changed=False, old=False, mine=False)
+
+    def is_allowed(self, s, g, request):
+        _, changed, absent = request
+        return not (changed and "revision" in self.rules) and not (absent and s.lease[1 - g] > 0 and "absent" in self.rules)
+
+    def carry_out(self, s, g, request):
+        if not self.is_allowed(s, g, request):
+            return with_gateway(s, g, request=REFUSED)
+        return with_gateway(change_key(s, g, request[0], True), g, request=DONE)
+
+    @staticmethod
+    def take_answer(s, g, gw):
+        claimed = gw.request == DONE and gw.phase == ASKING
+        return with_gateway(s, g, request=None, phase=CLAIMED if claimed else IDLE)
 
     def fence(self, s, g):
         """Whoever has the lock is blocklisted, and then the lock is this gateway's."""
@@ -145,21 +209,35 @@ class Model:
                 yield with_gateway(s, g, up=RUN)
             if not gw.link:
                 yield with_gateway(s, g, link=True)
+            if gw.up == RUN and gw.link and s.etcd and gw.view != UNKNOWN and is_outdated(s, g):     # the watch has said so
+                yield read(s, g)
+            if s.etcd and isinstance(gw.request, tuple):
+                yield self.carry_out(s, g, gw.request)
+            if gw.late is not None:
+                yield from self.come_late(s, g, gw)
             if s.faults > 0:
                 yield from self.faults(s._replace(faults=s.faults - 1), g, gw)
         if not s.etcd:      # all members have restarted: each lease that had not ended begins again
             yield s._replace(etcd=True, lease=tuple(TTL if x else 0 for x in s.lease))
         elif s.faults > 0:
-            yield s._replace(etcd=False, faults=s.faults - 1, gateways=tuple(x._replace(sent=None) for x in s.gateways))
+            yield s._replace(etcd=False, faults=s.faults - 1, gateways=tuple(forget_requests(x) for x in s.gateways))
+
+    def come_late(self, s, g, gw):
+        """A request that was given up, or never comes."""
+        gone = with_gateway(s, g, late=None)
+        yield gone
+        if s.etcd and self.is_allowed(s, g, gw.late):
+            yield change_key(gone, g, gw.late[0], False)
 
     def faults(self, s, g, gw):
         if gw.up == RUN:
             yield with_gateway(s, g, up=PAUSED)
         if gw.up != CRASHED:
-            yield with_gateway(s, g, up=CRASHED, left=0, sent=None, **AS_IDLE, io=False,
+            yield with_gateway(s, g, up=CRASHED, left=0, sent=None, **idle(gw), view=UNKNOWN, changed=False, old=False, mine=False, io=False,
                                old_io=gw.old_io or (gw.io and not gw.blocked), blocked=False)
-        if gw.link:
-            yield with_gateway(s, g, link=False, sent=None if gw.sent and gw.sent[0] != "granted" else gw.sent)
+        if gw.link:     # requests to etcd end, and their answers are lost
+            ended = {**idle(gw), "mine": gw.mine and gw.request is None} if gw.phase in (ASKING, GIVING) else {}
+            yield with_gateway(s, g, link=False, sent=None if gw.sent and gw.sent[0] not in ("granted", "kept") else gw.sent, **ended)
         if gw.phase == ACTIVE and gw.up == RUN:     # the operator moves the group
             yield with_gateway(s, g, phase=LEAVING, patience=LEASE)
 
@@ -180,6 +258,7 @@ class Model:
             passed = 0 if g == slow else 1
             sent = gw.sent and (gw.sent[0], min(gw.sent[1] + passed, LEASE))
             new.append(gw._replace(left=max(0, gw.left - passed), sent=sent, patience=max(0, gw.patience - passed),
+                                   old=gw.view != UNKNOWN and is_outdated(s, g),
                                    orphan=gw.orphan + 1 if is_healthy(s, g) and not served else 0))
         lease = tuple(max(0, x - 1) for x in s.lease) if s.etcd else s.lease
         return s._replace(gateways=tuple(new), lease=lease)
@@ -198,6 +277,8 @@ class Model:
             other = s.gateways[1 - g]
             if other.phase == ACTIVE and not other.blocked and (gw.old_io or (gw.io and not gw.blocked)):
                 return "two writers"
+            if is_serving(gw) and gw.left > 0 and s.owner != g:
+                return "a gateway serves what it does not own"
             if gw.phase == ACTIVE and gw.old_io:
                 return "a write of a client that the owner was before"
             if gw.orphan > ORPHAN:
@@ -246,8 +327,27 @@ def test_a_blocklist_that_is_left_out_is_found():
     found("blocklist", ["two writers"])
 
 
-def test_a_token_that_is_not_checked_is_found():
-    found("token", ["two writers", "two gateways serve", "a gateway is fenced that serves"])
+STOLEN = ["two writers", "two gateways serve", "a gateway is fenced that serves", "a gateway serves what it does not own"]
+
+
+def test_a_change_of_a_key_that_has_changed_since_it_was_read_is_found():
+    found("revision", STOLEN)
+
+
+def test_a_claim_to_a_group_whose_owner_has_come_back_is_found():
+    found("absent", STOLEN)
+
+
+def test_keys_that_were_read_under_an_earlier_lease_are_found():
+    found("present", STOLEN)
+
+
+def test_a_hand_over_that_comes_late_is_found():
+    found("reclaim", STOLEN)
+
+
+def test_keys_that_are_read_only_when_the_watch_says_so_are_found():
+    found("reread", ["no owner"])
 
 
 def test_a_lease_that_is_counted_from_the_answer_is_found():

@@ -15,7 +15,7 @@ import threading
 import time
 
 from appliance_lib import BUILD, DEADLINE, TOP, Client, Failure, RpcError, check, wait_for
-from cluster_lib import CLUSTER, GROUPS, Gateway, scene, tell
+from cluster_lib import CLUSTER, GROUPS, EtcdServer, Gateway, scene, tell
 from nvmf_lib import NQN, NUM_CPUS, PORT, Host, Target, wait_io
 from nvmf_stale_lib import REGION_KB, Actor, attempt, check_ledger
 
@@ -31,12 +31,12 @@ MUTANT_UNTIL = ("name=bdev, until_us=until_us, **params", "name=bdev, until_us=u
 
 
 class RandomGateway(Gateway):
-    def __init__(self, number, folder, server):
+    def __init__(self, number, folder, server, **settings):
         config = folder / "varve.json"
         config.write_text(json.dumps({"subsystems": [{"subsystem": "nvmf", "config": [
             {"method": "nvmf_set_config", "params": {"quiesce_limit_ms": QUIESCE_MS}}]}]}))
         self.options = ("-c", str(config))
-        super().__init__(number, folder, server, lease_s=LEASE_S)
+        super().__init__(number, folder, server, **{"lease_s": LEASE_S, **settings})
 
     def set_rate(self, ios_per_sec):
         """Of the storage; 0: no limit."""
@@ -64,7 +64,7 @@ def endless_agent():
         check(text.count(MUTANT_UNTIL[0]) == 1, "what this changes has changed: daemon.py")
         path.write_text(text.replace(*MUTANT_UNTIL))
         Endless.program_of_agent = folder / "cluster" / "varve-cluster"
-        yield
+        yield Endless.program_of_agent
     finally:
         shutil.rmtree(folder)
 
@@ -90,7 +90,7 @@ class Observer(threading.Thread):
     def __init__(self, s):
         super().__init__(daemon=True)
         self.scene = s
-        self.etcd = etcd.Etcd({"endpoints": [f"http://127.0.0.1:{s.etcd.port}"]}, 1)
+        self.etcd = etcd.Etcd({"endpoints": s.etcd.endpoints()}, 1)
         self.over = threading.Event()
         self.found, self.failure = [], None
         self.looks = self.etcd_looks = 0
@@ -175,11 +175,11 @@ class ProgramEvents:
         self.say(f"SIGSTOP, {what}")
         for p in processes:
             p.send_signal(signal.SIGSTOP)
-        actor.rest(0.1, 2.2 * LEASE_S)
+        actor.rest(0.1, 2.2 * self.scene.lease_s)
         for p in processes:
             p.send_signal(signal.SIGCONT)
         self.say(f"SIGCONT, {what}")
-        actor.rest(0, LEASE_S)
+        actor.rest(0, self.scene.lease_s)
 
     def stop_daemon(self, actor):
         self.stop(actor, "varve", self.gateway().process)
@@ -194,7 +194,7 @@ class ProgramEvents:
         self.say("SIGKILL, varve-cluster")
         self.gateway().agent.kill()
         self.gateway().agent.wait()
-        actor.rest(0, 1.5 * LEASE_S)
+        actor.rest(0, 1.5 * self.scene.lease_s)
         self.gateway().start_agent()
         self.say("varve-cluster is started")
 
@@ -203,7 +203,7 @@ class ProgramEvents:
         agent = self.gateway().agent
         agent.terminate()
         check(agent.wait(DEADLINE) in (0, -signal.SIGTERM), self.gateway().agent_log())     # the signal: it had just begun
-        actor.rest(0, LEASE_S / 2)
+        actor.rest(0, self.scene.lease_s / 2)
         self.gateway().start_agent()
         self.say("varve-cluster is started")
 
@@ -212,13 +212,13 @@ class ProgramEvents:
         self.say("SIGKILL, varve")
         self.gateway().process.kill()
         self.gateway().process.wait()
-        actor.rest(0, LEASE_S)
+        actor.rest(0, self.scene.lease_s)
         self.again()
 
     def kill_both(self, actor):
         self.say("SIGKILL, both")
         self.gateway().kill()
-        actor.rest(0, LEASE_S)
+        actor.rest(0, self.scene.lease_s)
         self.again()
 
     def again(self):
@@ -241,17 +241,17 @@ class PlaceEvents:
         wire = self.scene.gateways[self.number].wire
         self.say("etcd cannot be reached")
         wire.cut = True
-        actor.rest(0.1, 2.2 * LEASE_S)
+        actor.rest(0.1, 2.2 * self.scene.lease_s)
         wire.cut = False
         self.say("etcd can be reached")
-        actor.rest(0, 3 * LEASE_S)
+        actor.rest(0, 3 * self.scene.lease_s)
 
     def slow(self, actor):
         rate = actor.rng.choice([2, 5, 20])
         self.say(f"{rate} I/Os per second")
         gateway = self.scene.gateways[self.number]
         attempt(gateway.set_rate, rate)
-        actor.rest(0.5, 1.5 * LEASE_S)
+        actor.rest(0.5, 1.5 * self.scene.lease_s)
         attempt(gateway.set_rate, 0)
         self.say("storage as before")
 
@@ -264,18 +264,18 @@ class EtcdEvents:
     def stop(self, actor):
         self.scene.say("etcd: SIGSTOP")
         self.scene.etcd.process.send_signal(signal.SIGSTOP)
-        actor.rest(0.1, 1.5 * LEASE_S)
+        actor.rest(0.1, 1.5 * self.scene.lease_s)
         self.scene.etcd.process.send_signal(signal.SIGCONT)
         self.scene.say("etcd: SIGCONT")
-        actor.rest(0, 3 * LEASE_S)
+        actor.rest(0, 3 * self.scene.lease_s)
 
     def restart(self, actor):
         self.scene.say("etcd: SIGKILL")
         self.scene.etcd.stop()
-        actor.rest(0, 1.5 * LEASE_S)
+        actor.rest(0, 1.5 * self.scene.lease_s)
         self.scene.etcd.start()
         self.scene.say("etcd is started")
-        actor.rest(0, 3 * LEASE_S)
+        actor.rest(0, 3 * self.scene.lease_s)
 
 
 class OperatorEvents:
@@ -293,6 +293,8 @@ class OperatorEvents:
 
 class RandomScene:
     """Gateways, a front with a host for each group, an observer; what is happening is said."""
+
+    lease_s = LEASE_S
 
     def __init__(self, s, front, number):
         self.inner, self.front, self.number = s, front, number
@@ -344,7 +346,11 @@ class RandomScene:
         for part in (self.front, *self.gateways):
             check(part.stop() == 0, f"varve ended with {part.process.returncode}:\n{part.log()[-8000:]}")
         for n in GROUPS:
-            self.check_blocks(n, "-b", f"file:{self.inner.folder}/disk{n}")
+            self.check_blocks(n, "-b", f"file:{self.stored(n)}")
+
+    def stored(self, n):
+        """A file with what is stored of a group, when no gateway serves it any more."""
+        return self.inner.folder / f"disk{n}"
 
     def errors_are_of_time(self):
         """A host aborts a command after 30 s, which no gateway may be there to answer."""
@@ -364,10 +370,10 @@ class RandomScene:
 
 
 @contextlib.contextmanager
-def random_scene(kind=RandomGateway, number=2):
-    with scene(kind, number) as s, Target(cores=f"[{NUM_CPUS - 1}]", port=PORT + 10, trtype="TCP") as front:
+def random_scene(kind=RandomGateway, number=2, store=EtcdServer, make=RandomScene):
+    with scene(kind, number, store) as s, Target(cores=f"[{NUM_CPUS - 1}]", port=PORT + 10, trtype="TCP") as front:
         front.call("bdev_nvme_set_options", keep_alive_timeout_ms=KATO_MS)
-        r = RandomScene(s, front, number)
+        r = make(s, front, number)
         observer = Observer(r)
         try:
             wait_for(r.settled, r.account)
