@@ -21,6 +21,7 @@ struct keyring_key {
 	TAILQ_ENTRY(keyring_key) link;
 	unsigned refs;
 	bool removed;
+	bool kept;    /* removed by keyring_set_aside(): the keyring's reference is not given back yet */
 	uint8_t kind; /* enum keyring_kind */
 	union {
 		struct dhchap_secret secret;
@@ -183,6 +184,16 @@ static int key_load(struct keyring_key *key, const char *path, char error[KEYRIN
 	return rc;
 }
 
+/* Overwrites it, too. */
+static void key_free(struct keyring_key *key)
+{
+	if (key->kind == KEYRING_DATA) {
+		secret_free(key->data.bytes);
+	}
+	dhchap_cleanse(key, sizeof(*key));
+	free(key);
+}
+
 /* ---- The ring ---- */
 
 static bool key_name_is_good(const char *name)
@@ -203,7 +214,7 @@ static const struct keyring_key *key_find_removed_data(const char *name)
 	const struct keyring_key *key;
 
 	TAILQ_FOREACH (key, &keys, link) {
-		if (key->removed && key->kind == KEYRING_DATA && strcmp(key->name, name) == 0) {
+		if (key->removed && !key->kept && key->kind == KEYRING_DATA && strcmp(key->name, name) == 0) {
 			return key;
 		}
 	}
@@ -237,11 +248,27 @@ static int key_names_check(const char *name, const char *path, char error[KEYRIN
 	return 0;
 }
 
+/* Puts a key of that name and file that was set aside back into the keyring. False: there is none. */
+static bool key_take_back(const char *name, const char *path)
+{
+	struct keyring_key *key;
+
+	TAILQ_FOREACH (key, &keys, link) {
+		if (key->kept && strcmp(key->name, name) == 0 && strcmp(key->path, path) == 0) {
+			key->removed = key->kept = false;
+			TAILQ_REMOVE(&keys, key, link);
+			TAILQ_INSERT_TAIL(&keys, key, link);
+			return true;
+		}
+	}
+	return false;
+}
+
 int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERROR_MAX])
 {
 	int rc = key_names_check(name, path, error);
 
-	if (rc != 0) {
+	if (rc != 0 || key_take_back(name, path)) {
 		return rc;
 	}
 	struct keyring_key *key = calloc(1, sizeof(*key));
@@ -272,17 +299,71 @@ int keyring_file_remove(const char *name)
 	return 0;
 }
 
-void keyring_clear(void)
+void keyring_set_aside(void)
+{
+	struct keyring_key *key;
+
+	TAILQ_FOREACH (key, &keys, link) {
+		if (!key->removed) {
+			key->removed = key->kept = true;
+		}
+	}
+}
+
+void keyring_forget_set_aside(void)
 {
 	struct keyring_key *next;
 
 	for (struct keyring_key *key = TAILQ_FIRST(&keys); key != NULL; key = next) {
 		next = TAILQ_NEXT(key, link);
-		if (!key->removed) {
-			key->removed = true;
+		if (key->kept) {
+			key->kept = false;
 			keyring_put(key);
 		}
 	}
+}
+
+void keyring_clear(void)
+{
+	keyring_set_aside();
+	keyring_forget_set_aside();
+}
+
+static bool key_is_equal(const struct keyring_key *a, const struct keyring_key *b)
+{
+	if (a->kind != b->kind) {
+		return false;
+	}
+	switch ((enum keyring_kind)a->kind) {
+	case KEYRING_DHCHAP:
+		return a->secret.hash == b->secret.hash && a->secret.len == b->secret.len &&
+		       dhchap_equal(a->secret.bytes, b->secret.bytes, a->secret.len);
+	case KEYRING_PSK:
+		return a->psk.hash == b->psk.hash && a->psk.len == b->psk.len && a->psk.compat == b->psk.compat &&
+		       dhchap_equal(a->psk.bytes, b->psk.bytes, a->psk.len);
+	case KEYRING_DATA:
+		return a->data.len == b->data.len && dhchap_equal(a->data.bytes, b->data.bytes, a->data.len);
+	}
+	return false;
+}
+
+int keyring_key_check_file(const struct keyring_key *key, char error[KEYRING_ERROR_MAX])
+{
+	struct keyring_key *now = calloc(1, sizeof(*now));
+
+	if (now == NULL) {
+		return keyring_error(error, -ENOMEM, "out of memory");
+	}
+	int rc = key_load(now, key->path, error);
+	if (rc != 0) {
+		free(now);
+		return rc;
+	}
+	if (!key_is_equal(key, now)) {
+		rc = keyring_error(error, -ESTALE, "what is in %s now is another key than the one in use", key->path);
+	}
+	key_free(now);
+	return rc;
 }
 
 struct keyring_key *keyring_get(const char *name)
@@ -328,11 +409,7 @@ void keyring_put(struct keyring_key *key)
 		return;
 	}
 	TAILQ_REMOVE(&keys, key, link);
-	if (key->kind == KEYRING_DATA) {
-		secret_free(key->data.bytes);
-	}
-	dhchap_cleanse(key, sizeof(*key));
-	free(key);
+	key_free(key);
 }
 
 const char *keyring_key_name(const struct keyring_key *key)

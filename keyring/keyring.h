@@ -30,6 +30,15 @@ int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERRO
 int keyring_file_remove(const char *name);
 /* Removes all keys. When all references were given back before, no secret is left in memory. */
 void keyring_clear(void);
+/* Removes all keys, but keeps each secret for keyring_file_add() with the same name and path, which does not look at
+ * the file then: for a process that gives up everything, and may have to be again what it was, whatever has become of
+ * the files meanwhile. */
+void keyring_set_aside(void);
+/* Overwrites and frees what keyring_set_aside() kept and nobody has added again; keyring_clear() does so too. */
+void keyring_forget_set_aside(void);
+/* Whether another process would read the same key from the file. 0; -ESTALE: another one is in it now; or an error of
+ * keyring_file_add(); error says what is wrong. */
+int keyring_key_check_file(const struct keyring_key *key, char error[KEYRING_ERROR_MAX]);
 
 /* What a key is for. */
 enum keyring_kind { KEYRING_DHCHAP, KEYRING_PSK, KEYRING_DATA };

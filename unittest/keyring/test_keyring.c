@@ -78,6 +78,61 @@ static void test_all_keys_can_be_removed_at_once(void)
 	CU_ASSERT_PTR_NULL(keyring_next(NULL));
 }
 
+/* A process that has to be again what it was does not depend on what has become of the files. */
+static void test_keys_that_were_set_aside_come_back_without_their_files(void)
+{
+	write_file(SECRET, 0600);
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+	CU_ASSERT_EQUAL(keyring_file_add("b", path, error), 0);
+	CU_ASSERT_EQUAL(keyring_file_add("c", path, error), 0);
+	keyring_set_aside();
+	CU_ASSERT_PTR_NULL(keyring_get("a"));
+	unlink(path);
+	CU_ASSERT_EQUAL(keyring_file_add("b", path, error), 0);
+	CU_ASSERT_EQUAL(keyring_file_add("b", path, error), -EEXIST);
+	CU_ASSERT_EQUAL(keyring_file_add("a", "/none", error), -ENOENT); /* that is another one */
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+	struct keyring_key *key = keyring_get("a");
+	CU_ASSERT_PTR_NOT_NULL_FATAL(key);
+	CU_ASSERT_EQUAL(keyring_key_secret(key)->bytes[0], 0x89);
+	CU_ASSERT_EQUAL(keyring_key_refs(key), 2);
+	keyring_put(key);
+	keyring_forget_set_aside();
+	CU_ASSERT_EQUAL(keyring_file_add("c", path, error), -ENOENT);
+	CU_ASSERT_PTR_NULL(keyring_next(keyring_next(keyring_next(NULL))));
+	keyring_set_aside();
+	keyring_clear();
+	CU_ASSERT_PTR_NULL(keyring_next(NULL));
+}
+
+static void test_a_key_whose_file_has_changed_is_found(void)
+{
+	static const struct {
+		const char *text, *other;
+	} cases[] = {
+		{SECRET, "DHHC-1:01:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:"},
+		{SECRET, "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"},
+		{"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+		 "00112233445566778899aabbccddeeff00112233445566778899aabbccddeefe"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		write_file(cases[i].text, 0600);
+		CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+		struct keyring_key *key = keyring_next(NULL);
+		CU_ASSERT_EQUAL(keyring_key_check_file(key, error), 0);
+		write_file(cases[i].other, 0600);
+		CU_ASSERT_EQUAL(keyring_key_check_file(key, error), -ESTALE);
+		write_file("DHHC-1", 0600);
+		CU_ASSERT_EQUAL(keyring_key_check_file(key, error), -EINVAL);
+		write_file(cases[i].text, 0644);
+		CU_ASSERT_EQUAL(keyring_key_check_file(key, error), -EPERM);
+		unlink(path);
+		CU_ASSERT_EQUAL(keyring_key_check_file(key, error), -ENOENT);
+		keyring_clear();
+	}
+}
+
 static void test_a_removed_key_stays_with_who_uses_it_and_its_name_is_free(void)
 {
 	write_file(SECRET, 0400);
@@ -236,6 +291,8 @@ static void test_a_bad_key_for_tls_is_refused(void)
 static const struct unit_test tests[] = {
 	UNIT(test_a_key_is_read_and_forgotten),
 	UNIT(test_all_keys_can_be_removed_at_once),
+	UNIT(test_keys_that_were_set_aside_come_back_without_their_files),
+	UNIT(test_a_key_whose_file_has_changed_is_found),
 	UNIT(test_a_removed_key_stays_with_who_uses_it_and_its_name_is_free),
 	UNIT(test_files_that_others_can_reach_are_refused),
 	UNIT(test_files_of_other_users_are_refused),
