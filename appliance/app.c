@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "appliance/hand_over.h"
+#include "appliance/hand_over_config.h"
 #include "appliance/rooms.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
@@ -185,7 +186,13 @@ static enum appliance_event app_do_running(void)
 	rpc_set_state(RPC_RUNTIME);
 	log_notice("varve %s is running, process %d, RPC socket %s", VARVE_VERSION, getpid(), app_rpc_text());
 	service_ready();
-	service_status("running, RPC socket %s", app_rpc_text());
+	if (hand_over_config_not_taken_back() != 0) {
+		service_status("running, but without all that it had before another process failed to take over (see "
+			       "the log), RPC socket %s",
+			       app_rpc_text());
+	} else {
+		service_status("running, RPC socket %s", app_rpc_text());
+	}
 	app_call_waiters();
 	app.hand_over = false;
 	while (!app_stop_wanted()) {

@@ -7,6 +7,7 @@
 
 #include "appliance/app.h"
 #include "appliance/core_locks.h"
+#include "appliance/hand_over_config.h"
 #include "rpc/rpc.h"
 #include "util/build_id.h"
 
@@ -49,6 +50,7 @@ static void rpc_appliance_get_state(struct rpc_request *req, void *params)
 	json_object_set_new(o, "state", json_string(appliance_state_name(app_state())));
 	json_object_set_new(o, "age_us", rpc_uint(app_state_age_us()));
 	json_object_set_new(o, "pid", json_integer(getpid()));
+	json_object_set_new(o, "not_taken_back", rpc_uint(hand_over_config_not_taken_back()));
 	json_object_set_new(o, "version", json_string(VARVE_VERSION));
 	json_object_set_new(o, "build_id", json_string(build_id()));
 	json_object_set_new(o, "config_file", rpc_string(options->config_file));
@@ -60,7 +62,8 @@ static void rpc_appliance_get_state(struct rpc_request *req, void *params)
 }
 RPC_METHOD("appliance_get_state", rpc_appliance_get_state, struct rpc_no_params, NULL, RPC_STARTUP | RPC_RUNTIME,
 	   "Tell the daemon's state, how long it has been in it, and how it was started",
-	   .result = "{state: string, age_us: int, pid: int, version: string, build_id: string, config_file: "
+	   .result = "{state: string, age_us: int, pid: int, not_taken_back: int, version: string, build_id: string, "
+		     "config_file: "
 		     "string|null, rpc_socket: string|null, trace_file: string|null, hugepages: bool, poll_mode: "
 		     "string, ...}")
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,8 @@
 #include <unistd.h>
 
 #include "appliance/app.h"
+#include "appliance/hand_over_caller.h"
+#include "appliance/hand_over_config.h"
 #include "appliance/hand_over_losses.h"
 #include "appliance/parts.h"
 #include "appliance/rooms.h"
@@ -20,13 +21,11 @@
 #include "appliance/signals.h"
 #include "appliance/takeover_stream.h"
 #include "rpc/dispatch.h"
-#include "rpc/registry.h"
 #include "thread/thread.h"
 #include "util/secret.h"
 
 #define CALLS_WAIT_US 10000000 /* how long calls that are under way may take to end */
 #define GRACE_US      1000000  /* at the end of its time, what the successor has said is read before it is killed */
-#define ERROR_MAX     512
 
 static struct hand_over {
 	bool active;
@@ -41,44 +40,15 @@ static struct hand_over {
 	struct fd_source *source, *exit_source;
 	uint32_t events;
 	struct thread_timer timer;
-	bool force;  /* even if something is lost */
-	bool given;  /* this process serves nothing any more, and the successor has been told so */
-	bool grace;  /* the time is over, and the grace is running */
-	bool serves; /* the successor has said so */
-	bool gone;   /* the successor has ended */
+	bool force;     /* even if something is lost */
+	bool given;     /* this process serves nothing any more, and the successor has been told so */
+	bool grace;     /* the time is over, and the grace is running */
+	bool serves;    /* the successor has said so */
+	bool stop_told; /* a signal has asked this process to stop, and the successor has been told to */
+	bool gone;      /* the successor has ended */
 	bool killed; /* it ends: what it says from now on does not count, though it may be read before its end is seen
 		      */
 } ho = {.fd = -1, .pidfd = -1};
-
-/* ---- The configuration ---- */
-
-/* All that framework_get_config has, with what is as usual. NULL: no memory. */
-static json_t *hand_over_config(void)
-{
-	size_t n;
-	const struct rpc_config **configs = rpc_config_in_order(&n);
-	json_t *subsystems = json_array();
-
-	if (configs == NULL) {
-		json_decref(subsystems);
-		return NULL;
-	}
-	rpc_json_was_refused(); /* forgets refusals before */
-	for (size_t i = 0; i < n; i++) {
-		json_t *methods = json_array();
-		rpc_config_write(configs[i], true, methods);
-		json_array_append_new(subsystems,
-				      json_pack("{s:s,s:o}", "subsystem", configs[i]->name, "config", methods));
-	}
-	free(configs);
-	bool whole = json_array_size(subsystems) == n && !rpc_json_was_refused();
-	json_t *config = json_pack("{s:o}", "subsystems", subsystems);
-	if (!whole) {
-		json_decref(config);
-		config = NULL;
-	}
-	return config;
-}
 
 /* ---- What is said ---- */
 
@@ -296,7 +266,7 @@ bool hand_over_prepare(void)
 
 static bool hand_over_is_decided(void *arg)
 {
-	return ho.serves || ho.gone || signals_stop_requested() != 0;
+	return ho.serves || ho.gone || (signals_stop_requested() != 0 && !ho.stop_told);
 }
 
 static bool hand_over_is_sent(void *arg)
@@ -336,33 +306,71 @@ static enum appliance_event hand_over_take_back(void)
 {
 	log_error("process %d ended without having taken over: this process goes on, with all that it had", ho.pid);
 	service_status("another process failed to take over: this one goes on");
+	hand_over_config_expect(ho.config);
+	ho.config = NULL;
 	rooms_take_back();
 	return APPLIANCE_ERROR;
 }
 
+/* A signal asked for the end before anything was given: the successor gets nothing, and ends. */
+static enum appliance_event hand_over_withdraw(void)
+{
+	log_notice("process %d does not take over: this process stops", ho.pid);
+	hand_over_say(json_pack("{s:s}", "error", "that process stops"));
+	return APPLIANCE_STOP;
+}
+
+/* A signal asked for the end when all was given: whoever wants varve to stop does not want another one to serve. */
+static void hand_over_pass_stop(void)
+{
+	log_notice("this process is to stop: so is process %d, which is taking over", ho.pid);
+	ho.stop_told = true;
+	if (pidfd_send_signal(ho.pidfd, SIGTERM, NULL, 0) != 0 && errno != ESRCH) {
+		log_error("process %d cannot be told: %s", ho.pid, strerror(errno));
+	}
+}
+
+/* Waits until the successor serves or has ended. */
+static void hand_over_wait(void)
+{
+	while (!ho.serves && !ho.gone) {
+		thread_control_wait(hand_over_is_decided, NULL, UINT64_MAX);
+		if (signals_stop_requested() != 0 && !ho.stop_told) {
+			hand_over_pass_stop();
+		}
+	}
+}
+
+/* What follows from what has become of the successor. */
+static enum appliance_event hand_over_conclude(void)
+{
+	if (ho.serves) {
+		hand_over_part();
+		return APPLIANCE_DONE;
+	}
+	return signals_stop_requested() != 0 ? APPLIANCE_STOP : hand_over_take_back();
+}
+
 enum appliance_event hand_over_run(void)
 {
-	enum appliance_event event = APPLIANCE_STOP;
+	enum appliance_event event;
 
 	log_notice("handing over to process %d", ho.pid);
 	service_status("handing over to process %d", ho.pid);
 	rooms_hand_over(); /* the RPC server too, which had the connection until now */
 	ho.events = EPOLLIN;
 	ho.source = fd_source_add(ho.fd, ho.events, hand_over_event, NULL, "hand_over");
-	if (ho.source != NULL) {
-		hand_over_give();
+	if (signals_stop_requested() != 0) {
+		event = hand_over_withdraw();
 	} else {
-		log_error("process %d cannot be listened to: %s", ho.pid, strerror(errno));
-		shutdown(ho.fd, SHUT_RDWR); /* it ends, and is waited for */
-	}
-	while (!hand_over_is_decided(NULL)) {
-		thread_control_wait(hand_over_is_decided, NULL, UINT64_MAX);
-	}
-	if (ho.gone) {
-		event = signals_stop_requested() != 0 ? APPLIANCE_STOP : hand_over_take_back();
-	} else if (ho.serves) {
-		hand_over_part();
-		event = APPLIANCE_DONE;
+		if (ho.source != NULL) {
+			hand_over_give();
+		} else {
+			log_error("process %d cannot be listened to: %s", ho.pid, strerror(errno));
+			shutdown(ho.fd, SHUT_RDWR); /* it ends, and is waited for */
+		}
+		hand_over_wait();
+		event = hand_over_conclude();
 	}
 	hand_over_end();
 	return event;
@@ -394,67 +402,12 @@ static void hand_over_defaults(void *params)
 	((struct hand_over_params *)params)->timeout_s = APPLIANCE_TAKEOVER_DEFAULT_S;
 }
 
-/* Whether the caller's end of the connection is closed. */
-static bool hand_over_is_hung_up(int fd)
-{
-	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
-
-	return poll(&p, 1, 0) != 0;
-}
-
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77
-#endif
-
-/* A descriptor of the process that has connected, or -1 and errno. The kernel gives that of the very process since
- * Linux 6.5; before, by its number, which is another process's if that one has ended and left the connection to a
- * child. */
-static int hand_over_peer(int fd, int32_t pid)
-{
-	int pidfd;
-	socklen_t len = sizeof(pidfd);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0) {
-		return pidfd;
-	}
-	return errno == ENOPROTOOPT ? pidfd_open(pid, 0) : -1;
-}
-
-/* Opens the caller's process, which must be the one that it says. 0; or a negative errno, and why. */
-static int hand_over_open_caller(int fd, int32_t pid, int *pidfd, char why[ERROR_MAX])
-{
-	struct ucred peer;
-	socklen_t len = sizeof(peer);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0 || peer.pid != pid || pid == getpid()) {
-		snprintf(why, ERROR_MAX,
-			 "parameter \"pid\" is %d: the caller is not that process, or is one that cannot be seen from "
-			 "here; varve --takeover makes this call",
-			 pid);
-		return -EPERM;
-	}
-	*pidfd = hand_over_peer(fd, pid);
-	if (*pidfd < 0 || pidfd_send_signal(*pidfd, 0, NULL, 0) != 0) {
-		int rc = -errno;
-		snprintf(why, ERROR_MAX, "process %d cannot be watched and, should it hang, ended: %s", pid,
-			 strerror(errno));
-		if (*pidfd >= 0) {
-			close(*pidfd);
-		}
-		return rc;
-	}
-	if (hand_over_is_hung_up(fd)) {
-		close(*pidfd);
-		snprintf(why, ERROR_MAX, "process %d has hung up", pid);
-		return -EPIPE;
-	}
-	return 0;
-}
-
 /* Begins. 0; or a negative errno, and why. */
-static int hand_over_begin(int fd, const struct hand_over_params *p, char why[ERROR_MAX])
+static int hand_over_begin(int fd, const struct hand_over_params *p, char why[HAND_OVER_CALLER_ERROR_MAX])
 {
-	int pidfd, rc = hand_over_open_caller(fd, p->pid, &pidfd, why);
+	uint64_t watchdog_us;
+	bool service = service_path(&watchdog_us) != NULL;
+	int pidfd, rc = hand_over_caller_open(fd, p->pid, service, p->force, &pidfd, why);
 
 	if (rc != 0) {
 		return rc;
@@ -462,7 +415,7 @@ static int hand_over_begin(int fd, const struct hand_over_params *p, char why[ER
 	ho.timer = (struct thread_timer){.fn = hand_over_time_is_over};
 	ho.exit_source = fd_source_add(pidfd, EPOLLIN, hand_over_exited, NULL, "successor");
 	if (ho.exit_source == NULL) {
-		snprintf(why, ERROR_MAX, "process %d cannot be watched: %s", p->pid, strerror(errno));
+		snprintf(why, HAND_OVER_CALLER_ERROR_MAX, "process %d cannot be watched: %s", p->pid, strerror(errno));
 		close(pidfd);
 		return -ENOMEM;
 	}
@@ -495,7 +448,7 @@ static bool hand_over_is_refused(struct rpc_request *req, const struct hand_over
 static void rpc_framework_hand_over(struct rpc_request *req, void *params)
 {
 	const struct hand_over_params *p = params;
-	char why[ERROR_MAX];
+	char why[HAND_OVER_CALLER_ERROR_MAX];
 
 	if (hand_over_is_refused(req, p)) {
 		return;

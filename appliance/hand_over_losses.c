@@ -6,6 +6,7 @@
 
 #include "bdev/module.h"
 #include "env_dpdk/env.h"
+#include "keyring/keyring.h"
 #include "nvmf/nvmf.h"
 #include "nvmf/resv.h"
 #include "rpc_methods/bdev_module.h"
@@ -24,6 +25,22 @@ static bool losses_of_bdevs(char text[HAND_OVER_LOSSES_MAX])
 		if (!rpc_bdev_is_saved(b)) {
 			snprintf(text, HAND_OVER_LOSSES_MAX, "bdev %s is not in the configuration, and would be lost",
 				 bdev_name(b));
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The other process reads each key from its file: one that is another now would shut hosts out, and one for data would
+ * make what was written with the old one unreadable. */
+static bool losses_of_keys(char text[HAND_OVER_LOSSES_MAX])
+{
+	char why[KEYRING_ERROR_MAX];
+
+	for (struct keyring_key *key = keyring_next(NULL); key != NULL; key = keyring_next(key)) {
+		if (keyring_key_check_file(key, why) != 0) {
+			snprintf(text, HAND_OVER_LOSSES_MAX, "key \"%s\" cannot be read again as it is in use: %.600s",
+				 keyring_key_name(key), why);
 			return true;
 		}
 	}
@@ -62,7 +79,7 @@ static bool losses_of_time(struct nvmf_tgt *tgt, char text[HAND_OVER_LOSSES_MAX]
 
 bool hand_over_losses(char text[HAND_OVER_LOSSES_MAX])
 {
-	if (losses_of_bdevs(text)) {
+	if (losses_of_bdevs(text) || losses_of_keys(text)) {
 		return true;
 	}
 	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {

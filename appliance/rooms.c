@@ -9,6 +9,7 @@
 #include "appliance/config.h"
 #include "appliance/core_locks.h"
 #include "appliance/crash.h"
+#include "appliance/hand_over_config.h"
 #include "appliance/metrics.h"
 #include "appliance/pid_file.h"
 #include "appliance/service.h"
@@ -37,6 +38,7 @@
 static struct config config;
 static bool taken_over;     /* from another process, at the start */
 static bool had_core_locks; /* when all was handed over */
+static bool handing_over;   /* all is being stopped, and may be started again */
 static bool took_back;      /* what was handed over: as much of it as can be is served, whatever fails */
 static bool tracing;
 static struct thread_timer clock_timer;
@@ -333,7 +335,39 @@ static int rooms_run_runtime_methods(char *error)
 	int rc = config_run(&config, true, rooms_ignore_errors(), rooms_stop_is_wanted, error);
 
 	config_free(&config);
+	keyring_forget_set_aside();
 	return rc;
+}
+
+/* Hosts that came earlier would find half of what they are served. They wait instead. */
+static int rooms_hold_hosts(char *error)
+{
+	nvmf_hold_connections(took_back || (app_options()->takeover != NULL && !taken_over));
+	return 0;
+}
+
+static int rooms_let_hosts_in(char *error)
+{
+	nvmf_hold_connections(false);
+	return 0;
+}
+
+/* Another process may fail to take over, and the files may change meanwhile. */
+static void rooms_stop_keys(void)
+{
+	if (handing_over) {
+		keyring_set_aside();
+	} else {
+		keyring_clear();
+	}
+}
+
+static int rooms_check_what_was_taken_back(char *error)
+{
+	if (took_back) {
+		hand_over_config_check();
+	}
+	return 0;
 }
 
 static int rooms_start_metrics(char *error)
@@ -408,12 +442,15 @@ static const struct part rows[] = {
 	 * other one has stopped to serve when this returns. */
 	{.name = "the take-over", .when = APPLIANCE_RPC, .start = rooms_take_over, .stop = takeover_stop},
 
+	/* Those that were kept for the case that the other process fails. */
+	{.name = "keys that were handed over", .when = APPLIANCE_THREADS, .stop = keyring_clear},
+
 	/* From here on, all is handed over when another process takes over from this one. */
 	/* Methods that may be called before the rooms start. Before the RPC server starts, so that what clients set
 	 * before framework_start_init comes over what the file says. */
 	{.name = HANDED_OVER, .when = APPLIANCE_RPC, .start = rooms_run_startup_methods},
-	/* Used by nvmf and bdevs. A process that takes back what it handed over reads the keys again. */
-	{.name = "keys", .when = APPLIANCE_THREADS, .stop = keyring_clear},
+	/* Used by nvmf and bdevs. */
+	{.name = "keys", .when = APPLIANCE_THREADS, .stop = rooms_stop_keys},
 	{.name = "bdev", .when = APPLIANCE_CONFIG, .start = rooms_start_bdev, .stop_slow = bdev_fini},
 	/* Opens bdevs. */
 	{.name = "nvmf", .when = APPLIANCE_CONFIG, .start = rooms_start_nvmf, .stop_slow = nvmf_fini},
@@ -426,12 +463,15 @@ static const struct part rows[] = {
 	/* Looks at the requests of nvmf and the errors of bdev. Triggers may be set before it is started. */
 	{.name = "the black box's triggers", .when = APPLIANCE_THREADS, .stop = blackbox_stop},
 	{.name = "the black box", .when = APPLIANCE_CONFIG, .start = rooms_start_blackbox},
+	{.name = "the wait of hosts", .when = APPLIANCE_CONFIG, .start = rooms_hold_hosts},
 	/* All other methods; triggers among them have an effect at once. */
 	{.name = "the configuration's methods", .when = APPLIANCE_CONFIG, .start = rooms_run_runtime_methods},
 	/* Asks all rooms for numbers, so it stops before them. If the configuration's methods have started metrics
 	   already, --metrics is an error. */
 	{.name = "metrics' connections", .when = APPLIANCE_THREADS, .stop = rooms_stop_metrics},
 	{.name = "metrics", .when = APPLIANCE_CONFIG, .start = rooms_start_metrics},
+	{.name = "the connections of hosts", .when = APPLIANCE_CONFIG, .start = rooms_let_hosts_in},
+	{.name = "what was taken back", .when = APPLIANCE_CONFIG, .start = rooms_check_what_was_taken_back},
 	/* All that the other process had is served by this one: the other one ends. */
 	{.name = "the end of the take-over", .when = APPLIANCE_CONFIG, .start = rooms_end_takeover},
 
@@ -459,7 +499,9 @@ void rooms_stop(enum appliance_state first)
 void rooms_hand_over(void)
 {
 	had_core_locks = core_locks_held();
+	handing_over = true;
 	parts_stop_from(&parts, HANDED_OVER);
+	handing_over = false;
 	core_locks_stop();
 }
 
@@ -467,7 +509,11 @@ int rooms_keep_configuration(const char *text, size_t len, char *error)
 {
 	int rc = config_parse("what was handed over", text, len, &config, error);
 
-	return rc == 0 ? config_check(&config, true, error) : rc;
+	rc = rc == 0 ? config_check(&config, false, error) : rc;
+	if (rc != 0) {
+		config_free(&config);
+	}
+	return rc;
 }
 
 void rooms_take_back(void)

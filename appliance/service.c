@@ -104,8 +104,14 @@ void service_init(void)
 
 void service_adopt(const char *path, uint64_t watchdog_us)
 {
-	service_open(path);
-	service.watchdog_us = service.fd >= 0 ? watchdog_us : 0;
+	const char *own = getenv("NOTIFY_SOCKET");
+
+	if (path == NULL || (own != NULL && own[0] != '\0' && strcmp(own, path) != 0)) {
+		service_init();
+	} else {
+		service_open(path);
+		service.watchdog_us = service.fd >= 0 ? watchdog_us : 0;
+	}
 	service_watchdog_start();
 }
 

@@ -17,8 +17,9 @@ void service_status(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void service_ready(void);
 /* Sends MAINPID=: that process is the service from now on. */
 void service_hand_over(int pid);
-/* Speaks to the manager that listens there from now on, NULL: to none, with a watchdog of that time, 0: none. The
- * predecessor has called service_hand_over(). Behind thread_lib_start(). */
+/* Speaks to the predecessor's manager from now on, which listens at that path, with a watchdog of that time (0: none);
+ * the predecessor has called service_hand_over(). If it had none (path is NULL), or $NOTIFY_SOCKET names another one,
+ * to that of this process, as service_init() would. Behind thread_lib_start(). */
 void service_adopt(const char *path, uint64_t watchdog_us);
 /* Where the manager listens, or NULL, and the watchdog's time, or 0. */
 const char *service_path(uint64_t *watchdog_us);

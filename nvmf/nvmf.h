@@ -77,6 +77,11 @@ int nvmf_init(void);
 /* Stops and destroys all targets, then calls done(arg) on the control thread. */
 void nvmf_fini(void (*done)(void *arg), void *arg);
 
+/* While it is held, transports listen, but take no new connections: hosts that connect wait. So no host sees a target
+ * that is made by and by before all of it is there. Concerns transports that there are and that are made later; those
+ * whose hosts cannot wait take them at once. Control thread. */
+void nvmf_hold_connections(bool hold);
+
 /* Receives notices: type says what has happened ("nvmf_host_connect"), text names the objects, and why is the reason or
  * NULL. */
 typedef void (*nvmf_notice_fn)(const char *type, const char *text, const char *why);

@@ -203,6 +203,8 @@ static int transport_check(struct nvmf_tgt *tgt, const char *trtype, const struc
 	return rc != 0 ? rc : nvmf_transport_opts_check(trtype, opts, why);
 }
 
+static bool connections_held; /* nvmf_hold_connections() */
+
 static struct nvmf_transport *transport_make(struct nvmf_tgt *tgt, const struct nvmf_transport_ops *ops,
 					     const struct nvmf_transport_opts *opts, char why[NVMF_ERROR_MAX])
 {
@@ -213,6 +215,7 @@ static struct nvmf_transport *transport_make(struct nvmf_tgt *tgt, const struct 
 	}
 	t->ops = ops;
 	t->tgt = tgt;
+	t->held = connections_held;
 	t->anonymous = nvmf_anonymous_create();
 	if (t->anonymous == NULL) {
 		ops->destroy(t);
@@ -265,6 +268,28 @@ void nvmf_transport_destroy(struct nvmf_transport *t)
 	TAILQ_REMOVE(&t->tgt->transports, t, link);
 	nvmf_anonymous_destroy(t->anonymous);
 	t->ops->destroy(t);
+}
+
+static void transport_hold(struct nvmf_transport *t, bool hold)
+{
+	bool resume = t->held && !hold;
+
+	t->held = hold;
+	if (resume && t->ops->resume != NULL) {
+		t->ops->resume(t);
+	}
+}
+
+void nvmf_hold_connections(bool hold)
+{
+	struct nvmf_transport *t;
+
+	connections_held = hold;
+	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
+		TAILQ_FOREACH (t, &tgt->transports, link) {
+			transport_hold(t, hold);
+		}
+	}
 }
 
 struct nvmf_transport *nvmf_transport_find(struct nvmf_tgt *tgt, const char *trtype)

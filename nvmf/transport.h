@@ -136,6 +136,8 @@ struct nvmf_transport_ops {
 	 * is registered with the device. Maybe before it returns, at the latest in destroy(). NULL: listen() leaves
 	 * nothing to wait for. */
 	void (*settle)(struct nvmf_transport *t, nvmf_done_fn done, void *arg);
+	/* Takes connections again after base.held was true. NULL: the transport does not look at that. */
+	void (*resume)(struct nvmf_transport *t);
 	/* Fills in tsas of a discovery log entry (Base 5.16.1.23) of a listener or a referral. The target has filled in
 	 * the rest; treq says whether a secure channel is required. */
 	void (*discover)(struct nvmf_transport *t, const struct nvmf_address *address,
@@ -205,6 +207,7 @@ struct nvmf_transport {
 	/* Set by the target. */
 	const struct nvmf_transport_ops *ops;
 	struct nvmf_tgt *tgt;
+	bool held; /* control thread: it listens, but connections that come wait until ops->resume() */
 	struct nvmf_transport_opts opts;
 	TAILQ_ENTRY(nvmf_transport) link;
 	TAILQ_HEAD(, nvmf_listen) listens;

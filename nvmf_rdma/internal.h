@@ -436,6 +436,7 @@ void nvmf_rdma_watch_end(struct nvmf_rdma_device *d);
 /* listen.c. Control thread. */
 int nvmf_rdma_op_listen(struct nvmf_transport *t, const struct nvmf_address *address);
 void nvmf_rdma_op_stop_listen(struct nvmf_transport *t, const struct nvmf_address *address);
+void nvmf_rdma_op_resume(struct nvmf_transport *t);
 void nvmf_rdma_cm_readable(void *arg, uint32_t events);
 /* The listener through which a connection request came in; NULL: it has been removed. */
 const struct nvmf_rdma_listener *nvmf_rdma_listener_find(const struct nvmf_rdma_transport *t,

@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "nvmf_rdma/internal.h"
 
@@ -189,6 +190,11 @@ static void handle_cm_event(struct nvmf_rdma_transport *t, const struct rdma_cm_
 	}
 }
 
+void nvmf_rdma_op_resume(struct nvmf_transport *base)
+{
+	fd_source_modify(nvmf_rdma_transport_of(base)->cm_source, EPOLLIN);
+}
+
 /* Events that are handled before the control thread's other work has its turn: anybody on the fabric can cause them.
  * The channel stays readable. */
 #define EVENTS_PER_ROUND 32
@@ -198,6 +204,10 @@ void nvmf_rdma_cm_readable(void *arg, uint32_t events)
 	struct nvmf_rdma_transport *t = arg;
 	struct rdma_cm_event *event;
 
+	if (t->base.held) {
+		fd_source_modify(t->cm_source, 0); /* nvmf_rdma_op_resume() looks again */
+		return;
+	}
 	for (unsigned n = 0; n < EVENTS_PER_ROUND && rdma_get_cm_event(t->channel, &event) == 0; n++) {
 		/* The event is copied and acknowledged before it is handled: handling may destroy the id, which waits
 		 * until all its events are acknowledged. */

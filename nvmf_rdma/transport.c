@@ -262,6 +262,7 @@ static struct nvmf_transport_ops nvmf_rdma_ops = {
 	.destroy = destroy_transport,
 	.listen = nvmf_rdma_op_listen,
 	.stop_listen = nvmf_rdma_op_stop_listen,
+	.resume = nvmf_rdma_op_resume,
 	.settle = nvmf_rdma_op_settle,
 	.discover = fill_discovery_entry,
 	.group_create = create_group,

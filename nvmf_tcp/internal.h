@@ -273,6 +273,7 @@ static inline bool nvmf_tcp_qpair_is_of_a_stranger(const struct nvmf_tcp_qpair *
 int nvmf_tcp_op_listen(struct nvmf_transport *t, const struct nvmf_address *address);
 int nvmf_tcp_op_listen_secure(struct nvmf_transport *t, const struct nvmf_address *address);
 void nvmf_tcp_op_stop_listen(struct nvmf_transport *t, const struct nvmf_address *address);
+void nvmf_tcp_op_resume(struct nvmf_transport *t);
 
 /* secure.c: connections over TLS, until their handshake is done. Control thread. */
 

@@ -81,6 +81,10 @@ static void accept_connections(void *arg, uint32_t events)
 {
 	struct nvmf_tcp_listener *l = arg;
 
+	if (l->transport->base.held) {
+		fd_source_modify(l->source, 0); /* nvmf_tcp_op_resume() looks again */
+		return;
+	}
 	for (unsigned n = 0; n < ACCEPTS_PER_ROUND; n++) {
 		struct sockaddr_storage peer = {0};
 		socklen_t length = sizeof(peer);
@@ -94,6 +98,15 @@ static void accept_connections(void *arg, uint32_t events)
 			pause_listener(l, errno);
 			return;
 		} /* else it is an error of that connection: accept(2) */
+	}
+}
+
+void nvmf_tcp_op_resume(struct nvmf_transport *base)
+{
+	struct nvmf_tcp_listener *l;
+
+	TAILQ_FOREACH (l, &nvmf_tcp_transport_of(base)->listeners, link) {
+		fd_source_modify(l->source, EPOLLIN);
 	}
 }
 

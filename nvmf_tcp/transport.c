@@ -143,6 +143,7 @@ static struct nvmf_transport_ops nvmf_tcp_ops = {
 	.listen = nvmf_tcp_op_listen,
 	.listen_secure = nvmf_tcp_op_listen_secure,
 	.stop_listen = nvmf_tcp_op_stop_listen,
+	.resume = nvmf_tcp_op_resume,
 	.discover = fill_tcp_discovery_entry,
 	.group_create = nvmf_tcp_op_group_create,
 	.group_destroy = nvmf_tcp_op_group_destroy,

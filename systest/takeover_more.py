@@ -8,14 +8,19 @@ import ctypes
 import os
 import pathlib
 import random
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 
-from appliance_lib import Daemon, check, main, wait_for
+from appliance_lib import BUILD, Client, Daemon, RpcError, Skip, check, main, wait_for
+from auth import secret
 from config_random_lib import Back, Maker, start
-from nvmf_lib import PORT, preload, verifying, wait_io
-from takeover import RECONNECT, TIMEOUT, TROUBLE, Case, Served, Successor, everything, hold, wait_filled, wait_held
+from nvmf_lib import HOSTNQN as HOST
+from nvmf_lib import NQN, PORT, preload, verifying, wait_io
+from service import Manager, pause
+from takeover import RECONNECT, TIMEOUT, TROUBLE, Case, Served, Successor, ctl, everything, hold, wait_filled, wait_held
 
 PIDFD_GETFD = 438       # the number of the system call
 
@@ -92,6 +97,199 @@ def test_a_file_whose_lock_outlives_the_successor_is_waited_for():
                 os.close(lock)
             c.target.goes_on()
         c.check_end(c.target, "ended without having taken over", "repeated for some seconds")
+
+
+def add_key(target, name="key0", number=0):
+    path = target.folder / f"{name}.key"
+    path.touch(mode=0o600)
+    path.write_text(secret(number, 32, 0) + "\n")
+    target.call("keyring_file_add_key", name=name, path=str(path))
+    return path
+
+
+def test_keys_are_taken_back_whatever_has_become_of_their_files():
+    with Served(trtype="TCP") as a:
+        path = add_key(a)
+        a.call("nvmf_subsystem_add_host", nqn=NQN, host="nqn.2026-11.io.varve:a", dhchap_key="key0")
+        before = everything(a)
+        env, file = hold(a.folder)
+        with Successor(a, ready=False, env=env) as b:
+            wait_held(file, b)
+            path.unlink()
+            b.process.kill()
+            b.process.wait()
+            a.goes_on()
+        check(everything(a) == before, f"{everything(a)}\n{before}")
+        check(a.call("appliance_get_state")["not_taken_back"] == 0, a.log())
+        a.stop_clean("ended without having taken over")
+
+
+def test_nothing_is_handed_over_whose_key_cannot_be_read_again():
+    with Served(trtype="TCP") as a:
+        path = add_key(a)
+        for text, why in ((secret(1, 32, 0), "another key than the one in use"), ("", "neither a DH-HMAC-CHAP secret"), (None, "No such file")):
+            if text is None:
+                path.unlink()
+            else:
+                path.write_text(text)
+            with Successor(a, ready=False) as b:
+                b.failed('key "key0" cannot be read again as it is in use', why)
+            check(a.log().count("is running, process") == 1, a.log())
+
+
+def test_what_cannot_be_taken_back_is_told_and_fails_visibly():
+    with Manager() as m, Served(trtype="TCP", env=m.env) as a:
+        before = a.log()
+        env, file = hold(a.folder)
+        with Successor(a, ready=False, env=env) as b:
+            wait_held(file, b)
+            shutil.move(a.folder / "disk", a.folder / "away")
+            b.process.kill()
+            # The manager reads: a status is not waited for.
+            wait_for(lambda: m.listen() and a.log().count("is running, process") == 2, lambda: f"it to go on:\n{a.log()}")
+        check("not taken back: bdev_uring_create of Disk" in a.log() and "not taken back" not in before, a.log())
+        lost = a.call("appliance_get_state")["not_taken_back"]
+        check(lost == 2, f"{lost}: the bdev and its namespace")
+        told = [e["ctx"] for e in a.call("notify_get_notifications", all=True, max=1024) if e["type"] == "appliance_not_taken_back"]
+        check("bdev_uring_create of Disk" in told and len(told) == lost, told)
+        m.wait("STATUS=running, but without", "the status")
+        out = ctl(a, "/bin/false", status=1)
+        check(f"which goes on, but {lost} entries of its configuration are not as before" in out, out)
+
+
+def test_a_process_of_another_unit_does_not_take_over():
+    with tempfile.TemporaryDirectory(prefix="varve-test-") as name, Manager() as m:
+        groups = pathlib.Path(name) / "cgroup"
+        groups.write_text("0::/system.slice/other.service\n")
+        with Served(trtype="TCP", env={**preload(TROUBLE), **m.env, "VARVE_TROUBLE_CGROUP": str(groups)}) as a:
+            with Successor(a, ready=False) as b:
+                b.failed("/system.slice/other.service", "a service manager watches this process")
+            check(a.log().count("is running, process") == 1, a.log())
+            groups.write_text(pathlib.Path("/proc/self/cgroup").read_text())
+            with Successor(a) as b:
+                check(a.wait_exit() == 0, a.log())
+
+
+TRIES = """
+import json, os, socket, sys
+os.setgid(65534)
+os.setuid(65534)
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.sendall(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "framework_hand_over", "params": {"pid": os.getpid(), "force": True}}).encode())
+print(s.recv(65536).decode())
+"""
+
+
+def test_a_process_of_another_user_does_not_take_over():
+    if os.geteuid() != 0:
+        raise Skip("only root can be another user")
+    with Served(trtype="TCP") as a:
+        os.chmod(a.folder, 0o711)
+        os.chmod(a.path, 0o666)
+        p = subprocess.run([sys.executable, "-c", TRIES, a.path], capture_output=True, text=True, timeout=60)
+        check("belongs to user 65534" in p.stdout, p.stdout + p.stderr)
+        check(a.call("appliance_get_state")["state"] == "RUNNING" and "handing over" not in a.log(), a.log())
+
+
+def test_a_successor_tells_its_own_manager_when_the_predecessor_had_none():
+    with Manager() as m, Served(trtype="TCP") as a, Successor(a, env={**preload(), **m.env}) as b:
+        m.wait("READY=1", "the successor")
+        check(a.wait_exit() == 0, a.log())
+        check(b.stop() == 0 and "STOPPING=1" in m.listen() and not any(x.startswith("MAINPID") for x in m.heard), m.heard)
+
+
+def waiting(port):
+    """How many connections wait to be accepted at a port."""
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if int(words[1].rpartition(":")[2], 16) == port and words[3] == "0A":
+            return int(words[4].rpartition(":")[2], 16)
+    return None
+
+
+def slow_registration(file):
+    """The environment of a process whose large registrations of memory do not return while the file is there (hold_registration.c)."""
+    first, *rest = preload()["LD_PRELOAD"].rsplit(":", 1)   # what the sanitized build wants to be first stays so
+    libraries = [*([first] if rest else []), str(BUILD / "systest" / "libhold-registration.so"), *(rest or [first])]
+    return {"LD_PRELOAD": ":".join(libraries), "VARVE_HOLD": str(file)}
+
+
+class Slow(Served):
+    """A target that listens over TCP, and then over RDMA, for which it registers its memory first."""
+
+    def __init__(self, **kwargs):
+        super().__init__(trtype="TCP", **kwargs)
+        try:
+            self.call("nvmf_create_transport", trtype="RDMA")
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def add_slow_listener(self):
+        self.call("nvmf_subsystem_add_listener", nqn=NQN, listen_address={**self.listen_address(), "trtype": "RDMA"})
+
+
+def test_hosts_wait_until_all_is_there():
+    with Slow() as a, verifying(a, 1, *RECONNECT) as host:
+        a.add_slow_listener()
+        wait_filled(a, host)
+        before = everything(a)
+        file = a.folder / "hold"
+        file.touch()
+        with Successor(a, ready=False, env=slow_registration(file)) as b:
+            wait_held(file, b)
+            wait_for(lambda: waiting(PORT), "the host to connect again")
+            pause(1)        # it would be accepted at once: the loop runs
+            check(waiting(PORT), "a host is served before all is there")
+            file.unlink()
+            b.wait_serving()
+            check(everything(b) == before, f"{everything(b)}\n{before}")
+            wait_io(b, [host])
+            host.check_perfect(host.stop(), reconnects=1)
+            b.stop_clean()
+
+
+def test_calls_that_come_while_one_is_under_way_are_refused_and_that_one_is_handed_over():
+    with tempfile.TemporaryDirectory(prefix="varve-test-") as name:
+        file = pathlib.Path(name) / "hold"
+        with Slow(env=slow_registration(file)) as a:
+            file.touch()
+            slow, late = Client(a.path), Client(a.path)
+            slow.send({"jsonrpc": "2.0", "id": 1, "method": "nvmf_subsystem_add_listener",
+                       "params": {"nqn": NQN, "listen_address": {**a.listen_address(), "trtype": "RDMA"}}})
+            wait_for(pathlib.Path(f"{file}.held").exists, lambda: f"the registration:\n{a.log()}")
+            with Successor(a, ready=False) as b:
+                def refused():
+                    try:
+                        late.call("nvmf_subsystem_add_host", nqn=NQN, host=HOST)
+                        late.call("nvmf_subsystem_remove_host", nqn=NQN, host=HOST)
+                        return False
+                    except RpcError as e:
+                        return e.message
+                wait_for(refused, "calls to be refused")
+                file.unlink()
+                check("result" in slow.receive(), "the call that was under way")
+                b.wait_serving()
+                check(a.wait_exit() == 0, a.log())
+                listeners = [x["trtype"] for x in b.call("nvmf_get_subsystems")[1]["listen_addresses"]]
+                check(sorted(listeners) == ["RDMA", "TCP"], listeners)
+                check(b.call("nvmf_get_subsystems")[1]["hosts"] == [], "nothing of the calls that were refused")
+
+
+def test_a_successor_of_a_random_configuration_is_the_same():
+    seed = int(os.environ.get("VARVE_SEED") or random.SystemRandom().getrandbits(32))
+    print(f"# VARVE_SEED={seed}", flush=True)
+    rng = random.Random(seed)
+    with Back(), Daemon("-m", "[0-1]", "-s", "512", "--wait-for-rpc", ready=False, env=preload()) as a:
+        a.port, a.trtype = PORT, "TCP"
+        start(a, rng)
+        Maker(a, rng).run()
+        before = everything(a)
+        with Successor(a, "-m", "[0-1]", "--takeover-force") as b:
+            check(a.wait_exit() == 0, a.log())
+            check(everything(b) == before, f"{everything(b)}\n{before}")
+            check(b.stop() == 0, b.log())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,11 @@
  * file exists, and has begun when the file $VARVE_TROUBLE_HOLD.held is there. The file $VARVE_TROUBLE_FILE cannot be
  * opened. When what is sent has the word serving, the file $VARVE_TROUBLE_HOLD.said is there afterwards.
  *
- * And of the process that is taken over from: with $VARVE_TROUBLE_LATE, which names the file that holds the other one,
+ * Of either process: in the same way, what has the text $VARVE_TROUBLE_SAY is not sent, and a file
+ * whose path ends with $VARVE_TROUBLE_UNLINK is not removed, while $VARVE_TROUBLE_HOLD exists.
+ *
+ * And of the process that is taken over from: $VARVE_TROUBLE_CGROUP is read in place of the control groups of another
+ * process. With $VARVE_TROUBLE_LATE, which names the file that holds the other one,
  * that is let go, and has said that it serves, just before it is killed. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -43,7 +47,9 @@ static void make_file(const char *before, const char *after)
 
 static void hold(const char *file)
 {
-	make_file(file, "held");
+	if (access(file, F_OK) == 0) {
+		make_file(file, "held");
+	}
 	while (access(file, F_OK) == 0) {
 		usleep(10000);
 	}
@@ -65,6 +71,32 @@ int bind(int fd, const struct sockaddr *address, socklen_t len)
 	return real(fd, address, len);
 }
 
+static bool is_groups_of_another(const char *path)
+{
+	static const char end[] = "/cgroup";
+	size_t len = strlen(path);
+
+	return strncmp(path, "/proc/", strlen("/proc/")) == 0 &&
+	       strncmp(path, "/proc/self/", strlen("/proc/self/")) != 0 && len > strlen(end) &&
+	       strcmp(path + len - strlen(end), end) == 0;
+}
+
+int unlink(const char *path)
+{
+	int (*real)(const char *) = (int (*)(const char *))dlsym(RTLD_NEXT, "unlink");
+	const char *file = getenv("VARVE_TROUBLE_HOLD"), *what = getenv("VARVE_TROUBLE_UNLINK");
+
+	if (real == NULL) {
+		errno = ENOSYS;
+		return -1;
+	}
+	if (file != NULL && what != NULL && strlen(path) >= strlen(what) &&
+	    strcmp(path + strlen(path) - strlen(what), what) == 0) {
+		hold(file);
+	}
+	return real(path);
+}
+
 /* The library is built for large files: this is open64() too. */
 int open(const char *path, int flags, ...)
 {
@@ -76,6 +108,9 @@ int open(const char *path, int flags, ...)
 	if (real == NULL || (file != NULL && strcmp(path, file) == 0)) {
 		errno = real == NULL ? ENOSYS : EIO;
 		return -1;
+	}
+	if (is_groups_of_another(path) && getenv("VARVE_TROUBLE_CGROUP") != NULL) {
+		path = getenv("VARVE_TROUBLE_CGROUP");
 	}
 	if ((flags & (O_CREAT | O_TMPFILE)) != 0) {
 		va_start(ap, flags);
@@ -94,6 +129,10 @@ ssize_t send(int fd, const void *bytes, size_t len, int flags)
 	if (real == NULL) {
 		errno = ENOSYS;
 		return -1;
+	}
+	const char *words = getenv("VARVE_TROUBLE_SAY");
+	if (file != NULL && words != NULL && memmem(bytes, len, words, strlen(words)) != NULL) {
+		hold(file);
 	}
 	ssize_t n = real(fd, bytes, len, flags);
 	if (n > 0 && file != NULL && memmem(bytes, len, "\"serving\"", strlen("\"serving\"")) != NULL) {

@@ -123,6 +123,21 @@ static void test_a_flood_of_connections_is_taken_in_rounds(void)
 	end();
 }
 
+static void test_connections_wait_while_they_are_held(void)
+{
+	begin(nvmf_tcp_op_listen, 0);
+	transport.base.held = true;
+	watch_fn(watch_arg, EPOLLIN);
+	CU_ASSERT_EQUAL(accepts, 0);
+	CU_ASSERT_EQUAL(watched, 0); /* the control thread is not woken again and again */
+	transport.base.held = false;
+	nvmf_tcp_op_resume(&transport.base);
+	CU_ASSERT_EQUAL(watched, EPOLLIN);
+	watch_fn(watch_arg, EPOLLIN);
+	CU_ASSERT(taken >= 1);
+	end();
+}
+
 static void test_connections_that_break_before_they_are_accepted_are_passed_over_in_rounds(void)
 {
 	begin(nvmf_tcp_op_listen, ECONNABORTED);
@@ -157,6 +172,7 @@ static void test_a_listener_without_descriptors_pauses_and_goes_on(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_a_flood_of_connections_is_taken_in_rounds),
+	UNIT(test_connections_wait_while_they_are_held),
 	UNIT(test_connections_that_break_before_they_are_accepted_are_passed_over_in_rounds),
 	UNIT(test_a_listener_without_descriptors_pauses_and_goes_on),
 	UNIT_END,

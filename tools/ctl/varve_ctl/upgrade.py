@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import time
 
-from .client import Refused, Trouble, Unreachable, clean
+from .client import Refused, Trouble, clean
 
 # Whether each takes an argument. --wait-for-rpc: the other one's start is over, and its configuration is taken over.
 OPTIONS = {"--takeover": True, "--takeover-timeout": True, "--takeover-force": False, "--wait-for-rpc": False}
@@ -112,15 +112,30 @@ def start(client, o, pid, program, environ, log):
                             start_new_session=True)
 
 
-def serves(client, pid):
-    """Whether that process answers at the socket, and runs."""
+def state_of(client, pid):
+    """What the process says of itself when it serves; None: it does not, or not yet."""
     try:
         state = client.ask("appliance_get_state", {})
-    except Unreachable:
-        return False    # between the two
-    except Trouble:
-        return False    # the connection broke: the old one stops
-    return state.get("pid") == pid and state.get("state") == "RUNNING"
+    except Trouble:     # Unreachable, too: its socket comes back last
+        return None
+    return state if state.get("pid") == pid and state.get("state") == "RUNNING" else None
+
+
+def outcome(client, pid):
+    """What has become of the old process after the new one has failed, in words. That may take as long as locks of files last."""
+    while True:
+        state = state_of(client, pid)
+        if state is not None:
+            lost = state.get("not_taken_back", 0)
+            return "which goes on" if lost == 0 else f"which goes on, but {lost} entries of its configuration are not as before: the log names each"
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+                ended = f.read().rpartition(")")[2].split()[0] in "ZX"
+        except OSError:
+            ended = True
+        if ended:
+            return "which has ended, too: nothing is served"
+        time.sleep(LOOK_S)
 
 
 def reason_of(client, o):
@@ -151,9 +166,9 @@ def begin(client, o, pid, program):
 def upgrade(client, o, beside):
     pid = client.call("appliance_get_state")["pid"]
     new = begin(client, o, pid, program_of(o.binary, beside))
-    while not serves(client, new.pid):
+    while state_of(client, new.pid) is None:
         status = new.poll()
         if status is not None:
-            raise Trouble(f"process {new.pid} ended with {status} and has not taken over: its reason is in the log of process {pid}, which goes on", 1)
+            raise Trouble(f"process {new.pid} ended with {status} and has not taken over: its reason is in the log of process {pid}, {outcome(client, pid)}", 1)
         time.sleep(LOOK_S)
     print(f"process {new.pid} has taken over from {pid}")

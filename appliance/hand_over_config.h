@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The configuration that is handed over, and whether all of it has come back if that failed. Control thread. */
+#ifndef APPLIANCE_HAND_OVER_CONFIG_H
+#define APPLIANCE_HAND_OVER_CONFIG_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+/* All that framework_get_config has, with what is as usual: {"subsystems": [...]}, to be released. NULL: no memory. */
+json_t *hand_over_config(void);
+
+/* How many entries of one configuration the other one lacks; report, or NULL, is called with each. Pure. */
+size_t hand_over_config_missing(const json_t *of, const json_t *in,
+				void (*report)(const char *subsystem, const json_t *entry));
+
+/* This process goes on: hand_over_config_check() will compare what it has then with that. text: of the configuration;
+ * it is taken over, and overwritten in the end. */
+void hand_over_config_expect(char *text);
+/* Says in the log, by a notification and to the service manager if something was not taken back; once after each
+ * hand_over_config_expect(). Returns how many entries are missing, or are there that were not. */
+size_t hand_over_config_check(void);
+/* The result of the last check: 0 if there was none. */
+size_t hand_over_config_not_taken_back(void);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What is looked at before another process takes over, and after it has failed. Linked with all of the daemon but its
+ * main(). */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "appliance/hand_over_caller.h"
+#include "appliance/hand_over_config.h"
+#include "appliance/hand_over_losses.h"
+#include "keyring/keyring.h"
+#include "unittest/unit.h"
+
+static void check_unit(const char *groups, const char *expected)
+{
+	char unit[HAND_OVER_UNIT_MAX] = "before";
+
+	hand_over_unit_of(groups, unit);
+	CU_ASSERT_STRING_EQUAL(unit, expected);
+}
+
+static void test_the_unit_is_the_last_name_of_one_in_the_path(void)
+{
+	check_unit("0::/system.slice/varve.service\n", "/system.slice/varve.service");
+	check_unit("0::/system.slice/varve.service/.control\n", "/system.slice/varve.service");
+	check_unit("0::/user.slice/user-1.slice/user@1.service/app.slice/v:w.service\n",
+		   "/user.slice/user-1.slice/user@1.service/app.slice/v:w.service");
+	check_unit("12:cpu,cpuacct:/a.service\n1:name=systemd:/user.slice/session-2.scope\n0::/b.service\n",
+		   "/user.slice/session-2.scope");
+	check_unit("0::/a/b\n", "/a/b");
+	check_unit("0::/\n", "/");
+	check_unit("0::/a.service", "/a.service"); /* the text ends early */
+	check_unit("", "");
+	check_unit("no group\n:\n\n::\n", "");
+	check_unit("1:cpu:/a.service\n", "");
+}
+
+static json_t *parse(const char *text)
+{
+	json_error_t wrong;
+	json_t *o = json_loads(text, 0, &wrong);
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(o);
+	return o;
+}
+
+#define A "{\"method\": \"m\", \"params\": {\"name\": \"a\", \"n\": 1}}"
+#define B "{\"method\": \"m\", \"params\": {\"n\": 1, \"name\": \"b\"}}"
+#define CONFIG(one_, two_)                                                                                             \
+	"{\"subsystems\": [{\"subsystem\": \"bdev\", \"config\": [" one_                                               \
+	"]}, {\"subsystem\": \"nvmf\", \"config\": [" two_ "]}]}"
+
+static unsigned reports;
+static char reported[64];
+
+static void note_report(const char *subsystem, const json_t *entry)
+{
+	reports++;
+	snprintf(reported, sizeof(reported), "%s %s", subsystem,
+		 json_string_value(json_object_get(json_object_get(entry, "params"), "name")));
+}
+
+static void check_missing(const char *of, const char *in, unsigned expected, const char *last)
+{
+	json_t *a = parse(of), *b = parse(in);
+
+	reports = 0;
+	reported[0] = '\0';
+	CU_ASSERT_EQUAL(hand_over_config_missing(a, b, note_report), expected);
+	CU_ASSERT_EQUAL(reports, expected);
+	CU_ASSERT_STRING_EQUAL(reported, last);
+	CU_ASSERT_EQUAL(hand_over_config_missing(a, b, NULL), expected);
+	json_decref(a);
+	json_decref(b);
+}
+
+static void test_what_a_configuration_lacks_is_found_whatever_the_order(void)
+{
+	check_missing(CONFIG(A "," B, A), CONFIG(B "," A, A), 0, "");
+	check_missing(CONFIG(A "," B, A), CONFIG(A, A), 1, "bdev b");
+	check_missing(CONFIG(A, A), CONFIG(A "," B, A), 0, "");
+	check_missing(CONFIG(A "," A, ""), CONFIG(A, A), 1, "bdev a"); /* each counts, and in its subsystem */
+	check_missing(CONFIG("", B), CONFIG(B, ""), 1, "nvmf b");
+	check_missing(CONFIG(A, B), "{\"subsystems\": []}", 2, "nvmf b");
+	check_missing(CONFIG(A, B), "{}", 2, "nvmf b");
+	check_missing("{}", CONFIG(A, B), 0, "");
+}
+
+static void write_key(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	CU_ASSERT_FATAL(fd >= 0);
+	CU_ASSERT_EQUAL(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+}
+
+static void test_a_key_that_another_process_would_not_read_is_a_loss(void)
+{
+	static const char one[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+	static const char other[] = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+	char folder[] = "/tmp/varve-hand-over-XXXXXX", path[64], text[HAND_OVER_LOSSES_MAX], why[KEYRING_ERROR_MAX];
+
+	CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/key", folder);
+	CU_ASSERT_FALSE(hand_over_losses(text));
+	write_key(path, one);
+	CU_ASSERT_EQUAL_FATAL(keyring_file_add("k", path, why), 0);
+	CU_ASSERT_FALSE(hand_over_losses(text));
+	write_key(path, other);
+	CU_ASSERT_TRUE(hand_over_losses(text));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "key \"k\""));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "another key"));
+	CU_ASSERT_PTR_NULL(strstr(text, "ff1122"));
+	unlink(path);
+	CU_ASSERT_TRUE(hand_over_losses(text));
+	keyring_clear();
+	CU_ASSERT_FALSE(hand_over_losses(text));
+	rmdir(folder);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_the_unit_is_the_last_name_of_one_in_the_path),
+	UNIT(test_what_a_configuration_lacks_is_found_whatever_the_order),
+	UNIT(test_a_key_that_another_process_would_not_read_is_a_loss),
+	UNIT_END,
+};
+
+UNIT_MAIN("appliance_hand_over", tests, NULL, NULL)
