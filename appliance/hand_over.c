@@ -15,6 +15,7 @@
 #include "appliance/hand_over_caller.h"
 #include "appliance/hand_over_config.h"
 #include "appliance/hand_over_losses.h"
+#include "appliance/hand_over_resv.h"
 #include "appliance/parts.h"
 #include "appliance/rooms.h"
 #include "appliance/service.h"
@@ -274,7 +275,7 @@ static bool hand_over_is_sent(void *arg)
 	return ho.out_sent >= ho.out_len || ho.gone;
 }
 
-/* Sends the configuration. */
+/* Sends the configuration, and the reservations as they were at the end. */
 static void hand_over_give(void)
 {
 	json_error_t wrong;
@@ -283,9 +284,14 @@ static void hand_over_give(void)
 	json_t *message = json_object();
 
 	json_object_set_new(message, "handed_over", json_loads(ho.config, 0, &wrong));
+	json_object_set_new(message, "reservations", hand_over_resv_export());
 	json_object_set_new(message, "notify_socket", rpc_string(path));
 	json_object_set_new(message, "watchdog_us", rpc_uint(watchdog_us));
-	ho.given = hand_over_say(message);
+	bool whole = json_object_get(message, "reservations") != NULL;
+	ho.given = hand_over_say(whole ? message : NULL);
+	if (!whole) {
+		json_decref(message);
+	}
 	if (!ho.given) {
 		log_error("no memory to hand over");
 		shutdown(ho.fd, SHUT_RDWR); /* the successor ends, and is waited for */

@@ -8,7 +8,6 @@
 #include "env_dpdk/env.h"
 #include "keyring/keyring.h"
 #include "nvmf/nvmf.h"
-#include "nvmf/resv.h"
 #include "rpc_methods/bdev_module.h"
 
 #define LATE_S 5 /* a command that has been under way for so long may never end */
@@ -47,22 +46,6 @@ static bool losses_of_keys(char text[HAND_OVER_LOSSES_MAX])
 	return false;
 }
 
-static bool losses_of_namespaces(const struct nvmf_subsystem *s, char text[HAND_OVER_LOSSES_MAX])
-{
-	for (struct nvmf_ns *ns = nvmf_ns_next(s, NULL); ns != NULL; ns = nvmf_ns_next(s, ns)) {
-		const struct nvmf_resv *r = nvmf_ns_resv_state(ns);
-		bool kept = nvmf_ns_get_opts(ns)->ptpl_file != NULL && r->ptpl;
-		if (r->num_registrants != 0 && !kept) {
-			snprintf(text, HAND_OVER_LOSSES_MAX,
-				 "hosts have registrations on namespace %" PRIu32
-				 " of %s that no file keeps, and that would be lost",
-				 nvmf_ns_nsid(ns), nvmf_subsystem_nqn(s));
-			return true;
-		}
-	}
-	return false;
-}
-
 static bool losses_of_time(struct nvmf_tgt *tgt, char text[HAND_OVER_LOSSES_MAX])
 {
 	struct nvmf_inflight late;
@@ -83,12 +66,6 @@ bool hand_over_losses(char text[HAND_OVER_LOSSES_MAX])
 		return true;
 	}
 	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {
-		struct nvmf_subsystem *s;
-		for (s = nvmf_subsystem_next(tgt, NULL); s != NULL; s = nvmf_subsystem_next(tgt, s)) {
-			if (losses_of_namespaces(s, text)) {
-				return true;
-			}
-		}
 		if (losses_of_time(tgt, text)) {
 			return true;
 		}

@@ -19,6 +19,7 @@
 #include "dhchap/dhchap.h"
 #include "keyring/keyring.h"
 #include "nvmf/nvmf.h"
+#include "nvmf/resv_kept.h"
 #include "rpc/allowed.h"
 #include "rpc/rpc.h"
 #include "tls/handshake.h"
@@ -330,13 +331,32 @@ static int rooms_start_blackbox(char *error)
 	return 0;
 }
 
+/* Each reservation that was handed over has its namespace now. */
+static int rooms_end_reservations(char *error)
+{
+	unsigned left = nvmf_resv_kept_clear();
+
+	if (left == 0) {
+		return 0;
+	}
+	if (took_back) {
+		log_error("the reservations of %u namespaces are lost: the namespaces were not taken back", left);
+		return 0;
+	}
+	snprintf(error, PART_ERROR_MAX,
+		 "the reservations of %u namespaces cannot be taken over: there are no such "
+		 "namespaces",
+		 left);
+	return -ENOENT;
+}
+
 static int rooms_run_runtime_methods(char *error)
 {
 	int rc = config_run(&config, true, rooms_ignore_errors(), rooms_stop_is_wanted, error);
 
 	config_free(&config);
 	keyring_forget_set_aside();
-	return rc;
+	return rc == 0 ? rooms_end_reservations(error) : rc;
 }
 
 /* Hosts that came earlier would find half of what they are served. They wait instead. */
@@ -360,6 +380,12 @@ static void rooms_stop_keys(void)
 	} else {
 		keyring_clear();
 	}
+}
+
+static void rooms_forget_what_was_handed_over(void)
+{
+	keyring_clear();
+	nvmf_resv_kept_clear();
 }
 
 static int rooms_check_what_was_taken_back(char *error)
@@ -442,8 +468,8 @@ static const struct part rows[] = {
 	 * other one has stopped to serve when this returns. */
 	{.name = "the take-over", .when = APPLIANCE_RPC, .start = rooms_take_over, .stop = takeover_stop},
 
-	/* Those that were kept for the case that the other process fails. */
-	{.name = "keys that were handed over", .when = APPLIANCE_THREADS, .stop = keyring_clear},
+	/* Keys and reservations that were kept for the case that the other process fails. */
+	{.name = "what was handed over", .when = APPLIANCE_THREADS, .stop = rooms_forget_what_was_handed_over},
 
 	/* From here on, all is handed over when another process takes over from this one. */
 	/* Methods that may be called before the rooms start. Before the RPC server starts, so that what clients set
@@ -500,7 +526,9 @@ void rooms_hand_over(void)
 {
 	had_core_locks = core_locks_held();
 	handing_over = true;
+	nvmf_resv_keep(true);
 	parts_stop_from(&parts, HANDED_OVER);
+	nvmf_resv_keep(false);
 	handing_over = false;
 	core_locks_stop();
 }

@@ -132,12 +132,14 @@ static int ns_check_passthru(const struct nvmf_ns *ns)
 
 static int ns_persist(struct nvmf_ns *ns)
 {
-	if (ns->opts.ptpl_file == NULL) {
-		return 0;
+	if (ns->opts.ptpl_file != NULL) {
+		ns->ptpl_file = strdup(ns->opts.ptpl_file);
+		ns->opts.ptpl_file = ns->ptpl_file;
+		if (ns->ptpl_file == NULL) {
+			return -ENOMEM;
+		}
 	}
-	ns->ptpl_file = strdup(ns->opts.ptpl_file);
-	ns->opts.ptpl_file = ns->ptpl_file;
-	return ns->ptpl_file != NULL ? nvmf_resv_attach(ns) : -ENOMEM;
+	return nvmf_resv_attach(ns);
 }
 
 static int ns_pick_nsid(const struct nvmf_subsystem *s, uint32_t wanted, uint32_t *nsid)

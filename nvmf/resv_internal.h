@@ -18,10 +18,15 @@ void nvmf_resv_persist_all(struct nvmf_request *req);
 /* The reservation for groups' views; NULL: the namespace is not reserved. It never changes; when another has taken its
  * place in all views (nvmf_views_update_ns()), it is freed. */
 const struct nvmf_resv *nvmf_ns_resv_published(const struct nvmf_ns *ns);
-/* A new namespace reads its ptpl_file. 0, or a negative errno: the log says more. */
+/* A new namespace reads its ptpl_file, or takes what is kept for it (nvmf/resv_kept.h). 0, or a negative errno: the log says more. */
 int nvmf_resv_attach(struct nvmf_ns *ns);
 /* A namespace is being freed; no view has it. */
 void nvmf_resv_detach(struct nvmf_ns *ns);
+
+/* A namespace with that state goes: it is kept, if that is wanted. */
+void nvmf_resv_kept_note(const struct nvmf_ns *ns, const struct nvmf_resv *state);
+/* What is kept for a namespace, which is not kept any more then. False: nothing is. */
+bool nvmf_resv_kept_take(const struct nvmf_ns *ns, struct nvmf_resv *state);
 
 /* Writes the log page Reservation Notification: the oldest notice. Returns its length in bytes. */
 uint64_t nvmf_resv_log(const struct nvmf_ctrlr *ctrlr, struct nvmf_window *w);

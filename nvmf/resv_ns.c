@@ -592,13 +592,27 @@ static bool resv_file_is_in_use(const char *path)
 	return true;
 }
 
-int nvmf_resv_attach(struct nvmf_ns *ns)
+/* A new namespace begins with that state. */
+static int resv_ns_begin_with(struct nvmf_ns *ns, const struct nvmf_resv *state)
 {
-	struct nvmf_resv loaded;
+	struct nvmf_ns_resv *rn = resv_ns_get(ns);
 
-	if (ns->ptpl_file == NULL) {
-		return 0;
+	if (rn == NULL) {
+		return -ENOMEM;
 	}
+	rn->next = *state;
+	if (!resv_ns_prepare_published(rn)) {
+		return -ENOMEM;
+	}
+	rn->state = *state;
+	rn->published = rn->next_published;
+	rn->next_published = NULL;
+	return 0;
+}
+
+/* Locks and reads the namespace's file. */
+static int resv_ns_load(struct nvmf_ns *ns, struct nvmf_resv *loaded)
+{
 	int rc = nvmf_resv_check_path(ns->ptpl_file);
 	if (rc != 0) {
 		return rc;
@@ -611,19 +625,22 @@ int nvmf_resv_attach(struct nvmf_ns *ns)
 		return rc;
 	}
 	ns->ptpl_locked = true;
-	rc = nvmf_resv_load(ns->ptpl_file, ns->opts.uuid, &loaded);
-	struct nvmf_ns_resv *rn = rc == 0 ? resv_ns_get(ns) : NULL;
-	if (rn == NULL) {
-		return rc != 0 ? rc : -ENOMEM;
+	return nvmf_resv_load(ns->ptpl_file, ns->opts.uuid, loaded);
+}
+
+int nvmf_resv_attach(struct nvmf_ns *ns)
+{
+	struct nvmf_resv state = {0}, kept;
+	int rc = ns->ptpl_file != NULL ? resv_ns_load(ns, &state) : 0;
+
+	if (rc != 0) {
+		return rc;
 	}
-	rn->next = loaded;
-	if (!resv_ns_prepare_published(rn)) {
-		return -ENOMEM;
+	bool had = nvmf_resv_kept_take(ns, &kept);
+	if (had && state.num_registrants == 0) {
+		state = kept;
 	}
-	rn->state = loaded;
-	rn->published = rn->next_published;
-	rn->next_published = NULL;
-	return 0;
+	return had || ns->ptpl_file != NULL ? resv_ns_begin_with(ns, &state) : 0;
 }
 
 void nvmf_resv_detach(struct nvmf_ns *ns)
@@ -633,6 +650,7 @@ void nvmf_resv_detach(struct nvmf_ns *ns)
 	if (rn == NULL) {
 		return;
 	}
+	nvmf_resv_kept_note(ns, &rn->state);
 	ns->resv = NULL;
 	rn->ns = NULL;
 	free(rn->published);

@@ -10,6 +10,7 @@ import pathlib
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from auth import secret
 from config_random_lib import Back, Maker, start
 from nvmf_lib import HOSTNQN as HOST
 from nvmf_lib import NQN, PORT, preload, verifying, wait_io
+from nvmf_tcp_lib import Queue
 from service import Manager, pause
 from takeover import RECONNECT, TIMEOUT, TROUBLE, Case, Served, Successor, ctl, everything, hold, wait_filled, wait_held
 
@@ -275,6 +277,66 @@ def test_calls_that_come_while_one_is_under_way_are_refused_and_that_one_is_hand
                 listeners = [x["trtype"] for x in b.call("nvmf_get_subsystems")[1]["listen_addresses"]]
                 check(sorted(listeners) == ["RDMA", "TCP"], listeners)
                 check(b.call("nvmf_get_subsystems")[1]["hosts"] == [], "nothing of the calls that were refused")
+
+
+REGISTER, ACQUIRE, REPORT, CONFLICT = 0x0D, 0x11, 0x0E, 0x83
+WRITE_EXCLUSIVE = 1
+
+
+class Reserving:
+    """A host with an I/O queue."""
+
+    def __init__(self, letter):
+        hostid = letter * 16
+        self.admin = Queue(connect=False)
+        c = self.admin.connect(0xFFFF, NQN, 32, HOST, hostid=hostid)
+        check(c.status == 0, f"Connect: {c.status:#x}")
+        self.admin.enable()
+        self.io = Queue(qid=1, connect=False)
+        c = self.io.connect(c.result & 0xFFFF, NQN, 32, HOST, hostid=hostid)
+        check(c.status == 0, f"Connect: {c.status:#x}")
+
+    def resv(self, opcode, cdw10, key, second=0):
+        return self.io.command(self.io.sqe(opcode, 1, struct.pack("<I", cdw10)), struct.pack("<QQ", key, second)).code
+
+    def report(self):
+        return self.io.good(self.io.sqe(REPORT, 1, struct.pack("<II", 4096 // 4 - 1, 1)), length=4096).data
+
+    def close(self):
+        self.io.close()
+        self.admin.close()
+
+
+def check_reserved(server, before):
+    a, b = Reserving(b"a"), Reserving(b"b")
+    check(a.report() == before, f"{a.report().hex()}\n{before.hex()}")
+    check(a.io.write(0, bytes(512)).status == 0, "the holder may write")
+    check(b.io.write(0, bytes(512)).code == CONFLICT, "others may not")
+    a.close()
+    b.close()
+
+
+def test_reservations_that_no_file_keeps_are_carried_over_and_taken_back():
+    with Served(trtype="TCP") as a:
+        host = Reserving(b"a")
+        check(host.resv(REGISTER, 0, 0, 0xABC) == 0, "Reservation Register")
+        check(host.resv(ACQUIRE, WRITE_EXCLUSIVE << 8, 0xABC) == 0, "Reservation Acquire")
+        host.close()
+        wait_for(lambda: a.controllers() == [], "the host to be gone")
+        host = Reserving(b"a")
+        before = host.report()
+        host.close()
+        check_reserved(a, before)
+        env, file = hold(a.folder)
+        with Successor(a, ready=False, env=env) as b:
+            wait_held(file, b)
+            b.process.kill()
+            a.goes_on()
+        check_reserved(a, before)
+        with Successor(a) as b:
+            check(a.wait_exit() == 0, a.log())
+            check_reserved(b, before)
+            check(b.stop() == 0, b.log())
 
 
 def test_a_successor_of_a_random_configuration_is_the_same():

@@ -2,6 +2,7 @@
 /* Reservations as hosts use them: commands, what others may do meanwhile, and notices. */
 #include <sched.h>
 
+#include "nvmf/resv_kept.h"
 #include "unittest/nvmf/resv_fixture.h"
 
 /* ---- What is reported ---- */
@@ -44,6 +45,51 @@ static void test_report_shows_registrants(void)
 	loop_cmd_data(&cmd, data, sizeof(data));
 	CU_ASSERT_EQUAL(loop_run(&cmd), INVALID);
 	detach();
+}
+
+/* ---- Reservations that are kept without a file ---- */
+
+static int count_kept(void *arg, const struct nvmf_resv_kept *k)
+{
+	CU_ASSERT_EQUAL(k->nsid, nsid);
+	CU_ASSERT_STRING_EQUAL(k->nqn, LOOP_SUBNQN);
+	CU_ASSERT_STRING_EQUAL(k->tgt_name, "t");
+	CU_ASSERT_EQUAL(k->uuid[2], 3);
+	CU_ASSERT_EQUAL(k->state->num_registrants, 2);
+	return ++*(int *)arg == 2;
+}
+
+static void test_what_is_kept_comes_back_with_the_same_namespace(void)
+{
+	struct nvmf_ns_opts other = {.uuid = {1, 2, 4}};
+	int n = 0;
+
+	attach(false);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	CU_ASSERT_EQUAL(reg(&b, 0), 0);
+	CU_ASSERT_EQUAL(acquire(&b, 0, WE, 0), 0);
+	nvmf_resv_keep(true);
+	detach();
+	nvmf_resv_keep(false);
+	CU_ASSERT_EQUAL(nvmf_resv_kept_for_each(count_kept, &n), 0);
+	CU_ASSERT_EQUAL(n, 1);
+	/* Another namespace of that number has nothing of it. */
+	make_malloc("m", 512, 1000);
+	CU_ASSERT_EQUAL(nvmf_subsystem_add_ns(loop_subsystem(), "m", &other, &nsid), 0);
+	CU_ASSERT_EQUAL(nvmf_ns_resv_state(nvmf_ns_next(loop_subsystem(), NULL))->num_registrants, 0);
+	loop_remove_malloc_ns(nsid, "m");
+	attach(false);
+	CU_ASSERT_EQUAL(nvmf_resv_kept_for_each(count_kept, &n), 0);
+	CU_ASSERT_EQUAL(n, 1); /* it has been taken */
+	CU_ASSERT_EQUAL(io(&a, nvme_cmd_write), CONFLICT);
+	CU_ASSERT_EQUAL(io(&b, nvme_cmd_write), 0);
+	CU_ASSERT_EQUAL(report(&a, 4096, true), 0);
+	CU_ASSERT(le(0, 4) == 2 && data[4] == WE && le(5, 2) == 2);
+	detach();
+	attach(false);
+	CU_ASSERT_EQUAL(nvmf_ns_resv_state(nvmf_ns_next(loop_subsystem(), NULL))->num_registrants, 0);
+	detach();
+	CU_ASSERT_EQUAL(nvmf_resv_kept_clear(), 0);
 }
 
 /* ---- Conflicts ---- */
@@ -588,6 +634,7 @@ static void test_notices_that_nobody_reads_are_bounded(void)
 static const struct unit_test tests[] = {
 	UNIT(test_namespace_says_what_it_can),
 	UNIT(test_report_shows_registrants),
+	UNIT(test_what_is_kept_comes_back_with_the_same_namespace),
 	UNIT(test_reservation_keeps_other_hosts_out),
 	UNIT(test_registrant_is_a_host_and_not_a_controller),
 	UNIT(test_half_of_a_fused_pair_cannot_write_after_a_preempt),
