@@ -185,7 +185,7 @@ static int key_load(struct keyring_key *key, const char *path, char error[KEYRIN
 }
 
 /* Overwrites it, too. */
-static void key_free(struct keyring_key *key)
+static void key_wipe_free(struct keyring_key *key)
 {
 	if (key->kind == KEYRING_DATA) {
 		secret_free(key->data.bytes);
@@ -362,7 +362,7 @@ int keyring_key_check_file(const struct keyring_key *key, char error[KEYRING_ERR
 	if (!key_is_equal(key, now)) {
 		rc = keyring_error(error, -ESTALE, "what is in %s now is another key than the one in use", key->path);
 	}
-	key_free(now);
+	key_wipe_free(now);
 	return rc;
 }
 
@@ -409,7 +409,7 @@ void keyring_put(struct keyring_key *key)
 		return;
 	}
 	TAILQ_REMOVE(&keys, key, link);
-	key_free(key);
+	key_wipe_free(key);
 }
 
 const char *keyring_key_name(const struct keyring_key *key)

@@ -18,7 +18,8 @@ void nvmf_resv_persist_all(struct nvmf_request *req);
 /* The reservation for groups' views; NULL: the namespace is not reserved. It never changes; when another has taken its
  * place in all views (nvmf_views_update_ns()), it is freed. */
 const struct nvmf_resv *nvmf_ns_resv_published(const struct nvmf_ns *ns);
-/* A new namespace reads its ptpl_file, or takes what is kept for it (nvmf/resv_kept.h). 0, or a negative errno: the log says more. */
+/* A new namespace reads its ptpl_file, or takes what is kept for it (nvmf/resv_kept.h). 0, or a negative errno: the log
+ * says more. */
 int nvmf_resv_attach(struct nvmf_ns *ns);
 /* A namespace is being freed; no view has it. */
 void nvmf_resv_detach(struct nvmf_ns *ns);

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What is looked at before another process takes over, and after it has failed. Linked with all of the daemon but its
  * main(). */
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "appliance/hand_over_caller.h"
 #include "appliance/hand_over_config.h"
-#include "appliance/hand_over_losses.h"
-#include "keyring/keyring.h"
 #include "unittest/unit.h"
 
 static void check_unit(const char *groups, const char *expected)
@@ -86,43 +80,9 @@ static void test_what_a_configuration_lacks_is_found_whatever_the_order(void)
 	check_missing("{}", CONFIG(A, B), 0, "");
 }
 
-static void write_key(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-
-	CU_ASSERT_FATAL(fd >= 0);
-	CU_ASSERT_EQUAL(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-	close(fd);
-}
-
-static void test_a_key_that_another_process_would_not_read_is_a_loss(void)
-{
-	static const char one[] = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
-	static const char other[] = "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
-	char folder[] = "/tmp/varve-hand-over-XXXXXX", path[64], text[HAND_OVER_LOSSES_MAX], why[KEYRING_ERROR_MAX];
-
-	CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
-	snprintf(path, sizeof(path), "%s/key", folder);
-	CU_ASSERT_FALSE(hand_over_losses(text));
-	write_key(path, one);
-	CU_ASSERT_EQUAL_FATAL(keyring_file_add("k", path, why), 0);
-	CU_ASSERT_FALSE(hand_over_losses(text));
-	write_key(path, other);
-	CU_ASSERT_TRUE(hand_over_losses(text));
-	CU_ASSERT_PTR_NOT_NULL(strstr(text, "key \"k\""));
-	CU_ASSERT_PTR_NOT_NULL(strstr(text, "another key"));
-	CU_ASSERT_PTR_NULL(strstr(text, "ff1122"));
-	unlink(path);
-	CU_ASSERT_TRUE(hand_over_losses(text));
-	keyring_clear();
-	CU_ASSERT_FALSE(hand_over_losses(text));
-	rmdir(folder);
-}
-
 static const struct unit_test tests[] = {
 	UNIT(test_the_unit_is_the_last_name_of_one_in_the_path),
 	UNIT(test_what_a_configuration_lacks_is_found_whatever_the_order),
-	UNIT(test_a_key_that_another_process_would_not_read_is_a_loss),
 	UNIT_END,
 };
 
