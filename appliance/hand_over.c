@@ -20,7 +20,7 @@
 #include "appliance/rooms.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
-#include "appliance/takeover_stream.h"
+#include "rpc/stream.h"
 #include "rpc/dispatch.h"
 #include "thread/thread.h"
 #include "util/secret.h"
@@ -34,7 +34,7 @@ static struct hand_over {
 	int pidfd; /* of the successor */
 	pid_t pid;
 	uint64_t timeout_us;
-	struct takeover_stream in;
+	struct rpc_stream_in in;
 	char *config; /* the text of what is handed over */
 	char *out;    /* what is to be sent */
 	size_t out_len, out_sent;
@@ -115,12 +115,12 @@ static void hand_over_hear(void)
 	char bytes[256];
 	json_t *message;
 	ssize_t n = recv(ho.fd, bytes, sizeof(bytes), MSG_DONTWAIT);
-	int rc = n > 0 ? takeover_stream_add(&ho.in, bytes, (size_t)n) : -EPIPE;
+	int rc = n > 0 ? rpc_stream_in_add(&ho.in, bytes, (size_t)n) : -EPIPE;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
 		return;
 	}
-	while (rc == 0 && (rc = takeover_stream_take(&ho.in, &message)) == 0) {
+	while (rc == 0 && (rc = rpc_stream_in_take(&ho.in, &message)) == 0) {
 		hand_over_hear_message(message);
 	}
 	if (rc != -EAGAIN) {
@@ -188,7 +188,7 @@ static void hand_over_end(void)
 		fd_source_remove(&ho.exit_source);
 	}
 	thread_timer_stop(&ho.timer);
-	takeover_stream_free(&ho.in);
+	rpc_stream_in_free(&ho.in);
 	secret_wipe_free(ho.config);
 	secret_wipe_free(ho.out);
 	close(ho.fd);

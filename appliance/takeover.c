@@ -15,7 +15,7 @@
 #include "appliance/hand_over_resv.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
-#include "appliance/takeover_stream.h"
+#include "rpc/stream.h"
 #include "util/secret.h"
 
 #define SLICE_MS   100 /* a signal that comes just before a wait is seen after so long */
@@ -27,7 +27,7 @@
 static struct takeover {
 	int fd; /* -1: none */
 	uint64_t end_ns;
-	struct takeover_stream in;
+	struct rpc_stream_in in;
 	char *notify_path; /* of the service manager, or NULL */
 	uint64_t watchdog_us;
 } takeover = {.fd = -1};
@@ -107,7 +107,7 @@ static int takeover_read(void)
 	if (n < 0) {
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	}
-	rc = n > 0 ? takeover_stream_add(&takeover.in, bytes, (size_t)n) : -EPIPE;
+	rc = n > 0 ? rpc_stream_in_add(&takeover.in, bytes, (size_t)n) : -EPIPE;
 	explicit_bzero(bytes, sizeof(bytes)); /* a configuration may have keys */
 	return rc;
 }
@@ -117,7 +117,7 @@ static int takeover_hear(json_t **message)
 {
 	int rc;
 
-	while ((rc = takeover_stream_take(&takeover.in, message)) == -EAGAIN) {
+	while ((rc = rpc_stream_in_take(&takeover.in, message)) == -EAGAIN) {
 		rc = takeover_read();
 		if (rc != 0) {
 			return rc;
@@ -302,7 +302,7 @@ void takeover_stop(void)
 	if (takeover.fd >= 0) {
 		close(takeover.fd);
 	}
-	takeover_stream_free(&takeover.in);
+	rpc_stream_in_free(&takeover.in);
 	free(takeover.notify_path);
 	takeover = (struct takeover){.fd = -1};
 }

@@ -19,6 +19,7 @@
 
 #define QPAIRS_LOOK_US      1000
 #define BACK_OFF_MAX_FACTOR 8
+#define BACK_OFF_SOON_PART  4                    /* the delay before the second attempt is so much shorter */
 #define NSSR_MAGIC          UINT32_C(0x4e564d65) /* "NVMe" (Base 3.1.3.7) */
 
 void nvme_ctrlr_emit(struct nvme_ctrlr *ctrlr, enum nvme_event event, uint32_t aer)
@@ -242,17 +243,20 @@ void nvme_ctrlr_start_attempt(struct nvme_ctrlr *ctrlr)
 	nvme_ctrlr_set_state(ctrlr, NVME_CTRLR_CONNECT);
 }
 
-/* The loss timeout is checked when an attempt has failed, so the last attempt begins when the timeout is over. */
+/* The first attempt is made at once, and often meets a target that is just stopping, for a restart or because another
+ * process takes over from it. That one is back within a moment: so the second attempt comes soon.
+ *
+ * The loss timeout is checked when an attempt has failed, so the last attempt begins when the timeout is over. */
 uint64_t nvme_back_off_us(const struct nvme_ctrlr_opts *opts, uint32_t attempts, uint64_t down_us)
 {
 	uint64_t delay_us = opts->reconnect_delay_s * UINT64_C(1000000),
 		 loss_us = (uint64_t)opts->loss_timeout_s * 1000000;
 	uint32_t factor = 1;
 
-	for (uint32_t i = 1; i < attempts && factor < BACK_OFF_MAX_FACTOR; i++) {
+	for (uint32_t i = 2; i < attempts && factor < BACK_OFF_MAX_FACTOR; i++) {
 		factor *= 2;
 	}
-	delay_us *= factor;
+	delay_us = attempts <= 1 ? delay_us / BACK_OFF_SOON_PART : delay_us * factor;
 	if (opts->loss_timeout_s >= 0 && down_us + delay_us > loss_us) {
 		delay_us = down_us < loss_us ? loss_us - down_us : 0;
 	}

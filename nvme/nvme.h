@@ -159,7 +159,8 @@ struct nvme_ctrlr_opts {
 				       after as long again; 0: no limit */
 	bool io_timeout_resets;     /* the controller is reset at once, without an Abort */
 	int32_t loss_timeout_s;     /* -1: reconnect for ever; 0: a connection that is lost gets one attempt, at once */
-	uint32_t reconnect_delay_s; /* doubled at each failure, up to 8 times this; the last delay ends when
+	uint32_t reconnect_delay_s; /* a quarter of it after the first attempt has failed, which is made at once; then
+				       this, doubled at each failure, up to 8 times; the last delay ends when
 				       loss_timeout_s does */
 	bool discovery;             /* a discovery controller: no I/O queues, no namespaces */
 	uint32_t admin_poll_us; /* the interval at which an admin queue without a descriptor is polled; 0, or more than

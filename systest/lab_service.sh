@@ -109,6 +109,17 @@ test_mounted_file_system_rides_out_a_restart() {
   refused journal_says crashed
 }
 
+reload() { systemctl reload-or-restart varve; }
+
+# Another process takes over, in the same service.
+test_mounted_file_system_rides_out_an_upgrade() {
+  rides_out reload
+  same 'restarts by systemd' "$(systemctl show -P NRestarts varve)" 0
+  journal_says "process $(main_pid) has taken over"
+  refused journal_says crashed
+  rpc appliance_get_state | grep "\"pid\": *$(main_pid)"
+}
+
 test_mounted_file_system_rides_out_a_kill() {
   rides_out kill -9
   same 'restarts by systemd' "$(systemctl show -P NRestarts varve)" 1

@@ -11,16 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "rpc/frame.h"
+#include "rpc/stream.h"
 
-#define CHUNK       65536
-#define MESSAGE_MAX (256u * 1024 * 1024)
+#define CHUNK 65536
 
 struct rpc_stream {
 	int fd;
-	struct rpc_frame frame;
-	char *in;
-	size_t in_len, in_size;
+	struct rpc_stream_in in;
 };
 
 static uint64_t rpc_stream_now_ms(void)
@@ -73,7 +70,7 @@ void rpc_stream_close(struct rpc_stream *s)
 		return;
 	}
 	close(s->fd);
-	free(s->in);
+	rpc_stream_in_free(&s->in);
 	free(s);
 }
 
@@ -97,23 +94,18 @@ void rpc_stream_end(struct rpc_stream *s)
 
 static int rpc_stream_receive_more(struct rpc_stream *s, uint64_t deadline)
 {
-	if (s->in_size - s->in_len < CHUNK) {
-		char *in = s->in_size < MESSAGE_MAX ? realloc(s->in, 2 * s->in_size + CHUNK) : NULL;
-		if (in == NULL) {
-			return -ENOMEM;
-		}
-		s->in = in;
-		s->in_size = 2 * s->in_size + CHUNK;
+	if (rpc_stream_in_room(&s->in, CHUNK) != 0) {
+		return -ENOMEM;
 	}
 	int rc = rpc_stream_wait_for(s, POLLIN, deadline);
 	if (rc != 0) {
 		return rc;
 	}
-	ssize_t n = recv(s->fd, s->in + s->in_len, s->in_size - s->in_len, MSG_DONTWAIT);
+	ssize_t n = recv(s->fd, s->in.buf + s->in.len, s->in.size - s->in.len, MSG_DONTWAIT);
 	if (n < 0) {
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	}
-	s->in_len += (size_t)n;
+	s->in.len += (size_t)n;
 	return n == 0 ? -ECONNRESET : 0;
 }
 
@@ -151,30 +143,20 @@ int rpc_stream_send(struct rpc_stream *s, const char *text, size_t len, uint64_t
 
 int rpc_stream_receive(struct rpc_stream *s, uint64_t deadline, const char **text, size_t *len)
 {
-	enum rpc_frame_result result;
-	size_t begin, end;
+	int rc;
 
-	while ((result = rpc_frame_scan(&s->frame, s->in, s->in_len, &begin, &end)) == RPC_FRAME_MORE) {
-		int rc = rpc_stream_receive_more(s, deadline);
+	while ((rc = rpc_stream_in_next(&s->in, text, len)) == -EAGAIN) {
+		rc = rpc_stream_receive_more(s, deadline);
 		if (rc != 0) {
 			return rc;
 		}
 	}
-	if (result != RPC_FRAME_MESSAGE) {
-		return -EPROTO;
-	}
-	*text = s->in + begin;
-	*len = end - begin;
-	return 0;
+	return rc == 0 ? 0 : -EPROTO;
 }
 
 void rpc_stream_drop(struct rpc_stream *s)
 {
-	size_t drop = rpc_frame_droppable(&s->frame);
-
-	memmove(s->in, s->in + drop, s->in_len - drop);
-	s->in_len -= drop;
-	rpc_frame_dropped(&s->frame, drop);
+	rpc_stream_in_drop(&s->in);
 }
 
 int rpc_stream_receive_json(struct rpc_stream *s, uint64_t deadline, json_t **value)

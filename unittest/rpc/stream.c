@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What two processes say to each other while one takes over, however it is cut. */
-#include "appliance/takeover_stream.h"
+/* JSON values over a stream, however it is cut. */
+#include "rpc/stream.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,13 +13,13 @@ static const char two[] = "{\"a\": \"}{\"}\n {\"serving\": true}";
 static void test_messages_are_found_however_they_are_cut(void)
 {
 	for (size_t cut = 1; cut <= strlen(two); cut++) {
-		struct takeover_stream s = {0};
+		struct rpc_stream_in s = {0};
 		unsigned found = 0;
 		for (size_t at = 0; at < strlen(two); at += cut) {
 			size_t n = strlen(two) - at < cut ? strlen(two) - at : cut;
 			json_t *message;
-			CU_ASSERT_EQUAL(takeover_stream_add(&s, two + at, n), 0);
-			while (takeover_stream_take(&s, &message) == 0) {
+			CU_ASSERT_EQUAL(rpc_stream_in_add(&s, two + at, n), 0);
+			while (rpc_stream_in_take(&s, &message) == 0) {
 				found++;
 				CU_ASSERT_EQUAL(json_is_true(json_object_get(message, "serving")), found == 2);
 				json_decref(message);
@@ -27,7 +27,7 @@ static void test_messages_are_found_however_they_are_cut(void)
 		}
 		CU_ASSERT_EQUAL(found, 2);
 		CU_ASSERT_EQUAL(s.len, 0);
-		takeover_stream_free(&s);
+		rpc_stream_in_free(&s);
 	}
 }
 
@@ -36,20 +36,20 @@ static void test_what_is_no_object_is_refused(void)
 	static const char *const bad[] = {"[1]", "7", "{]}", "{\"a\" 1}", "x{}"};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		struct takeover_stream s = {0};
+		struct rpc_stream_in s = {0};
 		json_t *message;
-		CU_ASSERT_EQUAL(takeover_stream_take(&s, &message), -EAGAIN);
-		CU_ASSERT_EQUAL(takeover_stream_add(&s, bad[i], strlen(bad[i])), 0);
-		CU_ASSERT_EQUAL(takeover_stream_take(&s, &message), -EBADMSG);
+		CU_ASSERT_EQUAL(rpc_stream_in_take(&s, &message), -EAGAIN);
+		CU_ASSERT_EQUAL(rpc_stream_in_add(&s, bad[i], strlen(bad[i])), 0);
+		CU_ASSERT_EQUAL(rpc_stream_in_take(&s, &message), -EBADMSG);
 		CU_ASSERT_PTR_NULL(message);
-		takeover_stream_free(&s);
+		rpc_stream_in_free(&s);
 	}
 }
 
 static void test_a_long_message_is_whole_and_too_long_a_one_refused(void)
 {
 	const size_t long_bytes = 300000;
-	struct takeover_stream s = {0};
+	struct rpc_stream_in s = {0};
 	char *text = malloc(long_bytes + 16);
 	json_t *message = NULL;
 
@@ -57,14 +57,14 @@ static void test_a_long_message_is_whole_and_too_long_a_one_refused(void)
 	memset(text, 'x', long_bytes + 16);
 	memcpy(text, "{\"k\":\"", 6);
 	memcpy(text + long_bytes, "\"}", 2);
-	CU_ASSERT_EQUAL(takeover_stream_add(&s, text, long_bytes + 1), 0);
-	CU_ASSERT_EQUAL(takeover_stream_take(&s, &message), -EAGAIN);
-	CU_ASSERT_EQUAL(takeover_stream_add(&s, text + long_bytes + 1, 1), 0);
-	CU_ASSERT_EQUAL(takeover_stream_take(&s, &message), 0);
+	CU_ASSERT_EQUAL(rpc_stream_in_add(&s, text, long_bytes + 1), 0);
+	CU_ASSERT_EQUAL(rpc_stream_in_take(&s, &message), -EAGAIN);
+	CU_ASSERT_EQUAL(rpc_stream_in_add(&s, text + long_bytes + 1, 1), 0);
+	CU_ASSERT_EQUAL(rpc_stream_in_take(&s, &message), 0);
 	CU_ASSERT_EQUAL(json_string_length(json_object_get(message, "k")), long_bytes - 6);
 	json_decref(message);
-	CU_ASSERT_EQUAL(takeover_stream_add(&s, text, (size_t)TAKEOVER_MESSAGE_MAX + 1), -EMSGSIZE);
-	takeover_stream_free(&s);
+	CU_ASSERT_EQUAL(rpc_stream_in_add(&s, text, RPC_STREAM_MESSAGE_MAX + 1), -EMSGSIZE);
+	rpc_stream_in_free(&s);
 	free(text);
 }
 
@@ -75,4 +75,4 @@ static const struct unit_test tests[] = {
 	UNIT_END,
 };
 
-UNIT_MAIN("appliance_takeover_stream", tests, NULL, NULL)
+UNIT_MAIN("rpc_stream", tests, NULL, NULL)
