@@ -19,7 +19,7 @@ from appliance_lib import BUILD, Client, Daemon, RpcError, Skip, check, main, wa
 from auth import secret
 from config_random_lib import Back, Maker, start
 from nvmf_lib import HOSTNQN as HOST
-from nvmf_lib import NQN, PORT, preload, verifying, wait_io
+from nvmf_lib import NQN, PORT, Target, preload, verifying, wait_io
 from nvmf_tcp_lib import Queue
 from service import Manager, pause
 from takeover import RECONNECT, TIMEOUT, TROUBLE, Case, Served, Successor, ctl, everything, hold, wait_filled, wait_held
@@ -337,6 +337,52 @@ def test_reservations_that_no_file_keeps_are_carried_over_and_taken_back():
             check(a.wait_exit() == 0, a.log())
             check_reserved(b, before)
             check(b.stop() == 0, b.log())
+
+
+class Stacked(Target):
+    """A volume of a store on a file as namespace 1, and an encrypted file as namespace 2."""
+
+    def __init__(self):
+        super().__init__(trtype="TCP")
+        try:
+            self.add_file("Base", self.folder / "base", 64)
+            self.call("bdev_lvol_create_lvstore", bdev_name="Base", lvs_name="store")
+            self.call("bdev_lvol_create", lvs_name="store", lvol_name="thin", size_in_mib=16, thin_provision=True)
+            self.add_ns("store/thin")
+            path = self.folder / "data.key"
+            path.touch(mode=0o600)
+            path.write_text(bytes(range(32)).hex())
+            self.call("keyring_file_add_key", name="data", path=str(path))
+            self.call("accel_crypto_key_create", name="xts", cipher="AES_XTS", keyring_key="data")
+            self.add_file("Plain", self.folder / "plain", 16)
+            self.call("bdev_crypto_create", base_bdev_name="Plain", name="Secret", key_name="xts")
+            self.add_ns("Secret")
+        except BaseException:
+            self.__exit__()
+            raise
+
+
+def test_volumes_and_encrypted_bdevs_are_taken_back_and_taken_over():
+    with Stacked() as a, verifying(a, 1, *RECONNECT) as one, verifying(a, 2, *RECONNECT, hostnqn=f"{HOST}2") as two:
+        hosts = [one, two]
+        wait_io(a, hosts, more=4000)
+        before = everything(a)
+        env, file = hold(a.folder)
+        with Successor(a, ready=False, env=env) as b:
+            wait_held(file, b)
+            b.process.kill()
+            b.process.wait()
+            wait_for(lambda: a.log().count("is running, process") == 2, lambda: f"it to go on:\n{a.log()}")
+        check(everything(a) == before and a.call("appliance_get_state")["not_taken_back"] == 0, f"{everything(a)}\n{before}\n{a.log()}")
+        wait_io(a, hosts, more=4000)
+        with Successor(a) as b:
+            check(a.wait_exit() == 0, a.log())
+            check(everything(b) == before, f"{everything(b)}\n{before}")
+            wait_io(b, hosts, more=4000)
+            for host in hosts:
+                host.check_perfect(host.stop(), reconnects=2)
+            check("repaired" not in b.log(), b.log())
+            b.stop_clean()
 
 
 def test_a_successor_of_a_random_configuration_is_the_same():
