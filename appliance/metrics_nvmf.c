@@ -132,8 +132,31 @@ static void collect_limit_family(struct metrics_text *m, bool time)
 	}
 }
 
+static void collect_limit_kinds(struct metrics_text *m, bool bytes)
+{
+	struct rate_counts counts;
+
+	FOR_SUBSYSTEMS(tgt, s)
+	{
+		for (const struct nvmf_qos *q = nvmf_qos_next(s, NULL); q != NULL; q = nvmf_qos_next(s, q)) {
+			const char *host = nvmf_qos_host(q) != NULL ? nvmf_qos_host(q) : "";
+			nvmf_qos_get_counts(q, &counts);
+			const uint64_t *n = bytes ? counts.bytes : counts.ios;
+			metrics_uint(m, n[RATE_READS], "subsystem", nvmf_subsystem_nqn(s), "host", host, "op", "read",
+				     NULL);
+			metrics_uint(m, n[RATE_WRITES], "subsystem", nvmf_subsystem_nqn(s), "host", host, "op", "write",
+				     NULL);
+		}
+	}
+}
+
 static void collect_limits(struct metrics_text *m)
 {
+	metrics_family(m, "varve_nvmf_limit_ios_total", METRICS_COUNTER,
+		       "Commands that the rate limits of a host or, host=\"\", of all hosts together let through.");
+	collect_limit_kinds(m, false);
+	metrics_family(m, "varve_nvmf_limit_bytes_total", METRICS_COUNTER, "Their bytes.");
+	collect_limit_kinds(m, true);
 	metrics_family(
 		m, "varve_nvmf_limit_waits_total", METRICS_COUNTER,
 		"Commands that had to wait for a rate limit of their host or, host=\"\", of all hosts together.");

@@ -11,11 +11,10 @@ enum rate_kind bdev_qos_kind_of(const struct bdev_io *io)
 	return bdev_io_traits(io->type) & TRAIT_WRITES ? RATE_WRITES : RATE_READS;
 }
 
-static void qos_refill_all(struct bdev_qos *q)
+static void qos_refill_group(struct bdev_qos *q)
 {
 	struct bdev_qos_group *g = bdev_qos_group_load(q);
 
-	rate_limiter_refill(&q->limiter, thread_now());
 	if (g != NULL) {
 		share_refill(&g->share, thread_now());
 	}
@@ -60,7 +59,7 @@ static void qos_begin_group_wait(struct bdev_io *io, const struct bdev_qos_group
 
 	io->qos_since_ticks = thread_now();
 	if (!is_counted) {
-		rate_counters_add_wait(&b->core->qos->counters);
+		rate_counters_add_waits(&b->core->qos->counters, 1);
 		USDT(qos_group_wait, b->name, g->name, io->type, io->offset_blocks, io->num_blocks);
 	}
 }
@@ -127,13 +126,14 @@ static bool qos_take_tokens(struct bdev_qos *q, struct bdev_channel *ch, const s
 {
 	uint64_t bytes = io->num_blocks * ch->bdev->block_size;
 	enum rate_kind kind = bdev_qos_kind_of(io);
-	bool own_allow = rate_limiter_allows(&q->limiter, kind, bytes);
+	uint64_t now = thread_now();
+	bool own_allow = rate_limiter_allows(&q->limiter, kind, bytes, now);
 
 	if (!own_allow || !qos_group_takes_tokens(q, kind, bytes)) {
 		qos_set_cause(ch, kind, own_allow);
 		return false;
 	}
-	rate_limiter_take(&q->limiter, kind, bytes);
+	rate_limiter_take(&q->limiter, NULL, kind, bytes, now);
 	return true;
 }
 
@@ -143,11 +143,25 @@ static bool qos_may_be_passed(const struct bdev_channel *ch, const struct bdev_q
 {
 	const struct bdev_qos_group *g = bdev_qos_group_load(q);
 
-	if (STAILQ_EMPTY(&ch->qos_wait[kind]) || rate_limiter_is_dry_for(&q->limiter, kind) ||
+	if (STAILQ_EMPTY(&ch->qos_wait[kind]) || rate_limiter_is_dry_for(&q->limiter, kind, thread_now()) ||
 	    (g != NULL && share_is_dry_for(&g->share, &q->member, kind))) {
 		return true;
 	}
 	return !rate_limiter_is_shared(&q->limiter) && !(g != NULL && share_has_common_limit(&g->share));
+}
+
+/* When to look again after an I/O that is the first of its kind to wait. */
+static uint64_t qos_look_us(const struct bdev_channel *ch, const struct bdev_io *io)
+{
+	const struct bdev_qos *q = ch->bdev->core->qos;
+	const struct bdev_qos_group *g = bdev_qos_group_load(q);
+	enum rate_kind kind = bdev_qos_kind_of(io);
+
+	if (qos_cause_is_group(ch, kind)) {
+		return g != NULL ? share_look_us(&g->share) : RATE_REFILL_US;
+	}
+	uint64_t wait = rate_limiter_wait(&q->limiter, NULL, kind, io->num_blocks * ch->bdev->block_size, thread_now());
+	return rate_pace_us(env_ticks_to_ns(wait) / 1000, RATE_PACE_US);
 }
 
 static bool qos_nobody_waits(const struct bdev_channel *ch)
@@ -160,7 +174,7 @@ bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io)
 	struct bdev_qos *q = ch->bdev->core->qos;
 	enum rate_kind kind = bdev_qos_kind_of(io);
 
-	qos_refill_all(q);
+	qos_refill_group(q);
 	if (STAILQ_EMPTY(&ch->qos_wait[kind])) {
 		if (!qos_may_be_passed(ch, q, rate_other_kind(kind))) {
 			qos_set_cause(ch, kind, qos_cause_is_group(ch, rate_other_kind(kind)));
@@ -169,7 +183,7 @@ bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io)
 		}
 	}
 	if (qos_nobody_waits(ch)) {
-		thread_timer_start(&ch->qos_timer, RATE_REFILL_US);
+		thread_timer_start(&ch->qos_timer, qos_look_us(ch, io));
 	}
 	return false;
 }
@@ -210,13 +224,30 @@ static bool qos_release_first(struct bdev_channel *ch, enum rate_kind kind)
 	return true;
 }
 
+/* For both kinds, whichever may go sooner. */
+static uint64_t qos_next_look_us(const struct bdev_channel *ch)
+{
+	uint64_t least = RATE_REFILL_US;
+
+	for (unsigned kind = 0; kind < RATE_KINDS; kind++) {
+		const struct bdev_io *io = STAILQ_FIRST(&ch->qos_wait[kind]);
+		uint64_t us = io != NULL ? qos_look_us(ch, io) : RATE_REFILL_US;
+		least = us < least ? us : least;
+	}
+	return least;
+}
+
 static void qos_run_waiting(struct bdev_channel *ch)
 {
-	qos_refill_all(ch->bdev->core->qos);
-	while (qos_release_first(ch, ch->qos_turn) || qos_release_first(ch, rate_other_kind(ch->qos_turn))) {
+	unsigned budget = RATE_BATCH;
+
+	qos_refill_group(ch->bdev->core->qos);
+	while (budget != 0 &&
+	       (qos_release_first(ch, ch->qos_turn) || qos_release_first(ch, rate_other_kind(ch->qos_turn)))) {
+		budget--;
 	}
 	if (!qos_nobody_waits(ch)) {
-		thread_timer_start(&ch->qos_timer, RATE_REFILL_US);
+		thread_timer_start(&ch->qos_timer, budget != 0 ? qos_next_look_us(ch) : 0);
 	}
 }
 
@@ -277,7 +308,7 @@ struct bdev_qos *bdev_qos_get_or_alloc(struct bdev *b)
 			return NULL;
 		}
 		q->bdev = b;
-		rate_limiter_init(&q->limiter, env_ticks(), env_ticks_hz());
+		rate_limiter_init(&q->limiter, env_ticks_hz());
 		core->qos = q;
 	}
 	return core->qos;
@@ -303,7 +334,7 @@ int bdev_set_qos_limits(struct bdev *b, const struct rate_limits *limits)
 		return -ENOMEM;
 	}
 	q->limits = *limits;
-	rate_limiter_set(&q->limiter, limits);
+	rate_limiter_set(&q->limiter, limits, env_ticks());
 	bdev_qos_apply(b);
 	return 0;
 }

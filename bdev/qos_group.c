@@ -119,7 +119,7 @@ int bdev_qos_group_set_limits(struct bdev_qos_group *g, const struct rate_limits
 		return -ERANGE;
 	}
 	g->limits = *limits;
-	share_group_set(&g->share, limits); /* I/O that waits looks again each RATE_REFILL_US */
+	share_group_set(&g->share, limits); /* I/O that waits looks again after RATE_REFILL_US at the latest */
 	return 0;
 }
 

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rate limits of hosts and of subsystems.
+/* Rate limits of hosts and of subsystems, and what is guaranteed to a host.
  *
- * A limit is one object for all poll groups, which take from its buckets with atomics. A view knows its subsystem's
- * limit, a queue pair its host's; the control thread changes both in calls to each group, and frees a limit when no
- * group knows it any more. A command that both limits let through is counted by both. One that has to wait is queued at
- * its queue pair, and a timer of the view tries all queue pairs in turn. */
+ * A limit is one object for all poll groups, which count in it with atomics. A view knows its subsystem's limit, a
+ * queue pair its host's; the control thread changes both in calls to each group, and frees a limit when no group knows
+ * it any more. A command that both limits let through is counted by both. One that has to wait is queued at its queue
+ * pair. A timer of the view, which runs out when the next command may go, tries all queue pairs in turn. It lets few
+ * commands go at once, so that those of other hosts, which have come meanwhile, are between them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
+#include "util/share.h"
 
 #define RUN_BUDGET 1024 /* queue pairs that one call of the timer looks at */
 
 struct nvmf_qos {
 	struct rate_limiter limiter;
+	struct rate_limiter minimum; /* of a host: what is guaranteed to it of the limit of all hosts together */
 	struct rate_counters counters;
+	_Atomic bool has_minimums; /* of all hosts together: a host has a minimum */
 	/* Control thread. */
-	struct rate_limits limits;
+	struct nvmf_qos_set set;
 	TAILQ_ENTRY(nvmf_qos) link;
 	char hostnqn[NVMF_NQN_MAX + 1]; /* empty: of all hosts together */
 };
@@ -66,59 +70,140 @@ static struct qos_cost qos_waiting_cost(const struct nvmf_request *req)
 	return cost;
 }
 
-static bool qos_allows(const struct nvmf_qos *q, const struct qos_cost *cost)
+/* How many ticks a command has to wait; 0: it may go. *cause: for what, at first. */
+static uint64_t qos_ticks_to_wait(const struct nvmf_qos *own, const struct nvmf_qos *all, const struct qos_cost *cost,
+				  enum nvmf_qos_cause *cause)
 {
-	return q == NULL || rate_limiter_allows(&q->limiter, cost->kind, cost->bytes);
-}
+	const struct rate_limiter *minimum = own != NULL ? &own->minimum : NULL;
+	uint64_t now = thread_now(), for_own = 0, for_all = 0;
 
-static void qos_take(struct nvmf_qos *q, const struct qos_cost *cost, bool allowed)
-{
-	if (q == NULL) {
-		return;
+	if (own != NULL) {
+		for_own = rate_limiter_wait(&own->limiter, NULL, cost->kind, cost->bytes, now);
 	}
-	if (allowed) {
-		rate_limiter_take(&q->limiter, cost->kind, cost->bytes);
+	if (all != NULL) {
+		for_all = rate_limiter_wait(&all->limiter, minimum, cost->kind, cost->bytes, now);
 	}
-	rate_counters_add_io(&q->counters, cost->kind, cost->bytes);
+	*cause = for_own != 0 ? NVMF_QOS_HOST : NVMF_QOS_ALL;
+	return RTE_MAX(for_own, for_all);
 }
 
-/* Of a command that does not wait: it takes tokens only from a limit that has some. Otherwise a host could run up a
- * debt for which all others would have to wait. */
-static void qos_take_unasked(struct nvmf_qos *q, const struct qos_cost *cost)
+static void qos_take_own(struct nvmf_qos *own, const struct qos_cost *cost)
 {
-	qos_take(q, cost, qos_allows(q, cost));
+	if (own != NULL) {
+		rate_limiter_take(&own->limiter, NULL, cost->kind, cost->bytes, thread_now());
+	}
 }
 
-static void qos_refill(struct nvmf_qos *q)
+static void qos_take_of_all(struct nvmf_qos *own, struct nvmf_qos *all, const struct qos_cost *cost)
+{
+	struct rate_limiter *minimum = own != NULL ? &own->minimum : NULL;
+
+	if (all != NULL) {
+		rate_limiter_take(&all->limiter, minimum, cost->kind, cost->bytes, thread_now());
+	}
+}
+
+static void qos_count(struct nvmf_qos *q, const struct qos_cost *cost)
 {
 	if (q != NULL) {
-		rate_limiter_refill(&q->limiter, thread_now());
+		rate_counters_add_io(&q->counters, cost->kind, cost->bytes);
 	}
+}
+
+static void qos_take(struct nvmf_request *req, const struct qos_cost *cost)
+{
+	struct nvmf_qos *own = req->qpair->qos, *all = req->qpair->view->qos;
+
+	qos_take_own(own, cost);
+	qos_take_of_all(own, all, cost);
+	qos_count(own, cost);
+	qos_count(all, cost);
+	req->qos_counted = true;
+}
+
+/* Of a command that does not wait: a limit that is used up does not count it. Otherwise a host could run up a debt for
+ * which all others would have to wait. */
+static void qos_take_unasked(struct nvmf_request *req, const struct qos_cost *cost)
+{
+	struct nvmf_qos *own = req->qpair->qos, *all = req->qpair->view->qos;
+	enum nvmf_qos_cause cause;
+
+	if (qos_ticks_to_wait(own, NULL, cost, &cause) == 0) {
+		qos_take_own(own, cost);
+	}
+	if (all != NULL && rate_limiter_allows(&all->limiter, cost->kind, cost->bytes, thread_now())) {
+		qos_take_of_all(own, all, cost);
+	}
+	qos_count(own, cost);
+	qos_count(all, cost);
+	req->qos_counted = true;
 }
 
 /* ---- Waiting ---- */
 
-/* Which of its two limits the queue pair's first command of a kind waits for. That of the subsystem is shared with
- * others, who must not overtake it. */
-static void qpair_set_waits_for_all(struct nvmf_qpair *qpair, enum rate_kind kind, bool waits)
+static struct nvmf_qos *qpair_qos_of_cause(const struct nvmf_qpair *qpair, unsigned cause)
 {
+	return cause == NVMF_QOS_ALL ? qpair->view->qos : qpair->qos;
+}
+
+static void qpair_add_waits(const struct nvmf_qpair *qpair, unsigned cause, uint32_t n)
+{
+	struct nvmf_qos *q = qpair_qos_of_cause(qpair, cause);
+
+	if (q != NULL && n != 0) {
+		rate_counters_add_waits(&q->counters, n);
+	}
+}
+
+static void line_advance(struct nvmf_qos_line *line)
+{
+	uint64_t now = thread_now();
+
+	if ((int64_t)(now - line->since_ticks) > 0) {
+		line->ticks[line->cause] += now - line->since_ticks;
+	}
+	line->since_ticks = now;
+}
+
+/* Which limit the queue pair's first command of a kind waits for, and with it those behind it. That of the subsystem is
+ * shared with others, who must not overtake it. Those that have waited for the other limit only begin to count here. */
+static void qpair_set_cause(struct nvmf_qpair *qpair, enum rate_kind kind, enum nvmf_qos_cause cause)
+{
+	struct nvmf_qos_line *line = &qpair->qos_wait[kind];
 	struct nvmf_subsystem_view *view = qpair->view;
 
-	view->qos_waits_for_all[kind] += (uint32_t)waits - (uint32_t)qpair->qos_waits_for_all[kind];
-	qpair->qos_waits_for_all[kind] = waits;
+	if (line->cause == cause) {
+		return;
+	}
+	line_advance(line);
+	view->qos_waits_for_all[kind] += cause == NVMF_QOS_ALL ? 1 : -1u;
+	line->cause = (uint8_t)cause;
+	line->changes++;
+	qpair_add_waits(qpair, cause, line->fresh);
+	line->fresh = 0;
+}
+
+static bool line_is_empty(const struct nvmf_qos_line *line)
+{
+	return STAILQ_EMPTY(&line->queue);
 }
 
 static bool qpair_has_waiting(const struct nvmf_qpair *qpair)
 {
-	return !STAILQ_EMPTY(&qpair->qos_wait[RATE_READS]) || !STAILQ_EMPTY(&qpair->qos_wait[RATE_WRITES]);
+	return !line_is_empty(&qpair->qos_wait[RATE_READS]) || !line_is_empty(&qpair->qos_wait[RATE_WRITES]);
 }
 
-/* Commands of that kind have been taken out. */
+static void line_forget(struct nvmf_qos_line *line, const struct nvmf_request *req)
+{
+	line->fresh -= req->qos_changes == line->changes;
+}
+
+/* Commands of that kind have been taken out, and their lines have forgotten them. */
 static void qpair_has_fewer_waiting(struct nvmf_qpair *qpair, enum rate_kind kind, uint32_t taken)
 {
 	qpair->view->qos_waiting[kind] -= taken;
-	if (STAILQ_EMPTY(&qpair->qos_wait[kind])) {
-		qpair_set_waits_for_all(qpair, kind, false);
+	if (line_is_empty(&qpair->qos_wait[kind])) {
+		qpair_set_cause(qpair, kind, NVMF_QOS_HOST);
 	}
 	if (qpair->qos_listed && !qpair_has_waiting(qpair)) {
 		TAILQ_REMOVE(&qpair->view->qos_qpairs, qpair, qos_link);
@@ -127,37 +212,50 @@ static void qpair_has_fewer_waiting(struct nvmf_qpair *qpair, enum rate_kind kin
 	}
 }
 
-static void view_start_timer(struct nvmf_subsystem_view *view)
+/* Unless it runs out sooner. A microsecond for each queue pair: so a look, which costs less, takes a part of the time
+ * only. */
+static void view_start_timer(struct nvmf_subsystem_view *view, uint64_t wait_ticks)
 {
-	view->qos_fruitless = 0;
-	thread_timer_start(&view->qos_timer, RATE_REFILL_US);
+	uint64_t pace_us = RTE_MAX((uint64_t)RATE_PACE_US, view->num_qos_qpairs);
+	uint64_t us = rate_pace_us(env_ticks_to_ns(RTE_MIN(wait_ticks, UINT32_MAX)) / 1000, pace_us);
+	uint64_t look_ns = env_ticks_to_ns(thread_now()) + us * 1000;
+
+	if (!view->qos_timer.running || look_ns < view->qos_look_ns) {
+		view->qos_look_ns = look_ns;
+		thread_timer_start(&view->qos_timer, us);
+	}
 }
 
-static void qos_wait(struct nvmf_request *req, enum rate_kind kind, bool for_all)
+static void line_append(struct nvmf_qos_line *line, struct nvmf_request *req)
+{
+	line_advance(line);
+	memcpy(req->qos_ticks, line->ticks, sizeof(req->qos_ticks));
+	req->qos_changes = line->changes;
+	line->fresh++;
+	STAILQ_INSERT_TAIL(&line->queue, req, link);
+}
+
+/* wait_ticks: when it may go; UINT64_MAX: when others have gone, who come first. */
+static void qos_wait(struct nvmf_request *req, enum rate_kind kind, enum nvmf_qos_cause cause, uint64_t wait_ticks)
 {
 	struct nvmf_qpair *qpair = req->qpair;
 	struct nvmf_subsystem_view *view = qpair->view;
-	struct nvmf_qos *q = for_all ? view->qos : qpair->qos;
+	bool for_all = cause == NVMF_QOS_ALL;
 
 	if (!qpair->qos_listed) {
-		if (TAILQ_EMPTY(&view->qos_qpairs)) {
-			view_start_timer(view);
-		}
 		TAILQ_INSERT_TAIL(&view->qos_qpairs, qpair, qos_link);
 		view->num_qos_qpairs++;
 		qpair->qos_listed = true;
 	}
-	if (STAILQ_EMPTY(&qpair->qos_wait[kind])) {
-		qpair_set_waits_for_all(qpair, kind, for_all);
+	if (line_is_empty(&qpair->qos_wait[kind])) {
+		qpair_set_cause(qpair, kind, cause);
 	}
 	view->qos_waiting[kind]++;
-	if (q != NULL) {
-		rate_counters_add_wait(&q->counters);
-	}
+	qpair_add_waits(qpair, cause, 1);
 	req->qos_kind = (uint8_t)kind;
-	req->qos_for_all = for_all;
 	nvmf_request_set_where(req, NVMF_REQUEST_LIMITED);
-	STAILQ_INSERT_TAIL(&qpair->qos_wait[kind], req, link);
+	line_append(&qpair->qos_wait[kind], req);
+	view_start_timer(view, wait_ticks);
 	TRACE(NVMF_REQ_LIMITED, qpair->trace_owner, 0, (uintptr_t)req, req->sqe->opcode, for_all, kind);
 	USDT(nvmf_qos_wait, req, qpair->hostnqn, view->subsystem->nqn, req->sqe->opcode, for_all);
 }
@@ -165,7 +263,8 @@ static void qos_wait(struct nvmf_request *req, enum rate_kind kind, bool for_all
 /* Whether commands of a kind may be overtaken by the other kind: they wait for a limit of their own kind only. */
 static bool limit_may_be_passed(const struct nvmf_qos *q, enum rate_kind kind)
 {
-	return q == NULL || !rate_limiter_is_shared(&q->limiter) || rate_limiter_is_dry_for(&q->limiter, kind);
+	return q == NULL || !rate_limiter_is_shared(&q->limiter) ||
+	       rate_limiter_is_dry_for(&q->limiter, kind, thread_now());
 }
 
 /* Whether commands of a kind, of any host, wait for the subsystem's limit. */
@@ -174,65 +273,88 @@ static bool view_has_waiting_for_all(const struct nvmf_subsystem_view *view, enu
 	return view->qos != NULL && view->qos_waits_for_all[kind] != 0;
 }
 
+/* Whether a command goes by its host's minimum, whoever else waits for the subsystem's limit. */
+static bool qos_is_guaranteed(const struct nvmf_qpair *qpair, const struct qos_cost *cost)
+{
+	const struct nvmf_qos *own = qpair->qos, *all = qpair->view->qos;
+
+	return own != NULL && all != NULL &&
+	       rate_limiter_is_covered(&all->limiter, &own->minimum, cost->kind, cost->bytes, thread_now());
+}
+
 /* Whether others wait who come first: those of the same kind, and those of the other kind if they wait for a limit of
- * both. *for_all: they wait for the subsystem's limit. */
-static bool qos_others_come_first(const struct nvmf_qpair *qpair, enum rate_kind kind, bool *for_all)
+ * both. *cause: what they wait for. */
+static bool qos_others_come_first(const struct nvmf_qpair *qpair, const struct qos_cost *cost,
+				  enum nvmf_qos_cause *cause)
 {
 	const struct nvmf_subsystem_view *view = qpair->view;
-	enum rate_kind other = rate_other_kind(kind);
+	enum rate_kind kind = cost->kind, other = rate_other_kind(kind);
+	const struct nvmf_qos_line *line = &qpair->qos_wait[kind], *other_line = &qpair->qos_wait[other];
 
-	if (!STAILQ_EMPTY(&qpair->qos_wait[kind])) {
-		*for_all = qpair->qos_waits_for_all[kind];
+	if (!line_is_empty(line)) {
+		*cause = (enum nvmf_qos_cause)line->cause;
 		return true;
 	}
-	*for_all = view_has_waiting_for_all(view, kind) ||
-		   (view_has_waiting_for_all(view, other) && !limit_may_be_passed(view->qos, other));
-	return *for_all || (!STAILQ_EMPTY(&qpair->qos_wait[other]) && !qpair->qos_waits_for_all[other] &&
-			    !limit_may_be_passed(qpair->qos, other));
+	if ((view_has_waiting_for_all(view, kind) ||
+	     (view_has_waiting_for_all(view, other) && !limit_may_be_passed(view->qos, other))) &&
+	    !qos_is_guaranteed(qpair, cost)) {
+		*cause = NVMF_QOS_ALL;
+		return true;
+	}
+	*cause = NVMF_QOS_HOST;
+	return !line_is_empty(other_line) && other_line->cause == NVMF_QOS_HOST &&
+	       !limit_may_be_passed(qpair->qos, other);
 }
 
 bool nvmf_qos_hold(struct nvmf_request *req, const struct nvmf_command *cmd, const struct nvmf_ns_view *nsv)
 {
 	struct nvmf_qpair *qpair = req->qpair;
 	struct nvmf_qos *own = qpair->qos, *all = qpair->view->qos;
+	enum nvmf_qos_cause cause;
 	struct qos_cost cost;
-	bool for_all;
 
 	if (req->qos_counted || (own == NULL && all == NULL) || !qos_cost_of(req, cmd, nsv, &cost)) {
 		return false;
 	}
-	qos_refill(own);
-	qos_refill(all);
 	if (req->fuse != NVME_FUSE_NONE) {
-		qos_take_unasked(own, &cost);
-		qos_take_unasked(all, &cost);
-		req->qos_counted = true;
+		qos_take_unasked(req, &cost);
 		return false;
 	}
-	if (qos_others_come_first(qpair, cost.kind, &for_all)) {
-		qos_wait(req, cost.kind, for_all);
+	if (qos_others_come_first(qpair, &cost, &cause)) {
+		qos_wait(req, cost.kind, cause, UINT64_MAX);
 		return true;
 	}
-	bool own_allows = qos_allows(own, &cost);
-	if (!own_allows || !qos_allows(all, &cost)) {
-		qos_wait(req, cost.kind, own_allows);
+	uint64_t wait_ticks = qos_ticks_to_wait(own, all, &cost, &cause);
+	if (wait_ticks != 0) {
+		qos_wait(req, cost.kind, cause, wait_ticks);
 		return true;
 	}
-	qos_take(own, &cost, true);
-	qos_take(all, &cost, true);
-	req->qos_counted = true;
+	qos_take(req, &cost);
 	return false;
 }
 
 /* ---- Going on ---- */
 
-static void qos_go(struct nvmf_request *req, struct nvmf_qos *waited_for)
+/* A command leaves its line because it may go: how long it has waited is counted for each limit that held it. */
+static void qos_count_waited(const struct nvmf_request *req, unsigned nth)
 {
-	uint64_t waited = thread_now() - req->where_ticks;
+	const struct nvmf_qpair *qpair = req->qpair;
+	const struct nvmf_qos_line *line = &qpair->qos_wait[req->qos_kind];
+	uint64_t us[NVMF_QOS_CAUSES];
 
-	if (waited_for != NULL && (int64_t)waited > 0) {
-		rate_counters_add_waited(&waited_for->counters, env_ticks_to_ns(waited) / 1000);
+	for (unsigned c = 0; c < NVMF_QOS_CAUSES; c++) {
+		struct nvmf_qos *q = qpair_qos_of_cause(qpair, c);
+		us[c] = env_ticks_to_ns(line->ticks[c] - req->qos_ticks[c]) / 1000;
+		if (q != NULL && us[c] != 0) {
+			rate_counters_add_waited(&q->counters, us[c]);
+		}
 	}
+	TRACE(NVMF_REQ_LIMIT_PASSED, qpair->trace_owner, 0, (uintptr_t)req, req->sqe->opcode,
+	      (uint32_t)RTE_MIN(us[NVMF_QOS_HOST], UINT32_MAX), (uint32_t)RTE_MIN(us[NVMF_QOS_ALL], UINT32_MAX), nth);
+}
+
+static void qos_go(struct nvmf_request *req)
+{
 	nvmf_request_set_where(req, NVMF_REQUEST_TRANSPORT);
 	if (req->qpair->state != NVMF_QPAIR_ENABLED) {
 		nvmf_request_finish(req, nvmf_qpair_end_status(req->qpair));
@@ -241,60 +363,93 @@ static void qos_go(struct nvmf_request *req, struct nvmf_qos *waited_for)
 	}
 }
 
-/* Lets the first waiting command of a kind go, if both limits allow it; then it is the other kind's turn. */
-static bool qpair_release_first(struct nvmf_qpair *qpair, enum rate_kind kind)
+/* Lets the first waiting command of a kind go, if both limits allow it; then it is the other kind's turn. nth: its
+ * number among those that go at once. Returns 0: it went; otherwise in how many ticks it may, or UINT64_MAX: there is
+ * none.
+ */
+static uint64_t qpair_release_first(struct nvmf_qpair *qpair, enum rate_kind kind, unsigned nth)
 {
-	struct nvmf_request *req = STAILQ_FIRST(&qpair->qos_wait[kind]);
-	struct nvmf_qos *own = qpair->qos, *all = qpair->view->qos;
+	struct nvmf_qos_line *line = &qpair->qos_wait[kind];
+	struct nvmf_request *req = STAILQ_FIRST(&line->queue);
+	enum nvmf_qos_cause cause;
 
 	if (req == NULL) {
-		return false;
+		return UINT64_MAX;
 	}
 	struct qos_cost cost = qos_waiting_cost(req);
-	bool own_allows = qos_allows(own, &cost);
-	if (!own_allows || !qos_allows(all, &cost)) {
-		qpair_set_waits_for_all(qpair, kind, own_allows);
-		return false;
+	uint64_t wait_ticks = qos_ticks_to_wait(qpair->qos, qpair->view->qos, &cost, &cause);
+	if (wait_ticks != 0) {
+		qpair_set_cause(qpair, kind, cause);
+		return wait_ticks;
 	}
-	qos_take(own, &cost, true);
-	qos_take(all, &cost, true);
-	req->qos_counted = true;
-	STAILQ_REMOVE_HEAD(&qpair->qos_wait[kind], link);
+	line_advance(line);
+	qos_count_waited(req, nth);
+	qos_take(req, &cost);
+	STAILQ_REMOVE_HEAD(&line->queue, link);
+	line_forget(line, req);
 	qpair->qos_turn = (uint8_t)rate_other_kind(kind);
 	qpair_has_fewer_waiting(qpair, kind, 1);
-	qos_go(req, req->qos_for_all ? all : own);
-	return true;
+	qos_go(req);
+	return 0;
 }
 
-static bool qos_is_dry_for(const struct nvmf_subsystem_view *view, enum rate_kind kind)
+/* The same of a queue pair, whichever kind may go first. If a command went, the queue pair may have ended. */
+static uint64_t qpair_release_one(struct nvmf_qpair *qpair, unsigned nth)
 {
-	return view->qos_waiting[kind] == 0 || !rate_limiter_allows(&view->qos->limiter, kind, 1);
+	enum rate_kind kind = (enum rate_kind)qpair->qos_turn;
+	uint64_t wait_ticks = qpair_release_first(qpair, kind, nth);
+
+	if (wait_ticks != 0) {
+		uint64_t other = qpair_release_first(qpair, rate_other_kind(kind), nth);
+		wait_ticks = RTE_MIN(wait_ticks, other);
+	}
+	return wait_ticks;
 }
 
-/* Whether the subsystem's limit lets nothing go of what waits. */
-static bool qos_is_dry(const struct nvmf_subsystem_view *view)
+/* Returns UINT64_MAX if nothing of that kind waits. */
+static uint64_t qos_dry_ticks(const struct nvmf_subsystem_view *view, enum rate_kind kind)
 {
-	return view->qos != NULL && qos_is_dry_for(view, RATE_READS) && qos_is_dry_for(view, RATE_WRITES);
+	return view->qos_waiting[kind] != 0 ? rate_limiter_wait(&view->qos->limiter, NULL, kind, 1, thread_now())
+					    : UINT64_MAX;
+}
+
+/* Whether the subsystem's limit lets nothing go of what waits: without looking at each queue pair. */
+static bool view_is_dry(struct nvmf_subsystem_view *view)
+{
+	if (view->qos == NULL || atomic_load_explicit(&view->qos->has_minimums, memory_order_relaxed)) {
+		return false;
+	}
+	uint64_t reads = qos_dry_ticks(view, RATE_READS), writes = qos_dry_ticks(view, RATE_WRITES);
+	uint64_t wait_ticks = RTE_MIN(reads, writes);
+	if (wait_ticks != 0) {
+		view->qos_wait_ticks = RTE_MIN(view->qos_wait_ticks, wait_ticks);
+	}
+	return wait_ticks != 0;
 }
 
 /* One command of each queue pair in turn, so that each gets its share of the subsystem's limit. What goes on may end
  * any queue pair, so none is held across it. Returns false if the budget did not suffice. */
 static bool view_run_limited(struct nvmf_subsystem_view *view)
 {
-	unsigned budget = RUN_BUDGET;
+	unsigned budget = RUN_BUDGET, went = 0;
 	struct nvmf_qpair *qpair;
 
 	while ((qpair = TAILQ_FIRST(&view->qos_qpairs)) != NULL && view->qos_fruitless < view->num_qos_qpairs &&
-	       !qos_is_dry(view)) {
-		enum rate_kind kind = (enum rate_kind)qpair->qos_turn;
-		if (budget-- == 0) {
+	       !view_is_dry(view)) {
+		if (budget-- == 0 || went == RATE_BATCH) {
 			return false;
 		}
 		TAILQ_REMOVE(&view->qos_qpairs, qpair, qos_link);
 		TAILQ_INSERT_TAIL(&view->qos_qpairs, qpair, qos_link);
-		qos_refill(qpair->qos);
-		bool went = qpair_release_first(qpair, kind) || qpair_release_first(qpair, rate_other_kind(kind));
-		view->qos_fruitless = went ? 0 : view->qos_fruitless + 1;
+		uint64_t wait_ticks = qpair_release_one(qpair, went + 1);
+		if (wait_ticks == 0) {
+			went++;
+			view->qos_fruitless = 0;
+			view->qos_wait_ticks = UINT64_MAX;
+		} else {
+			view->qos_fruitless++;
+			view->qos_wait_ticks = RTE_MIN(view->qos_wait_ticks, wait_ticks);
+		}
 	}
 	return true;
 }
@@ -304,16 +459,17 @@ static void qos_timer(void *arg)
 	struct nvmf_subsystem_view *view = arg;
 
 	thread_absence_check();
-	qos_refill(view->qos);
 	bool all = view_run_limited(view);
-	if (TAILQ_EMPTY(&view->qos_qpairs)) {
+	if (!all) {
+		view->qos_look_ns = 0;
+		thread_timer_start(&view->qos_timer, 0); /* the next ones in turn, when others have had theirs */
 		return;
 	}
-	if (all) {
-		view_start_timer(view);
-	} else {
-		thread_timer_start(&view->qos_timer, 0); /* the next ones in turn */
+	if (!TAILQ_EMPTY(&view->qos_qpairs)) {
+		view_start_timer(view, view->qos_wait_ticks);
 	}
+	view->qos_fruitless = 0;
+	view->qos_wait_ticks = UINT64_MAX;
 }
 
 /* ---- Taking back ---- */
@@ -322,24 +478,29 @@ void nvmf_qos_unwait(struct nvmf_request *req)
 {
 	struct nvmf_qpair *qpair = req->qpair;
 
-	STAILQ_REMOVE(&qpair->qos_wait[req->qos_kind], req, nvmf_request, link);
+	STAILQ_REMOVE(&qpair->qos_wait[req->qos_kind].queue, req, nvmf_request, link);
+	line_forget(&qpair->qos_wait[req->qos_kind], req);
 	qpair_has_fewer_waiting(qpair, (enum rate_kind)req->qos_kind, 1);
 	nvmf_request_set_where(req, NVMF_REQUEST_TRANSPORT);
 }
 
-/* Moves the commands of a namespace, or of all, from a queue to the end of another. Returns their number. */
-static uint32_t qos_move(struct nvmf_request_queue *from, struct nvmf_request_queue *to, uint32_t nsid)
+/* Moves the commands of a namespace, or of all, from a line to the end of a queue. Returns their number. */
+static uint32_t line_move(struct nvmf_qos_line *line, struct nvmf_request_queue *to, uint32_t nsid)
 {
 	struct nvmf_request_queue all = STAILQ_HEAD_INITIALIZER(all);
 	struct nvmf_request *req;
 	uint32_t moved = 0;
 
-	STAILQ_CONCAT(&all, from);
+	STAILQ_CONCAT(&all, &line->queue);
 	while ((req = STAILQ_FIRST(&all)) != NULL) {
 		STAILQ_REMOVE_HEAD(&all, link);
-		bool goes = nsid == NVME_NSID_ALL || le32toh(req->sqe->nsid) == nsid;
-		STAILQ_INSERT_TAIL(goes ? to : from, req, link);
-		moved += goes;
+		if (nsid == NVME_NSID_ALL || le32toh(req->sqe->nsid) == nsid) {
+			line_forget(line, req);
+			STAILQ_INSERT_TAIL(to, req, link);
+			moved++;
+		} else {
+			STAILQ_INSERT_TAIL(&line->queue, req, link);
+		}
 	}
 	return moved;
 }
@@ -347,7 +508,7 @@ static uint32_t qos_move(struct nvmf_request_queue *from, struct nvmf_request_qu
 static void qpair_take_waiting(struct nvmf_qpair *qpair, uint32_t nsid, struct nvmf_request_queue *to)
 {
 	for (enum rate_kind kind = RATE_READS; kind < RATE_KINDS; kind++) {
-		uint32_t taken = qos_move(&qpair->qos_wait[kind], to, nsid);
+		uint32_t taken = line_move(&qpair->qos_wait[kind], to, nsid);
 		if (taken != 0) {
 			qpair_has_fewer_waiting(qpair, kind, taken);
 		}
@@ -378,6 +539,7 @@ void nvmf_qos_view_init(struct nvmf_subsystem_view *view)
 {
 	TAILQ_INIT(&view->qos_qpairs);
 	view->qos_timer = (struct thread_timer){.fn = qos_timer, .arg = view};
+	view->qos_wait_ticks = UINT64_MAX;
 	view->qos = (struct nvmf_qos *)nvmf_qos_find(view->subsystem, NULL);
 }
 
@@ -414,7 +576,12 @@ const char *nvmf_qos_host(const struct nvmf_qos *q)
 
 const struct rate_limits *nvmf_qos_limits(const struct nvmf_qos *q)
 {
-	return &q->limits;
+	return &q->set.limits;
+}
+
+const struct rate_limits *nvmf_qos_minimum(const struct nvmf_qos *q)
+{
+	return &q->set.minimum;
 }
 
 void nvmf_qos_get_counts(const struct nvmf_qos *q, struct rate_counts *counts)
@@ -425,8 +592,8 @@ void nvmf_qos_get_counts(const struct nvmf_qos *q, struct rate_counts *counts)
 
 void nvmf_qos_link(struct nvmf_qpair *qpair, struct nvmf_qos *q)
 {
-	STAILQ_INIT(&qpair->qos_wait[RATE_READS]);
-	STAILQ_INIT(&qpair->qos_wait[RATE_WRITES]);
+	STAILQ_INIT(&qpair->qos_wait[RATE_READS].queue);
+	STAILQ_INIT(&qpair->qos_wait[RATE_WRITES].queue);
 	qpair->qos = q;
 }
 
@@ -436,6 +603,20 @@ struct qos_call {
 	const char *hostnqn;           /* NULL: all */
 	struct nvmf_qos *q;            /* what it has from now on */
 };
+
+/* The limit is another one from now on: what has been waited until now is not counted for it. */
+static void qpair_forget_waited(struct nvmf_qpair *qpair, enum nvmf_qos_cause cause)
+{
+	struct nvmf_request *req;
+
+	for (enum rate_kind kind = RATE_READS; kind < RATE_KINDS; kind++) {
+		struct nvmf_qos_line *line = &qpair->qos_wait[kind];
+		line_advance(line);
+		STAILQ_FOREACH (req, &line->queue, link) {
+			req->qos_ticks[cause] = line->ticks[cause];
+		}
+	}
+}
 
 static void qos_install_on_group(void *arg)
 {
@@ -448,11 +629,15 @@ static void qos_install_on_group(void *arg)
 	}
 	if (call->hostnqn == NULL) {
 		view->qos = call->q;
+		TAILQ_FOREACH (qpair, &view->qos_qpairs, qos_link) {
+			qpair_forget_waited(qpair, NVMF_QOS_ALL);
+		}
 		return;
 	}
 	TAILQ_FOREACH (qpair, &call->group->qpairs, group_link) {
 		if (qpair->view == view && strcmp(qpair->hostnqn, call->hostnqn) == 0) {
 			qpair->qos = call->q;
+			qpair_forget_waited(qpair, NVMF_QOS_HOST);
 		}
 	}
 }
@@ -477,7 +662,7 @@ static void qos_install(struct nvmf_subsystem *s, const char *hostnqn, struct nv
 	}
 }
 
-static unsigned qos_count(const struct nvmf_subsystem *s)
+static unsigned qos_number_of(const struct nvmf_subsystem *s)
 {
 	const struct nvmf_qos *q;
 	unsigned n = 0;
@@ -488,20 +673,27 @@ static unsigned qos_count(const struct nvmf_subsystem *s)
 	return n;
 }
 
-static int qos_add(struct nvmf_subsystem *s, const char *hostnqn, const struct rate_limits *limits)
+static void qos_apply(struct nvmf_qos *q, const struct nvmf_qos_set *set)
+{
+	q->set = *set;
+	rate_limiter_set(&q->limiter, &set->limits, env_ticks());
+	rate_limiter_set(&q->minimum, &set->minimum, env_ticks());
+}
+
+static int qos_add(struct nvmf_subsystem *s, const char *hostnqn, const struct nvmf_qos_set *set)
 {
 	struct nvmf_qos *q;
 
-	if (qos_count(s) >= NVMF_QOS_MAX) {
+	if (qos_number_of(s) >= NVMF_QOS_MAX) {
 		return -ENOSPC;
 	}
 	q = calloc(1, sizeof(*q));
 	if (q == NULL) {
 		return -ENOMEM;
 	}
-	rate_limiter_init(&q->limiter, env_ticks(), env_ticks_hz());
-	rate_limiter_set(&q->limiter, limits);
-	q->limits = *limits;
+	rate_limiter_init(&q->limiter, env_ticks_hz());
+	rate_limiter_init(&q->minimum, env_ticks_hz());
+	qos_apply(q, set);
 	snprintf(q->hostnqn, sizeof(q->hostnqn), "%s", hostnqn != NULL ? hostnqn : "");
 	bool is_first = TAILQ_EMPTY(&s->qos);
 	TAILQ_INSERT_TAIL(&s->qos, q, link);
@@ -509,32 +701,86 @@ static int qos_add(struct nvmf_subsystem *s, const char *hostnqn, const struct r
 	return 0;
 }
 
-int nvmf_subsystem_set_qos(struct nvmf_subsystem *s, const char *hostnqn, const struct rate_limits *limits)
+static void qos_remove(struct nvmf_subsystem *s, struct nvmf_qos *q, const char *hostnqn)
 {
-	struct nvmf_qos *q = (struct nvmf_qos *)nvmf_qos_find(s, hostnqn);
+	TAILQ_REMOVE(&s->qos, q, link);
+	qos_install(s, hostnqn, NULL, TAILQ_EMPTY(&s->qos));
+	free(q);
+}
+
+struct rate_limits nvmf_qos_minimums(const struct nvmf_subsystem *s, const char *without)
+{
+	struct rate_limits sum = {0};
+	const struct nvmf_qos *q;
+
+	TAILQ_FOREACH (q, &s->qos, link) {
+		if (without == NULL || strcmp(q->hostnqn, without) != 0) {
+			share_sum(&sum, &q->set.minimum);
+		}
+	}
+	return sum;
+}
+
+/* Whether the minimums can be kept when a host, or all hosts together, have this. */
+static bool qos_minimums_fit(const struct nvmf_subsystem *s, const char *hostnqn, const struct nvmf_qos_set *set,
+			     enum rate_bucket_id *id)
+{
+	const struct nvmf_qos *all = nvmf_qos_find(s, NULL);
+	struct rate_limits sum = nvmf_qos_minimums(s, hostnqn);
+
+	if (hostnqn == NULL) {
+		return share_sum_fits(&set->limits, &sum, id);
+	}
+	share_sum(&sum, &set->minimum);
+	return all == NULL || share_sum_fits(&all->set.limits, &sum, id);
+}
+
+static void qos_note_minimums(struct nvmf_subsystem *s)
+{
+	struct nvmf_qos *all = (struct nvmf_qos *)nvmf_qos_find(s, NULL);
+	struct rate_limits sum = nvmf_qos_minimums(s, NULL);
+
+	if (all != NULL) {
+		atomic_store_explicit(&all->has_minimums, rate_limits_are_set(&sum), memory_order_relaxed);
+	}
+}
+
+static int qos_refuse(const struct nvmf_subsystem *s, const char *hostnqn, const struct nvmf_qos_set *set,
+		      enum rate_bucket_id *id)
+{
 	int rc = nvmf_subsystem_refuse_change(s, "limits");
 
 	if (rc != 0) {
 		return rc;
 	}
-	if (hostnqn != NULL && !nvmf_nqn_is_valid(hostnqn)) {
+	if (hostnqn != NULL ? !nvmf_nqn_is_valid(hostnqn) : rate_limits_are_set(&set->minimum)) {
 		return -EINVAL;
 	}
 	if (s->subtype == NVMF_SUBTYPE_DISCOVERY) {
 		return -EOPNOTSUPP;
 	}
+	return qos_minimums_fit(s, hostnqn, set, id) ? 0 : -ERANGE;
+}
+
+int nvmf_subsystem_set_qos(struct nvmf_subsystem *s, const char *hostnqn, const struct nvmf_qos_set *set,
+			   enum rate_bucket_id *id)
+{
+	struct nvmf_qos *q = (struct nvmf_qos *)nvmf_qos_find(s, hostnqn);
+	bool is_set = rate_limits_are_set(&set->limits) || rate_limits_are_set(&set->minimum);
+	int rc = qos_refuse(s, hostnqn, set, id);
+
+	if (rc != 0) {
+		return rc;
+	}
 	if (q == NULL) {
-		return rate_limits_are_set(limits) ? qos_add(s, hostnqn, limits) : 0;
+		rc = is_set ? qos_add(s, hostnqn, set) : 0;
+	} else if (is_set) {
+		qos_apply(q, set);
+	} else {
+		qos_remove(s, q, hostnqn);
 	}
-	if (rate_limits_are_set(limits)) {
-		q->limits = *limits;
-		rate_limiter_set(&q->limiter, limits);
-		return 0;
-	}
-	TAILQ_REMOVE(&s->qos, q, link);
-	qos_install(s, hostnqn, NULL, TAILQ_EMPTY(&s->qos));
-	free(q);
-	return 0;
+	qos_note_minimums(s);
+	return rc;
 }
 
 void nvmf_qos_free(struct nvmf_subsystem *s)

@@ -240,6 +240,20 @@ struct nvmf_request_array {
 
 STAILQ_HEAD(nvmf_request_queue, nvmf_request);
 
+/* The limit that holds commands up: that of their host, or that of all hosts of the subsystem together. */
+enum nvmf_qos_cause { NVMF_QOS_HOST, NVMF_QOS_ALL, NVMF_QOS_CAUSES };
+
+/* Private: the commands of a queue pair that wait for a limit, reads or writes. All of them wait for the limit that
+ * holds up the first. How long a command has waited for each is the difference of ticks from when it came. */
+struct nvmf_qos_line {
+	struct nvmf_request_queue queue;
+	uint64_t ticks[NVMF_QOS_CAUSES]; /* how long each limit has been the cause, up to since_ticks */
+	uint64_t since_ticks;
+	uint32_t changes; /* of the cause */
+	uint32_t fresh;   /* commands that came after the last change: they have waited for the present cause only */
+	uint8_t cause;    /* enum nvmf_qos_cause */
+};
+
 /* One connection: the transport's struct begins with it, zeroed. */
 struct nvmf_qpair {
 	/* What every command touches. */
@@ -281,11 +295,10 @@ struct nvmf_qpair {
 	uint64_t answering_ticks;      /* QUIESCING: since when answers alone are under way; 0: they are not */
 	uint16_t answering_sq_head;    /* sq_head then */
 	struct nvmf_qos *qos;          /* its host's limits; NULL: none */
-	struct nvmf_request_queue qos_wait[RATE_KINDS]; /* commands that wait for a limit */
+	struct nvmf_qos_line qos_wait[RATE_KINDS];
 	TAILQ_ENTRY(nvmf_qpair) qos_link;
-	uint8_t qos_turn;                   /* which kind is tried first */
-	bool qos_listed;                    /* it is in its view's list */
-	bool qos_waits_for_all[RATE_KINDS]; /* these wait for the limit of all hosts, not for their own */
+	uint8_t qos_turn; /* which kind is tried first */
+	bool qos_listed;  /* it is in its view's list */
 	TAILQ_ENTRY(nvmf_qpair) group_link;
 	TAILQ_ENTRY(nvmf_qpair) ctrlr_link; /* control thread */
 	struct thread_timer late_timer;     /* control thread: it is ending, and should have ended */
@@ -407,7 +420,11 @@ struct nvmf_request {
 	/* The one queue it waits in. TRANSPORT: for a buffer; PAUSED: the view's; LIMITED: the queue pair's; CONTROL: a
 	 * namespace's reservation commands. */
 	STAILQ_ENTRY(nvmf_request) link;
-	struct thread_msg msg; /* private: takes it from one thread to another */
+	union {
+		struct thread_msg msg; /* private: takes it from one thread to another */
+		/* Private, LIMITED: the ticks of its struct nvmf_qos_line when it came there. */
+		uint64_t qos_ticks[NVMF_QOS_CAUSES];
+	};
 
 	/* Third line: the data pointer, decoded; sgl.kind NVMF_SGL_KEYED: walk it with nvmf_sgl_next(). */
 	struct nvmf_sgl sgl;
@@ -418,14 +435,17 @@ struct nvmf_request {
 		 * come. */
 		uint16_t (*resv_change)(struct nvmf_ns_resv *rn, uint16_t *where);
 	};
-	uint32_t persist_nsid;  /* Set Features, Reservation Persistence of all namespaces: the one being changed */
+	union {
+		uint32_t persist_nsid; /* Set Features, Reservation Persistence of all namespaces: the one being changed
+					*/
+		uint32_t qos_changes; /* private, LIMITED: the changes of its struct nvmf_qos_line when it came there */
+	};
 	uint16_t next_range;    /* private: Dataset Management, Copy: the next range to be carried out */
 	uint16_t answer_status; /* on the way from the control thread to the poll group: the status to finish with */
 	/* Set by the transport before nvmf_request_start(): 0, or, of a request whose exact latency is measured, the
 	 * ticks from start_ticks to its arrival (nvmf_exact_ticks()). */
 	uint32_t exact_ticks;
 	uint8_t qos_kind; /* private: LIMITED: enum rate_kind */
-	bool qos_for_all; /* private: LIMITED: it waits for the limit of all hosts together, not for its host's */
 	/* On the way from the control thread to the poll group, of Authentication Send and Receive: the host has proved
 	 * who it is. */
 	bool authenticated;

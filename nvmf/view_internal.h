@@ -80,7 +80,11 @@ struct nvmf_subsystem_view {
 	uint32_t num_qos_qpairs;
 	uint32_t qos_waiting[RATE_KINDS];       /* commands that they have */
 	uint32_t qos_waits_for_all[RATE_KINDS]; /* how many of them wait with that kind for the limit of all */
-	uint32_t qos_fruitless; /* how many in a row had none that may go, since the timer's last wait */
+	/* Since the timer's last wait or the last command that went: how many queue pairs in a row had none that may
+	 * go, and the shortest time until one may. */
+	uint32_t qos_fruitless;
+	uint64_t qos_wait_ticks;
+	uint64_t qos_look_ns; /* when the timer looks next */
 	struct thread_timer qos_timer;
 	struct nvmf_io_counters removed; /* counters of namespaces that were removed */
 	struct nvmf_ns_view *new_ns;     /* being added: made in every group before any group's commands can find it */

@@ -187,6 +187,9 @@ static void config_write_qos(json_t *methods, struct nvmf_tgt *tgt, const struct
 		if (l->burst_ms != 0) {
 			json_object_set_new(params, "burst_ms", json_integer(l->burst_ms));
 		}
+		if (rate_limits_are_set(nvmf_qos_minimum(q))) {
+			rpc_min_rate_add(params, nvmf_qos_minimum(q));
+		}
 		rpc_config_add(methods, "nvmf_subsystem_set_qos_limit", params);
 	}
 }

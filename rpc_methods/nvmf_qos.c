@@ -10,7 +10,7 @@
 struct set_qos_limit {
 	struct rpc_nvmf_where where;
 	char *host;
-	struct rpc_rate rate;
+	struct rpc_rate rate, minimum;
 	uint32_t burst_ms;
 };
 
@@ -21,12 +21,39 @@ static const struct rpc_param set_qos_limit_params[] = {
 		  "given, they are those of all hosts together"),
 	RPC_RATE_PARAMS(struct set_qos_limit),
 	RPC_BURST_PARAM(struct set_qos_limit, 1),
+	RPC_MIN_RATE_PARAMS(struct set_qos_limit),
 	RPC_PARAM_END,
 };
 
 static void set_qos_limit_defaults(void *params)
 {
-	rpc_rate_defaults(&((struct set_qos_limit *)params)->rate);
+	struct set_qos_limit *p = params;
+
+	rpc_rate_defaults(&p->rate);
+	rpc_rate_defaults(&p->minimum);
+}
+
+/* The minimums of all hosts would be more than the limit of all hosts together. */
+static void set_qos_limit_refuse_sum(struct rpc_request *req, const struct nvmf_subsystem *s, const char *host,
+				     const struct nvmf_qos_set *set, enum rate_bucket_id id)
+{
+	const struct nvmf_qos *all = nvmf_qos_find(s, NULL);
+	struct rate_limits others = nvmf_qos_minimums(s, host);
+	uint64_t value, limit, of_others;
+	const char *field;
+
+	rpc_rate_name(id, &others, &of_others);
+	if (host == NULL) {
+		field = rpc_rate_name(id, &set->limits, &value);
+		rpc_error(req, -ERANGE, "%s %lu: the minimums of hosts are %lu together; give %lu or more, or 0", field,
+			  value, of_others, of_others);
+		return;
+	}
+	field = rpc_rate_name(id, &set->minimum, &value);
+	rpc_rate_name(id, nvmf_qos_limits(all), &limit);
+	rpc_error(req, -ERANGE,
+		  "min_%s %lu: the limit of all hosts together is %lu, of which %lu are guaranteed to other hosts",
+		  field, value, limit, of_others);
 }
 
 static void set_qos_limit_refuse(struct rpc_request *req, const struct set_qos_limit *p, int rc)
@@ -48,30 +75,53 @@ static void set_qos_limit_refuse(struct rpc_request *req, const struct set_qos_l
 	}
 }
 
+/* Puts what was given into *set, which has what holds now. False: it was refused, and the request has been answered. */
+static bool set_qos_limit_apply(struct rpc_request *req, const struct set_qos_limit *p, struct nvmf_qos_set *set)
+{
+	bool has_minimum = rpc_rate_is_given(&p->minimum);
+
+	if (has_minimum && p->host == NULL) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "host: minimums are a host's part of the limit of all hosts together; give \"host\"");
+		return false;
+	}
+	if ((rpc_rate_is_given(&p->rate) || !has_minimum) && !rpc_rate_apply(req, &p->rate, &set->limits)) {
+		return false;
+	}
+	set->limits.burst_ms = p->burst_ms != 0 ? p->burst_ms : set->limits.burst_ms;
+	return rpc_min_rate_apply(req, &p->minimum, &set->minimum);
+}
+
 static void rpc_set_qos_limit(struct rpc_request *req, void *params)
 {
 	const struct set_qos_limit *p = params;
 	struct nvmf_subsystem *s = rpc_nvmf_subsystem_to_change(req, p->where.tgt_name, p->where.nqn);
+	struct nvmf_qos_set set = {0};
+	enum rate_bucket_id id;
 
 	if (s == NULL) {
 		return;
 	}
 	const struct nvmf_qos *q = nvmf_qos_find(s, p->host);
-	struct rate_limits limits = q != NULL ? *nvmf_qos_limits(q) : (struct rate_limits){0};
-	if (!rpc_rate_apply(req, &p->rate, &limits)) {
+	if (q != NULL) {
+		set = (struct nvmf_qos_set){.limits = *nvmf_qos_limits(q), .minimum = *nvmf_qos_minimum(q)};
+	}
+	if (!set_qos_limit_apply(req, p, &set)) {
 		return;
 	}
-	limits.burst_ms = p->burst_ms != 0 ? p->burst_ms : limits.burst_ms;
-	int rc = nvmf_subsystem_set_qos(s, p->host, &limits);
-	if (rc != 0) {
+	int rc = nvmf_subsystem_set_qos(s, p->host, &set, &id);
+	if (rc == -ERANGE) {
+		set_qos_limit_refuse_sum(req, s, p->host, &set, id);
+	} else if (rc != 0) {
 		set_qos_limit_refuse(req, p, rc);
 	} else {
 		rpc_reply_true(req);
 	}
 }
 RPC_METHOD("nvmf_subsystem_set_qos_limit", rpc_set_qos_limit, struct set_qos_limit, set_qos_limit_params, RPC_RUNTIME,
-	   "Limit the rate of a host's I/O in a subsystem, or that of all its hosts together", .own = true,
-	   .defaults = set_qos_limit_defaults, .result = "true")
+	   "Limit the rate of a host's I/O in a subsystem, or that of all its hosts together, and guarantee a host its "
+	   "part",
+	   .own = true, .defaults = set_qos_limit_defaults, .result = "true")
 
 struct get_qos_limits {
 	struct rpc_nvmf_where where;
@@ -92,6 +142,7 @@ static json_t *qos_json(const struct nvmf_qos *q)
 	json_object_set_new(o, "host", nvmf_qos_host(q) != NULL ? rpc_string(nvmf_qos_host(q)) : json_null());
 	rpc_rate_add(o, l, false);
 	rpc_burst_add(o, l);
+	rpc_min_rate_add(o, nvmf_qos_minimum(q));
 	rpc_rate_counts_add(o, &counts);
 	return o;
 }
@@ -113,4 +164,5 @@ static void rpc_get_qos_limits(struct rpc_request *req, void *params)
 RPC_METHOD("nvmf_subsystem_get_qos_limits", rpc_get_qos_limits, struct get_qos_limits, get_qos_limits_params,
 	   RPC_RUNTIME,
 	   "List the rate limits of a subsystem's hosts, and what has gone through and waited since they were set",
-	   .result = "[{host: string|null, " RPC_RATE_SHAPE ", burst_ms: int, " RPC_RATE_COUNTS_SHAPE "}]")
+	   .result = "[{host: string|null, " RPC_RATE_SHAPE ", burst_ms: int, " RPC_MIN_RATE_SHAPE
+		     ", " RPC_RATE_COUNTS_SHAPE "}]")

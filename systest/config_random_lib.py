@@ -334,7 +334,8 @@ class Subsystems(Bdevs, Keys):
         """Of a subsystem, and of one of its hosts."""
         s = self.some_subsystem()
         for host in ({}, {"host": f"{DOMAIN}:{self.name('h')}"}) if s is not None else ():
-            self.call("nvmf_subsystem_set_qos_limit", **s, **host, rw_ios_per_sec=self.rng.randint(1, 50) * 1000)
+            minimum = {"min_rw_ios_per_sec": self.rng.randint(0, 100)} if host else {}
+            self.call("nvmf_subsystem_set_qos_limit", **s, **host, **minimum, rw_ios_per_sec=self.rng.randint(1, 50) * 1000)
 
     def host_keys(self):
         h = self.spare(self.hosts, self.host)

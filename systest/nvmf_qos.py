@@ -5,17 +5,20 @@
 # beside
 """Rate limits of hosts and of subsystems, over RDMA and TCP: what goes through is what the limit allows, others are not held, and limits change under
 verified I/O. Counts are compared with those of the bdev."""
+import json
 import re
+import subprocess
 import sys
 import time
 import urllib.request
 
-from appliance_lib import DEADLINE, Daemon, Failure, RpcError, check, main, wait_for
+from appliance_lib import BUILD, DEADLINE, Daemon, Failure, RpcError, check, main, wait_for
 from nvmf_lib import HOSTNQN, NQN, Target, preload, verifying, wait_io
 
 OTHER = "nqn.2026-11.io.varve:neighbour"
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
 IOPS, BURST_MS = 300, 50
+AT_ONCE = 8     # RATE_BATCH
 
 
 def limits(t, host=None):
@@ -47,18 +50,18 @@ def check_metrics(t):
 
     def scrape():
         text = urllib.request.urlopen(f"http://{address}/metrics", timeout=DEADLINE).read().decode()
-        return {(m[1], m[2]): float(m[3]) for m in re.finditer(r'^varve_nvmf_limit_(\w+)\{subsystem="[^"]*",host="([^"]*)"\} (\S+)$', text, re.M)}
+        return {(m[1], m[2]): float(m[3]) for m in re.finditer(r'^varve_nvmf_limit_(\w+)\{subsystem="[^"]*",host="([^"]*)"(?:,op="read")?\} (\S+)$', text, re.M)}
     hosts = (HOSTNQN, None)
     before, shown, after = {h: limits(t, h) for h in hosts}, scrape(), {h: limits(t, h) for h in hosts}
     for host in hosts:
-        for family, field, unit in (("waits_total", "waits", 1), ("waited_seconds_total", "waited_us", 1e-6)):
+        for family, field, unit in (("waits_total", "waits", 1), ("waited_seconds_total", "waited_us", 1e-6), ("ios_total", "reads", 1), ("bytes_total", "bytes_read", 1)):
             value = shown[family, host or ""]
             check(before[host][field] * unit <= value + 1e-9 and value <= after[host][field] * unit + 1e-9, f"{before} {shown} {after}")
     t.call("metrics_stop")
 
 
-def two_hosts(trtype):
-    t = Target(trtype=trtype)
+def two_hosts(trtype, *arguments):
+    t = Target(*arguments, trtype=trtype)
     for name in ("limited", "free"):
         t.add_malloc(name)
         t.add_ns(name)
@@ -132,6 +135,60 @@ def test_a_host_that_waits_for_minutes_does_not_hold_up_the_end():
         t.stop_clean()
 
 
+def events(t, name):
+    """The arguments of each event of a tracepoint."""
+    p = subprocess.run([BUILD / "bin/varve-trace", "-f", t.trace_file, "-j"], capture_output=True, text=True, timeout=DEADLINE)
+    check(p.returncode == 0, p.stderr)
+    document = json.loads(p.stdout)
+    points = {p["id"]: p for p in document["tpoints"]}
+    found = [(points[e["tpoint"]], e) for e in document["entries"] if points[e["tpoint"]]["name"] == name]
+    return [dict(zip((a["name"] for a in point["args"]), e["args"])) for point, e in found]
+
+
+def test_what_is_counted_is_what_the_trace_has():
+    """Of commands that wait for their host's limit, for that of all, and for one after the other."""
+    with two_hosts("TCP", "-e", "nvmf") as t:
+        with verifying(t, 1, "-q", "8", "-t", "3600") as a, verifying(t, 2, "-q", "8", "-t", "3600", hostnqn=OTHER) as b:
+            wait_io(t, [a, b], 3000)
+            set_limit(t, host=HOSTNQN, rw_ios_per_sec=IOPS // 2)
+            set_limit(t, rw_ios_per_sec=IOPS * 3 // 2, burst_ms=1)
+            wait_io(t, [a, b], 600)
+            for h in (a, b):
+                h.check_perfect(h.stop())
+        t.wait_empty()
+        begun, passed = events(t, "NVMF_REQ_LIMITED"), events(t, "NVMF_REQ_LIMIT_PASSED")
+        own, every = limits(t, HOSTNQN), limits(t)
+        check(len(begun) == len(passed) > 500, f"{len(begun)} began to wait, {len(passed)} went on")
+        check(sum(e["host_us"] for e in passed) == own["waited_us"] > 0, f"{own}: the trace has {sum(e['host_us'] for e in passed)} us")
+        check(sum(e["all_us"] for e in passed) == every["waited_us"] > 0, f"{every}: the trace has {sum(e['all_us'] for e in passed)} us")
+        # Whoever has waited for a while was counted; a cause that changed at once has no time.
+        for q, begins, key in (own, 0, "host_us"), (every, 1, "all_us"):
+            least = sum(e[key] > 0 for e in passed)
+            check(max(least, sum(e["all"] == begins for e in begun)) <= q["waits"] <= len(begun), f"{q}: {least} of {len(begun)} in the trace")
+        check(any(e["host_us"] and e["all_us"] for e in passed), "a command that waited for both")
+        check(max(e["nth"] for e in passed) <= AT_ONCE, f"{max(e['nth'] for e in passed)} went at once")
+        t.stop_clean()
+
+
+def test_a_host_has_its_minimum_beside_a_noisy_one():
+    """The noisy one has four queue pairs with many commands each, the other one command at a time."""
+    with two_hosts("TCP") as t:
+        set_limit(t, rw_ios_per_sec=10 * IOPS)
+        set_limit(t, host=HOSTNQN, min_rw_ios_per_sec=8 * IOPS)
+        with verifying(t, 1, "-q", "4", "-t", "3600") as a, verifying(t, 2, "-q", "128", "-t", "3600", hostnqn=OTHER) as b:
+            wait_io(t, [a, b], 1000)
+            quiet, together = done(t, HOSTNQN), done(t, None)
+            wait_for(lambda: done(t, None) - together >= 10 * IOPS, "a second's worth of I/O")
+            share = (done(t, HOSTNQN) - quiet) / (done(t, None) - together)
+            check(share > 0.5, f"of the limit it has {share:.2f}, 0.8 are guaranteed; without, it would have at most a half")
+            set_limit(t, host=HOSTNQN, min_rw_ios_per_sec=0, rw_ios_per_sec=1000000)
+            wait_io(t, [a, b], 500)
+            for h in (a, b):
+                h.check_perfect(h.stop())
+        t.wait_empty()
+        t.stop_clean()
+
+
 def refused(t, words, **params):
     try:
         t.call("nvmf_subsystem_set_qos_limit", **params)
@@ -153,9 +210,14 @@ def test_limits_are_saved_and_wrong_ones_refused():
         set_limit(t, host=HOSTNQN, rw_ios_per_sec=5000, burst_ms=500)
         set_limit(t, rw_mbytes_per_sec=100, w_mbytes_per_sec=50)
         set_limit(t, host=HOSTNQN, r_mbytes_per_sec=10)     # the others stay
+        refused(t, ("host", "minimums"), nqn=NQN, min_rw_mbytes_per_sec=5)
+        refused(t, ("min_rw_mbytes_per_sec", "101", "100"), nqn=NQN, host=OTHER, min_rw_mbytes_per_sec=101)
+        set_limit(t, host=HOSTNQN, min_rw_mbytes_per_sec=60, min_w_mbytes_per_sec=20)
+        refused(t, ("min_rw_mbytes_per_sec 41", "60 are guaranteed"), nqn=NQN, host=OTHER, min_rw_mbytes_per_sec=41)
+        refused(t, ("rw_mbytes_per_sec 59", "60"), nqn=NQN, rw_mbytes_per_sec=59)
         saved = t.rpc("save_config")[1]
         want = t.call("nvmf_subsystem_get_qos_limits", nqn=NQN)
-        check(len(want) == 2 and limits(t, HOSTNQN)["rw_ios_per_sec"] == 5000 and limits(t, HOSTNQN)["burst_ms"] == 500, want)
+        check(len(want) == 2 and limits(t, HOSTNQN)["rw_ios_per_sec"] == 5000 and limits(t, HOSTNQN)["burst_ms"] == 500 and limits(t, HOSTNQN)["min_rw_mbytes_per_sec"] == 60, want)
         path = t.folder / "saved.json"
         path.write_text(saved)
         t.stop_clean()

@@ -139,7 +139,7 @@ def change(w):
     w.call("nvmf_subsystem_add_listener", nqn=NQN + ":x", listen_address=w.d.listen_address())
     w.call("nvmf_subsystem_get_listeners", nqn=NQN + ":x")
     w.call("nvmf_subsystem_listener_set_ana_state", nqn=NQN + ":x", listen_address=w.d.listen_address(), ana_state="non_optimized", anagrpid=1)
-    w.call("nvmf_subsystem_set_qos_limit", nqn=NQN + ":x", host=HOSTNQN, rw_ios_per_sec=1000)
+    w.call("nvmf_subsystem_set_qos_limit", nqn=NQN + ":x", host=HOSTNQN, rw_ios_per_sec=1000, min_rw_mbytes_per_sec=10)
     w.call("nvmf_subsystem_get_qos_limits", nqn=NQN + ":x")
     w.call("nvmf_subsystem_set_ns_ana_group", nqn=NQN + ":x", nsid=1, anagrpid=2)
     w.call("nvmf_discovery_add_referral", address=w.d.listen_address())

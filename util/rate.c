@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "util/rate.h"
 
-#define TOKEN 1000000
+#include <stddef.h>
+
+/* A sixteenth of a tick: it counts years without a wrap, and the fastest limits without a rounding that matters. */
+#define TIME_SHIFT 4
+#define COST_SHIFT 24
+#define COST_MAX   (UINT64_C(1) << 58) /* of an I/O: sums of a few do not wrap */
 
 uint64_t rate_limit(const struct rate_limits *limits, enum rate_bucket_id id)
 {
@@ -39,9 +44,9 @@ void rate_counters_add_io(struct rate_counters *c, enum rate_kind kind, uint64_t
 	atomic_fetch_add_explicit(&c->bytes[kind], bytes, memory_order_relaxed);
 }
 
-void rate_counters_add_wait(struct rate_counters *c)
+void rate_counters_add_waits(struct rate_counters *c, uint64_t n)
 {
-	atomic_fetch_add_explicit(&c->waits, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->waits, n, memory_order_relaxed);
 }
 
 void rate_counters_add_waited(struct rate_counters *c, uint64_t us)
@@ -69,29 +74,38 @@ void rate_counters_sum(const struct rate_counters *c, struct rate_counts *sum)
 	sum->waited_us += atomic_load_explicit(&c->waited_us, memory_order_relaxed);
 }
 
-/* ---- Buckets ---- */
+/* ---- Limits ---- */
 
-void rate_limiter_init(struct rate_limiter *l, uint64_t now, uint64_t hz)
+/* Relaxed throughout: the limits order nothing but themselves. */
+#define LOAD(field_)          atomic_load_explicit(&(field_), memory_order_relaxed)
+#define STORE(field_, value_) atomic_store_explicit(&(field_), (value_), memory_order_relaxed)
+
+void rate_limiter_init(struct rate_limiter *l, uint64_t hz)
 {
-	*l = (struct rate_limiter){.refill_interval_ticks = hz * RATE_REFILL_MIN_US / 1000000, .hz = hz};
-	atomic_store_explicit(&l->refilled_ticks, now, memory_order_relaxed);
-	atomic_store_explicit(&l->burst_us, RATE_BURST_MS * 1000, memory_order_relaxed);
+	*l = (struct rate_limiter){.hz = hz};
 }
 
-static void bucket_set_limit(struct rate_bucket *b, uint64_t per_sec)
+/* Rounded up, so that no more than the limit goes. */
+static uint64_t bucket_cost_of(uint64_t per_sec, uint64_t hz)
 {
-	if (atomic_exchange_explicit(&b->per_sec, per_sec, memory_order_relaxed) != per_sec) {
-		atomic_store_explicit(&b->tokens, 0, memory_order_relaxed);
-	}
+	unsigned __int128 second = (unsigned __int128)hz << (TIME_SHIFT + COST_SHIFT);
+	unsigned __int128 cost = per_sec != 0 ? (second + per_sec - 1) / per_sec : 0;
+
+	return cost < UINT64_MAX ? (uint64_t)cost : UINT64_MAX;
 }
 
-void rate_limiter_set(struct rate_limiter *l, const struct rate_limits *limits)
+void rate_limiter_set(struct rate_limiter *l, const struct rate_limits *limits, uint64_t now)
 {
-	uint32_t burst_ms = limits->burst_ms != 0 ? limits->burst_ms : RATE_BURST_MS;
+	uint64_t burst_ms = limits->burst_ms != 0 ? limits->burst_ms : RATE_BURST_MS;
 
-	atomic_store_explicit(&l->burst_us, burst_ms * UINT64_C(1000), memory_order_relaxed);
+	STORE(l->burst, (burst_ms * l->hz / 1000) << TIME_SHIFT);
 	for (unsigned i = 0; i < RATE_BUCKETS; i++) {
-		bucket_set_limit(&l->buckets[i], rate_limit(limits, (enum rate_bucket_id)i));
+		uint64_t per_sec = rate_limit(limits, (enum rate_bucket_id)i);
+		if (per_sec != l->per_sec[i]) {
+			l->per_sec[i] = per_sec;
+			STORE(l->buckets[i].used_until, now << TIME_SHIFT);
+			STORE(l->buckets[i].cost, bucket_cost_of(per_sec, l->hz));
+		}
 	}
 }
 
@@ -103,74 +117,97 @@ bool rate_limits_are_set(const struct rate_limits *limits)
 
 static bool bucket_has_limit(const struct rate_bucket *b)
 {
-	return atomic_load_explicit(&b->per_sec, memory_order_relaxed) != 0;
+	return LOAD(b->cost) != 0;
 }
 
-static bool bucket_is_dry(const struct rate_bucket *b)
+/* 0: it is not used up. */
+static uint64_t bucket_wait(const struct rate_bucket *b, uint64_t now)
 {
-	return bucket_has_limit(b) && atomic_load_explicit(&b->tokens, memory_order_relaxed) <= 0;
+	int64_t ahead = (int64_t)(LOAD(b->used_until) - (now << TIME_SHIFT));
+
+	return bucket_has_limit(b) && ahead >= 0 ? ((uint64_t)ahead >> TIME_SHIFT) + 1 : 0;
 }
 
-static void bucket_refill(struct rate_bucket *b, uint64_t ticks, uint64_t hz, uint64_t burst_us)
+static bool bucket_is_dry(const struct rate_bucket *b, uint64_t now)
 {
-	uint64_t per_sec = atomic_load_explicit(&b->per_sec, memory_order_relaxed);
-	const int64_t most = INT64_MAX / 4;
+	return bucket_wait(b, now) != 0;
+}
 
-	if (per_sec == 0) {
-		return;
-	}
-	unsigned __int128 exact = (unsigned __int128)per_sec * TOKEN * ticks / hz;
-	unsigned __int128 room = (unsigned __int128)per_sec * TOKEN * burst_us / 1000000;
-	int64_t add = exact < (unsigned __int128)most ? (int64_t)exact : most;
-	/* At least one I/O or a block may go after any wait. */
-	int64_t cap = room < TOKEN ? TOKEN : room < (unsigned __int128)most ? (int64_t)room : most;
-	int64_t old = atomic_load_explicit(&b->tokens, memory_order_relaxed), filled;
-	/* In one step: if the excess were removed later, other threads could spend it meanwhile. */
+static void bucket_take(struct rate_bucket *b, uint64_t units, uint64_t burst, uint64_t now)
+{
+	unsigned __int128 exact = (unsigned __int128)units * LOAD(b->cost);
+	unsigned __int128 cost = (exact + (1 << COST_SHIFT) - 1) >> COST_SHIFT;
+	uint64_t add = cost < COST_MAX ? (uint64_t)cost : COST_MAX;
+	uint64_t oldest = (now << TIME_SHIFT) - burst;
+	uint64_t old = LOAD(b->used_until), from;
+
 	do {
-		filled = old + add < cap ? old + add : cap;
-	} while (!atomic_compare_exchange_weak_explicit(&b->tokens, &old, filled, memory_order_relaxed,
+		from = (int64_t)(old - oldest) < 0 ? oldest : old;
+	} while (!atomic_compare_exchange_weak_explicit(&b->used_until, &old, from + add, memory_order_relaxed,
 							memory_order_relaxed));
 }
 
-/* Relaxed throughout: the buckets order nothing but themselves, and the exchange lets one thread refill. */
-void rate_limiter_refill(struct rate_limiter *l, uint64_t now)
+/* The wait for one limit, which a minimum may shorten. */
+static uint64_t limiter_wait(const struct rate_limiter *l, const struct rate_limiter *minimum, unsigned i, uint64_t now)
 {
-	uint64_t last = atomic_load_explicit(&l->refilled_ticks, memory_order_relaxed);
-	uint64_t burst_us = atomic_load_explicit(&l->burst_us, memory_order_relaxed);
+	uint64_t wait = bucket_wait(&l->buckets[i], now);
 
-	if ((int64_t)(now - last) < (int64_t)l->refill_interval_ticks ||
-	    !atomic_compare_exchange_strong_explicit(&l->refilled_ticks, &last, now, memory_order_relaxed,
-						     memory_order_relaxed)) {
-		return;
+	if (wait != 0 && minimum != NULL && bucket_has_limit(&minimum->buckets[i])) {
+		uint64_t least = bucket_wait(&minimum->buckets[i], now);
+		wait = least < wait ? least : wait;
 	}
-	for (unsigned i = 0; i < RATE_BUCKETS; i++) {
-		bucket_refill(&l->buckets[i], now - last, l->hz, burst_us);
-	}
+	return wait;
 }
 
-bool rate_limiter_allows(const struct rate_limiter *l, enum rate_kind kind, uint64_t bytes)
+uint64_t rate_limiter_wait(const struct rate_limiter *l, const struct rate_limiter *minimum, enum rate_kind kind,
+			   uint64_t bytes, uint64_t now)
+{
+	uint64_t longest = 0;
+
+	for (unsigned i = 0; i < RATE_BUCKETS; i++) {
+		uint64_t wait =
+			rate_cost((enum rate_bucket_id)i, kind, bytes) != 0 ? limiter_wait(l, minimum, i, now) : 0;
+		longest = wait > longest ? wait : longest;
+	}
+	return longest;
+}
+
+bool rate_limiter_allows(const struct rate_limiter *l, enum rate_kind kind, uint64_t bytes, uint64_t now)
+{
+	return rate_limiter_wait(l, NULL, kind, bytes, now) == 0;
+}
+
+bool rate_limiter_is_covered(const struct rate_limiter *l, const struct rate_limiter *minimum, enum rate_kind kind,
+			     uint64_t bytes, uint64_t now)
 {
 	for (unsigned i = 0; i < RATE_BUCKETS; i++) {
-		if (rate_cost((enum rate_bucket_id)i, kind, bytes) != 0 && bucket_is_dry(&l->buckets[i])) {
+		if (rate_cost((enum rate_bucket_id)i, kind, bytes) != 0 && bucket_has_limit(&l->buckets[i]) &&
+		    (!bucket_has_limit(&minimum->buckets[i]) || bucket_is_dry(&minimum->buckets[i], now))) {
 			return false;
 		}
 	}
 	return true;
 }
 
-void rate_limiter_take(struct rate_limiter *l, enum rate_kind kind, uint64_t bytes)
+void rate_limiter_take(struct rate_limiter *l, struct rate_limiter *minimum, enum rate_kind kind, uint64_t bytes,
+		       uint64_t now)
 {
 	for (unsigned i = 0; i < RATE_BUCKETS; i++) {
-		uint64_t cost = rate_cost((enum rate_bucket_id)i, kind, bytes);
-		if (cost != 0 && bucket_has_limit(&l->buckets[i])) {
-			atomic_fetch_sub_explicit(&l->buckets[i].tokens, (int64_t)(cost * TOKEN), memory_order_relaxed);
+		uint64_t units = rate_cost((enum rate_bucket_id)i, kind, bytes);
+		if (units == 0 || !bucket_has_limit(&l->buckets[i])) {
+			continue;
+		}
+		bucket_take(&l->buckets[i], units, LOAD(l->burst), now);
+		if (minimum != NULL && bucket_has_limit(&minimum->buckets[i]) &&
+		    !bucket_is_dry(&minimum->buckets[i], now)) {
+			bucket_take(&minimum->buckets[i], units, LOAD(minimum->burst), now);
 		}
 	}
 }
 
-bool rate_limiter_is_dry_for(const struct rate_limiter *l, enum rate_kind kind)
+bool rate_limiter_is_dry_for(const struct rate_limiter *l, enum rate_kind kind, uint64_t now)
 {
-	return bucket_is_dry(&l->buckets[kind == RATE_READS ? RATE_R_BYTES : RATE_W_BYTES]);
+	return bucket_is_dry(&l->buckets[kind == RATE_READS ? RATE_R_BYTES : RATE_W_BYTES], now);
 }
 
 bool rate_limiter_is_shared(const struct rate_limiter *l)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rate limits: token buckets that any number of threads take from, without a lock.
+/* Rate limits that any number of threads take from, without a lock.
  *
- * Whoever comes by when an eighth of a millisecond has passed refills the buckets in proportion to the time that went
- * by: no thread owns them, no messages are sent, and a rate holds however many cores take part. An I/O may go when
- * every bucket that it counts for is above zero. It may take more than a bucket holds, so that an I/O larger than a
- * bucket goes too; those after it wait the longer.
+ * A limit is one number: the time until which it is used up. An I/O may go when that time has passed, and moves it on
+ * by what its cost takes at the limit's rate. Idle time counts back to a burst time before now, and no further. So a
+ * rate holds however many cores take part, nothing has to be refilled, and it is known when the next I/O may go. An
+ * I/O may be larger than a burst; those after it wait the longer.
  *
  * Times are ticks of one clock, which the caller reads. */
 #ifndef UTIL_RATE_H
@@ -14,11 +14,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RATE_REFILL_US 1000 /* whoever waits for tokens looks again after this time */
-/* A refill comes this long after the one before, or later. Less than the time above: of two threads that look at
- * different moments, the second would otherwise always find the bucket that the first has emptied. */
-#define RATE_REFILL_MIN_US (RATE_REFILL_US / 8)
-/* A bucket holds the tokens of this much time, if the limits do not say: more idle time than that is not saved up. */
+/* Whoever waits for a limit looks again when the next I/O may go, but not before RATE_PACE_US have passed, and at the
+ * latest after RATE_REFILL_US: the limit may have been changed meanwhile. */
+#define RATE_PACE_US   50
+#define RATE_REFILL_US 1000
+/* Whoever lets waiting I/O go lets so many go at once at most, and then lets its reactor serve others. */
+#define RATE_BATCH 8
+/* A limit saves up so much idle time, if the limits do not say. */
 #define RATE_BURST_MS     20
 #define RATE_BURST_MS_MAX 60000
 
@@ -61,8 +63,8 @@ struct rate_counters {
 
 /* An I/O goes. Any thread. */
 void rate_counters_add_io(struct rate_counters *c, enum rate_kind kind, uint64_t bytes);
-/* An I/O has to wait. Any thread. */
-void rate_counters_add_wait(struct rate_counters *c);
+/* So many I/Os have to wait. Any thread. */
+void rate_counters_add_waits(struct rate_counters *c, uint64_t n);
 /* An I/O that had to wait goes on. Any thread. */
 void rate_counters_add_waited(struct rate_counters *c, uint64_t us);
 /* Begins anew. Nobody counts meanwhile. */
@@ -70,34 +72,48 @@ void rate_counters_reset(struct rate_counters *c);
 /* Adds what has been counted to sum. Any thread. */
 void rate_counters_sum(const struct rate_counters *c, struct rate_counts *sum);
 
-/* Private. */
+/* Private. Times are sixteenths of a tick. */
 struct rate_bucket {
-	_Atomic int64_t tokens;   /* millionths of an I/O or byte, so that slow rates refill evenly */
-	_Atomic uint64_t per_sec; /* 0: no limit */
+	_Atomic uint64_t used_until; /* an I/O may go when this has passed */
+	_Atomic uint64_t cost;       /* what an I/O or a byte takes, in 2^-24 of that; 0: no limit */
 };
 
 /* The state of one set of limits. Any thread, if nothing else is said. */
 struct rate_limiter {
 	struct rate_bucket buckets[RATE_BUCKETS];
-	_Atomic uint64_t refilled_ticks;
-	_Atomic uint64_t burst_us;
-	uint64_t refill_interval_ticks, hz;
+	_Atomic uint64_t burst;
+	uint64_t hz, per_sec[RATE_BUCKETS]; /* of who sets them */
 };
 
-/* Sets up a limiter without limits. now: the time; hz: ticks per second. Before any other call. */
-void rate_limiter_init(struct rate_limiter *l, uint64_t now, uint64_t hz);
-/* Sets all limits. A bucket whose limit changes begins empty. One thread at a time. */
-void rate_limiter_set(struct rate_limiter *l, const struct rate_limits *limits);
+/* Sets up a limiter without limits. hz: ticks per second. Before any other call. */
+void rate_limiter_init(struct rate_limiter *l, uint64_t hz);
+/* Sets all limits. A limit that changes is used up until now. One thread at a time. */
+void rate_limiter_set(struct rate_limiter *l, const struct rate_limits *limits, uint64_t now);
 /* Whether there is any limit. Pure. */
 bool rate_limits_are_set(const struct rate_limits *limits);
-/* Puts into the buckets what has become due, if RATE_REFILL_MIN_US have passed. */
-void rate_limiter_refill(struct rate_limiter *l, uint64_t now);
-/* Whether an I/O of so many bytes may go: no bucket that it counts for is empty. */
-bool rate_limiter_allows(const struct rate_limiter *l, enum rate_kind kind, uint64_t bytes);
-/* Takes its tokens, whether or not they are there. */
-void rate_limiter_take(struct rate_limiter *l, enum rate_kind kind, uint64_t bytes);
+/* How many ticks an I/O of so many bytes has to wait; 0: it may go. minimum: what is guaranteed to whose I/O it is, as
+ * limits of their own; NULL: nothing. A limit that is used up does not hold an I/O for which there is a minimum that is
+ * not. */
+uint64_t rate_limiter_wait(const struct rate_limiter *l, const struct rate_limiter *minimum, enum rate_kind kind,
+			   uint64_t bytes, uint64_t now);
+/* Whether it may go. */
+bool rate_limiter_allows(const struct rate_limiter *l, enum rate_kind kind, uint64_t bytes, uint64_t now);
+/* Whether it might go by its minimum alone, were all limits used up. */
+bool rate_limiter_is_covered(const struct rate_limiter *l, const struct rate_limiter *minimum, enum rate_kind kind,
+			     uint64_t bytes, uint64_t now);
+/* Counts an I/O that goes, whether or not it may. Its minimum counts it as well while it is not used up. */
+void rate_limiter_take(struct rate_limiter *l, struct rate_limiter *minimum, enum rate_kind kind, uint64_t bytes,
+		       uint64_t now);
+/* When to look again if that may go in wait_us microseconds: pace_us, a longer time, or at the latest after
+ * RATE_REFILL_US. Rounded up, because a look that comes too soon is in vain. Pure. */
+static inline uint64_t rate_pace_us(uint64_t wait_us, uint64_t pace_us)
+{
+	uint64_t us = wait_us < pace_us ? pace_us : wait_us + 1;
+
+	return us < RATE_REFILL_US ? us : RATE_REFILL_US;
+}
 /* Whether I/O of this kind may not go because of a limit of its own kind. */
-bool rate_limiter_is_dry_for(const struct rate_limiter *l, enum rate_kind kind);
+bool rate_limiter_is_dry_for(const struct rate_limiter *l, enum rate_kind kind, uint64_t now);
 /* Whether a limit holds for reads and writes together. */
 bool rate_limiter_is_shared(const struct rate_limiter *l);
 

@@ -31,7 +31,8 @@ static void group_set_interval(struct share_group *g)
 	uint64_t us = g->num_members * (uint64_t)SHARE_REFILL_US_PER_MEMBER;
 
 	us = us < g->burst_us / 4 ? us : g->burst_us / 4;
-	us = us > RATE_REFILL_MIN_US ? us : RATE_REFILL_MIN_US;
+	us = us > SHARE_REFILL_MIN_US ? us : SHARE_REFILL_MIN_US;
+	STORE(g->interval_us, us);
 	STORE(g->interval_ticks, g->hz * us / 1000000);
 }
 
@@ -311,6 +312,13 @@ void share_refill(struct share_group *g, uint64_t now)
 		group_refill(g, ticks, now);
 	}
 	group_leave(g);
+}
+
+uint64_t share_look_us(const struct share_group *g)
+{
+	uint64_t us = LOAD(g->interval_us);
+
+	return us < RATE_REFILL_US ? us : RATE_REFILL_US;
 }
 
 /* ---- Taking ---- */

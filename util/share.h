@@ -29,8 +29,10 @@
  * of the burst time at most; refills come a quarter of it after each other at most. So no bucket of a minimum, which
  * holds half of it, runs over. */
 #define SHARE_BURST_MS_MIN 5
-/* Refills come so much time after each other for each member, up to a quarter of the burst time. */
+/* Refills come so much time after each other for each member, up to a quarter of the burst time, and at the least so
+ * much in all. */
 #define SHARE_REFILL_US_PER_MEMBER 4
+#define SHARE_REFILL_MIN_US        125
 /* A member that had to wait counts as one that wants more for so long; much longer than RATE_REFILL_US, so that members
  * whose threads look late, or that have one I/O at a time, do not lose their turns. */
 #define SHARE_WANT_US 10000
@@ -39,7 +41,7 @@ struct share_group;
 
 /* A member's state. Private. */
 struct share_member {
-	_Atomic int64_t tokens[RATE_BUCKETS]; /* as in struct rate_bucket */
+	_Atomic int64_t tokens[RATE_BUCKETS]; /* millionths of an I/O or byte, so that slow rates refill evenly */
 	_Atomic uint64_t wanted_ticks;        /* when it had to wait last */
 	_Atomic bool has_wanted;
 	/* Whoever has the group busy. */
@@ -54,7 +56,8 @@ struct share_group {
 	_Atomic int64_t tokens[RATE_BUCKETS];   /* anybody's */
 	_Atomic uint64_t refilled_ticks;
 	_Atomic uint64_t interval_ticks; /* a refill comes this long after the one before, or later */
-	atomic_flag busy;                /* held by whoever refills or changes the group */
+	_Atomic uint64_t interval_us;
+	atomic_flag busy; /* held by whoever refills or changes the group */
 	/* Whoever has it busy. */
 	uint64_t burst_us, hz;
 	uint64_t min_per_sec[RATE_BUCKETS]; /* of all members */
@@ -89,6 +92,8 @@ bool share_sum_fits(const struct rate_limits *limits, const struct rate_limits *
  * proportion to the number of members, but comes the less often for it: at most once in SHARE_REFILL_US_PER_MEMBER for
  * each, up to a quarter of the burst time. */
 void share_refill(struct share_group *g, uint64_t now);
+/* When whoever waits should look again: after so many microseconds, at most RATE_REFILL_US. */
+uint64_t share_look_us(const struct share_group *g);
 /* Whether an I/O of a member, of so many bytes, may go. */
 bool share_allows(const struct share_group *g, const struct share_member *m, enum rate_kind kind, uint64_t bytes);
 /* Takes its tokens, whether or not they are there. */

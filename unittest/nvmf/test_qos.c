@@ -14,12 +14,20 @@ static const struct rate_limits slow_writes = {.w_bytes_per_sec = BLOCK}, slow_i
 
 static struct loop_conn *admin, *io, *io2, *other_admin, *other;
 static uint32_t nsid;
+static enum rate_bucket_id id; /* which limit was too low */
 static uint8_t buf[128 * BLOCK], read_buf[BLOCK];
 static struct loop_cmd cmds[8];
 
+static void set_with_minimum(const char *hostnqn, const struct rate_limits *limits, const struct rate_limits *minimum)
+{
+	const struct nvmf_qos_set both = {.limits = *limits, .minimum = *minimum};
+
+	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_set_qos(loop_subsystem(), hostnqn, &both, &id), 0);
+}
+
 static void set(const char *hostnqn, const struct rate_limits *limits)
 {
-	CU_ASSERT_EQUAL_FATAL(nvmf_subsystem_set_qos(loop_subsystem(), hostnqn, limits), 0);
+	set_with_minimum(hostnqn, limits, &(struct rate_limits){0});
 }
 
 static void unset(const char *hostnqn)
@@ -233,6 +241,142 @@ static void test_a_host_that_waits_for_its_own_limit_does_not_hold_others_at_the
 	detach();
 }
 
+struct expected_waits {
+	const char *hostnqn;
+	uint64_t waits;
+};
+
+static bool so_many_waits_are_counted(void *arg)
+{
+	const struct expected_waits *e = arg;
+
+	return counts_of(e->hostnqn).waits == e->waits;
+}
+
+static void expect_waits(const char *hostnqn, uint64_t waits)
+{
+	struct expected_waits e = {hostnqn, waits};
+
+	CU_ASSERT_TRUE(fixture_poll(so_many_waits_are_counted, &e));
+}
+
+/* The first waits for its host's limit and then for that of all, the second, which comes in between, for the latter
+ * only, and the third for both in the other order. */
+static void test_a_wait_counts_for_each_limit_that_held_the_command(void)
+{
+	attach();
+	set(NULL, &slow_writes);
+	set(LOOP_HOSTNQN, &slow_writes);
+	exceed(io, nvme_cmd_write); /* a debt of both */
+	submit(&cmds[0], io, nvme_cmd_write, 500);
+	expect_limited(1);
+	expect_waits(LOOP_HOSTNQN, 1);
+	expect_waits(NULL, 0);
+	set(LOOP_HOSTNQN, &(struct rate_limits){.w_bytes_per_sec = 1 << 30});
+	expect_waits(NULL, 1);
+	submit(&cmds[1], io, nvme_cmd_write, 501);
+	expect_limited(2);
+	expect_waits(NULL, 2);
+	expect_waits(LOOP_HOSTNQN, 1);
+	uint64_t own_us = counts_of(LOOP_HOSTNQN).waited_us;
+	CU_ASSERT_EQUAL(own_us, 0); /* none of them has gone on */
+	set(NULL, &(struct rate_limits){.w_bytes_per_sec = 1 << 30});
+	expect_success(2);
+	struct rate_counts own = counts_of(LOOP_HOSTNQN), all = counts_of(NULL);
+	CU_ASSERT(own.waited_us > 0 && all.waited_us > 0);
+	CU_ASSERT(own.waits == 1 && all.waits == 2);
+
+	set(NULL, &slow_writes);
+	exceed(io2, nvme_cmd_write);
+	submit(&cmds[2], io, nvme_cmd_write, 502);
+	expect_limited(1);
+	expect_waits(NULL, 3);
+	set(LOOP_HOSTNQN, &(struct rate_limits){.w_bytes_per_sec = BLOCK + 1}); /* used up until now: it goes soon */
+	set(NULL, &(struct rate_limits){.rw_ios_per_sec = 1000000});
+	CU_ASSERT_EQUAL(loop_wait(&cmds[2]), 0);
+	expect_waits(NULL, 3);
+	unset(NULL);
+	unset(LOOP_HOSTNQN);
+	detach();
+}
+
+/* On io. */
+static void abort_command(struct loop_cmd *c)
+{
+	struct loop_cmd abort;
+
+	loop_cmd_init(&abort, admin, nvme_admin_abort_cmd, 0);
+	abort.sqe.cdw10 = htole32(1u | (uint32_t)le16toh(c->sqe.cid) << 16);
+	CU_ASSERT_EQUAL(loop_run(&abort), 0);
+	CU_ASSERT_EQUAL(le32toh(abort.cqe.dw0) & 1, 0);
+	CU_ASSERT_EQUAL(loop_wait(c), NVME_ST(GENERIC, ABORT_REQ));
+}
+
+/* What goes out of its line by another way is forgotten there: those behind it are counted as before. */
+static void test_an_aborted_wait_is_no_wait_for_the_next_limit(void)
+{
+	attach();
+	set(NULL, &slow_writes);
+	set(LOOP_HOSTNQN, &slow_writes);
+	exceed(io, nvme_cmd_write);
+	submit(&cmds[0], io, nvme_cmd_write, 500);
+	submit(&cmds[1], io, nvme_cmd_write, 501);
+	expect_limited(2);
+	abort_command(&cmds[0]);
+	expect_limited(1);
+	expect_waits(LOOP_HOSTNQN, 2);
+	set(LOOP_HOSTNQN, &(struct rate_limits){.w_bytes_per_sec = 1 << 30});
+	expect_waits(NULL, 1);
+	unset(NULL);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	unset(LOOP_HOSTNQN);
+	detach();
+}
+
+static void test_a_minimum_passes_those_who_wait_for_the_limit_of_all(void)
+{
+	attach();
+	set(NULL, &slow_ios);
+	exceed(other, nvme_cmd_write);
+	submit(&cmds[0], other, nvme_cmd_write, 500);
+	submit(&cmds[1], io, nvme_cmd_write, 501);
+	expect_limited(2);
+	set_with_minimum(LOOP_HOSTNQN, &(struct rate_limits){0}, &slow_ios); /* one block a second */
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	CU_ASSERT_EQUAL(one(io, nvme_cmd_read, 0), 0); /* a second later */
+	CU_ASSERT_FALSE(atomic_load(&cmds[0].done));
+	CU_ASSERT_EQUAL(counts_of(LOOP_HOSTNQN).ios[RATE_WRITES], 0); /* it began to count when it was set */
+	unset(LOOP_HOSTNQN);
+	submit(&cmds[1], io, nvme_cmd_write, 502);
+	expect_limited(2);
+	unset(NULL);
+	expect_success(2);
+	detach();
+}
+
+/* More than go at once: the others follow in the next rounds of the reactor, in their order. */
+static void test_more_than_go_at_once(void)
+{
+	static struct loop_cmd many[3 * RATE_BATCH + 1];
+	const unsigned n = sizeof(many) / sizeof(many[0]);
+
+	attach();
+	set(NULL, &slow_writes);
+	exceed(io, nvme_cmd_write);
+	for (unsigned i = 0; i < n; i++) {
+		submit(&many[i], i % 2 == 0 ? io : other, nvme_cmd_write, 600 + i);
+	}
+	expect_limited(n);
+	set(NULL, &(struct rate_limits){.rw_ios_per_sec = 1000000000});
+	for (unsigned i = 0; i < n; i++) {
+		CU_ASSERT_EQUAL(loop_wait(&many[i]), 0);
+	}
+	CU_ASSERT_EQUAL(counts_of(NULL).ios[RATE_WRITES], n + 1);
+	CU_ASSERT_EQUAL(counts_of(NULL).waits, n);
+	unset(NULL);
+	detach();
+}
+
 static void test_limits_hold_for_queues_that_connect_later(void)
 {
 	set(LOOP_HOSTNQN, &slow_writes); /* the host is not there yet */
@@ -272,19 +416,13 @@ static void test_limits_hold_for_later_queues_of_a_controller(void)
 
 static void test_a_host_aborts_what_waits(void)
 {
-	struct loop_cmd abort;
-
 	attach();
 	set(LOOP_HOSTNQN, &slow_writes);
 	exceed(io, nvme_cmd_write);
 	submit(&cmds[0], io, nvme_cmd_write, 700);
 	submit(&cmds[1], io, nvme_cmd_write, 701);
 	expect_limited(2);
-	loop_cmd_init(&abort, admin, nvme_admin_abort_cmd, 0);
-	abort.sqe.cdw10 = htole32(1u | (uint32_t)le16toh(cmds[0].sqe.cid) << 16);
-	CU_ASSERT_EQUAL(loop_run(&abort), 0);
-	CU_ASSERT_EQUAL(le32toh(abort.cqe.dw0) & 1, 0);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[0]), NVME_ST(GENERIC, ABORT_REQ));
+	abort_command(&cmds[0]);
 	expect_limited(1);
 	unset(LOOP_HOSTNQN);
 	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
@@ -481,14 +619,34 @@ static void test_commands_that_move_no_blocks_do_not_count(void)
 
 static void test_wrong_limits_are_refused(void)
 {
+	const struct nvmf_qos_set slow = {.limits = slow_ios}, none = {0}, least = {.minimum = {.rw_ios_per_sec = 600}};
 	struct nvmf_subsystem *s = loop_subsystem(), *discovery;
 
-	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, "not an NQN", &slow_ios), -EINVAL);
-	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, "", &slow_ios), -EINVAL);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, "not an NQN", &slow, &id), -EINVAL);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, "", &slow, &id), -EINVAL);
 	discovery = nvmf_subsystem_find(loop_tgt(), NVMF_DISCOVERY_NQN);
 	CU_ASSERT_PTR_NOT_NULL_FATAL(discovery);
-	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(discovery, NULL, &slow_ios), -EOPNOTSUPP);
-	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, LOOP_HOSTNQN, &(struct rate_limits){0}), 0); /* there is none */
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(discovery, NULL, &slow, &id), -EOPNOTSUPP);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, LOOP_HOSTNQN, &none, &id), 0); /* there is none */
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, NULL, &least, &id), -EINVAL);  /* a part of what? */
+	CU_ASSERT_PTR_NULL(nvmf_qos_next(s, NULL));
+
+	/* minimums of more than the limit of all, whichever comes last */
+	set(NULL, &(struct rate_limits){.rw_ios_per_sec = 1000, .rw_bytes_per_sec = 1 << 20});
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, LOOP_HOSTNQN, &least, &id), 0);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, OTHER, &least, &id), -ERANGE);
+	CU_ASSERT_EQUAL(id, RATE_RW_IOS);
+	CU_ASSERT_PTR_NULL(nvmf_qos_find(s, OTHER));
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, NULL, &(struct nvmf_qos_set){.limits = {.rw_ios_per_sec = 599}}, &id),
+			-ERANGE);
+	CU_ASSERT_EQUAL(nvmf_qos_limits(nvmf_qos_find(s, NULL))->rw_ios_per_sec, 1000);
+	CU_ASSERT_EQUAL(nvmf_qos_minimum(nvmf_qos_find(s, LOOP_HOSTNQN))->rw_ios_per_sec, 600);
+	CU_ASSERT_EQUAL(nvmf_qos_minimums(s, NULL).rw_ios_per_sec, 600);
+	CU_ASSERT_EQUAL(nvmf_qos_minimums(s, LOOP_HOSTNQN).rw_ios_per_sec, 0);
+	unset(LOOP_HOSTNQN);
+	CU_ASSERT_EQUAL(nvmf_subsystem_set_qos(s, OTHER, &least, &id), 0);
+	unset(OTHER);
+	unset(NULL);
 	CU_ASSERT_PTR_NULL(nvmf_qos_next(s, NULL));
 }
 
@@ -542,6 +700,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_all_hosts_of_a_subsystem_share_its_limit),
 	UNIT(test_what_waits_for_a_limit_of_reads_does_not_hold_writes_of_any_host),
 	UNIT(test_a_host_that_waits_for_its_own_limit_does_not_hold_others_at_the_common_one),
+	UNIT(test_a_wait_counts_for_each_limit_that_held_the_command),
+	UNIT(test_an_aborted_wait_is_no_wait_for_the_next_limit),
+	UNIT(test_a_minimum_passes_those_who_wait_for_the_limit_of_all),
+	UNIT(test_more_than_go_at_once),
 	UNIT(test_limits_hold_for_queues_that_connect_later),
 	UNIT(test_limits_hold_for_later_queues_of_a_controller),
 	UNIT(test_a_host_aborts_what_waits),

@@ -1,26 +1,40 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Token buckets: the rate that comes through, what idle time saves up, and what one kind of I/O leaves to the other. */
+/* Rate limits: the rate that comes through, in which portions, what idle time saves up, what one kind of I/O leaves to
+ * the other, and what a minimum guarantees. The clock is a number. */
 #include "unittest/unit.h"
 #include "util/rate.h"
 
 #define HZ UINT64_C(1000000000)
 #define MS (HZ / 1000)
+#define US (HZ / 1000000)
 
-static struct rate_limiter l;
+static struct rate_limiter l, m;
 
 static void begin(struct rate_limits limits)
 {
-	rate_limiter_init(&l, 0, HZ);
-	rate_limiter_set(&l, &limits);
+	rate_limiter_init(&l, HZ);
+	rate_limiter_set(&l, &limits, 0);
 }
 
-static bool go(enum rate_kind kind, uint64_t bytes)
+static void begin_minimum(struct rate_limits minimum)
 {
-	if (!rate_limiter_allows(&l, kind, bytes)) {
+	rate_limiter_init(&m, HZ);
+	rate_limiter_set(&m, &minimum, 0);
+}
+
+static bool go_with(struct rate_limiter *minimum, enum rate_kind kind, uint64_t bytes, uint64_t now)
+{
+	if (rate_limiter_wait(&l, minimum, kind, bytes, now) != 0) {
 		return false;
 	}
-	rate_limiter_take(&l, kind, bytes);
+	rate_limiter_take(&l, minimum, kind, bytes, now);
 	return true;
+}
+
+static bool go(enum rate_kind kind, uint64_t bytes, uint64_t now)
+{
+	CU_ASSERT_EQUAL(rate_limiter_allows(&l, kind, bytes, now), rate_limiter_wait(&l, NULL, kind, bytes, now) == 0);
+	return go_with(NULL, kind, bytes, now);
 }
 
 /* How many I/Os go in a time, if somebody tries each millisecond. */
@@ -29,8 +43,7 @@ static unsigned count(uint64_t from, uint64_t to, enum rate_kind kind, uint64_t 
 	unsigned n = 0;
 
 	for (uint64_t now = from; now < to; now += MS) {
-		rate_limiter_refill(&l, now);
-		while (go(kind, bytes)) {
+		while (go(kind, bytes, now)) {
 			n++;
 		}
 	}
@@ -40,7 +53,7 @@ static unsigned count(uint64_t from, uint64_t to, enum rate_kind kind, uint64_t 
 static void test_the_rate_that_comes_through(void)
 {
 	begin((struct rate_limits){.rw_ios_per_sec = 5000});
-	CU_ASSERT_FALSE(go(RATE_READS, 4096)); /* a bucket begins empty */
+	CU_ASSERT_FALSE(go(RATE_READS, 4096, 0)); /* a limit begins used up */
 	CU_ASSERT_EQUAL(count(MS, 1001 * MS, RATE_READS, 4096), 5000);
 
 	begin((struct rate_limits){.rw_bytes_per_sec = 1 << 20});
@@ -65,15 +78,12 @@ static void test_threads_that_look_at_different_moments_share_a_limit(void)
 	CU_ASSERT(first >= 9000 && second >= 9000);
 }
 
-static void test_an_io_larger_than_the_bucket_goes_and_those_after_it_wait(void)
+static void test_an_io_larger_than_the_burst_goes_and_those_after_it_wait(void)
 {
 	begin((struct rate_limits){.r_bytes_per_sec = 1000000});
-	rate_limiter_refill(&l, 2 * MS);
-	CU_ASSERT_TRUE(go(RATE_READS, 1000000)); /* a second's worth */
-	rate_limiter_refill(&l, 900 * MS);
-	CU_ASSERT_FALSE(go(RATE_READS, 1));
-	rate_limiter_refill(&l, 1100 * MS);
-	CU_ASSERT_TRUE(go(RATE_READS, 1));
+	CU_ASSERT_TRUE(go(RATE_READS, 1000000, 2 * MS)); /* a second's worth */
+	CU_ASSERT_FALSE(go(RATE_READS, 1, 900 * MS));
+	CU_ASSERT_TRUE(go(RATE_READS, 1, 1100 * MS));
 }
 
 static void test_idle_time_is_saved_up_to_the_burst(void)
@@ -89,28 +99,27 @@ static void test_idle_time_is_saved_up_to_the_burst(void)
 static void test_each_kind_has_its_own_limit(void)
 {
 	begin((struct rate_limits){.w_bytes_per_sec = 512});
-	CU_ASSERT_TRUE(rate_limiter_is_dry_for(&l, RATE_WRITES));
-	CU_ASSERT_FALSE(rate_limiter_is_dry_for(&l, RATE_READS));
+	CU_ASSERT_TRUE(rate_limiter_is_dry_for(&l, RATE_WRITES, 0));
+	CU_ASSERT_FALSE(rate_limiter_is_dry_for(&l, RATE_READS, 0));
 	CU_ASSERT_FALSE(rate_limiter_is_shared(&l));
-	CU_ASSERT_TRUE(go(RATE_READS, 1 << 20));
-	CU_ASSERT_FALSE(go(RATE_WRITES, 512));
-	CU_ASSERT_TRUE(go(RATE_WRITES, 0)); /* a command without data counts for IOPS only */
+	CU_ASSERT_TRUE(go(RATE_READS, 1 << 20, 0));
+	CU_ASSERT_FALSE(go(RATE_WRITES, 512, 0));
+	CU_ASSERT_TRUE(go(RATE_WRITES, 0, 0)); /* a command without data counts for IOPS only */
 
 	begin((struct rate_limits){.rw_bytes_per_sec = 512});
 	CU_ASSERT_TRUE(rate_limiter_is_shared(&l));
-	CU_ASSERT_FALSE(go(RATE_READS, 512));
+	CU_ASSERT_FALSE(go(RATE_READS, 512, 0));
 }
 
-static void test_a_changed_limit_begins_empty_and_others_go_on(void)
+static void test_a_changed_limit_begins_used_up_and_others_go_on(void)
 {
 	begin((struct rate_limits){.rw_ios_per_sec = 1000, .r_bytes_per_sec = 1 << 20});
-	rate_limiter_refill(&l, 20 * MS);
-	CU_ASSERT_TRUE(go(RATE_WRITES, 0));
-	rate_limiter_set(&l, &(struct rate_limits){.rw_ios_per_sec = 2000, .r_bytes_per_sec = 1 << 20});
-	CU_ASSERT_FALSE(go(RATE_WRITES, 0));
-	CU_ASSERT_FALSE(rate_limiter_is_dry_for(&l, RATE_READS));
-	rate_limiter_set(&l, &(struct rate_limits){0});
-	CU_ASSERT_TRUE(go(RATE_READS, 1 << 30));
+	CU_ASSERT_TRUE(go(RATE_WRITES, 0, 20 * MS));
+	rate_limiter_set(&l, &(struct rate_limits){.rw_ios_per_sec = 2000, .r_bytes_per_sec = 1 << 20}, 20 * MS);
+	CU_ASSERT_FALSE(go(RATE_WRITES, 0, 20 * MS));
+	CU_ASSERT_FALSE(rate_limiter_is_dry_for(&l, RATE_READS, 20 * MS));
+	rate_limiter_set(&l, &(struct rate_limits){0}, 20 * MS);
+	CU_ASSERT_TRUE(go(RATE_READS, 1 << 30, 20 * MS));
 	CU_ASSERT_FALSE(rate_limits_are_set(&(struct rate_limits){.burst_ms = 7}));
 	CU_ASSERT_TRUE(rate_limits_are_set(&(struct rate_limits){.w_bytes_per_sec = 7}));
 }
@@ -139,12 +148,12 @@ static void test_counters_add_up_and_begin_anew(void)
 	rate_counters_add_io(&c, RATE_READS, 10);
 	rate_counters_add_io(&c, RATE_WRITES, 20);
 	rate_counters_add_io(&c, RATE_WRITES, 20);
-	rate_counters_add_wait(&c);
+	rate_counters_add_waits(&c, 2);
 	rate_counters_add_waited(&c, 100);
 	rate_counters_sum(&c, &sum);
 	CU_ASSERT(sum.ios[RATE_READS] == 2 && sum.ios[RATE_WRITES] == 4);
 	CU_ASSERT(sum.bytes[RATE_READS] == 13 && sum.bytes[RATE_WRITES] == 44);
-	CU_ASSERT(sum.waits == 6 && sum.waited_us == 106);
+	CU_ASSERT(sum.waits == 7 && sum.waited_us == 106);
 	rate_counters_reset(&c);
 	struct rate_counts before = sum;
 	rate_counters_sum(&c, &sum);
@@ -153,24 +162,103 @@ static void test_counters_add_up_and_begin_anew(void)
 
 static void test_extremes_do_not_wrap(void)
 {
+	const uint64_t year = HZ * 3600 * 24 * 365;
+
 	begin((struct rate_limits){.rw_bytes_per_sec = UINT64_MAX, .burst_ms = RATE_BURST_MS_MAX});
-	rate_limiter_refill(&l, HZ * 3600 * 24 * 365);
-	CU_ASSERT_TRUE(go(RATE_READS, UINT32_MAX));
-	CU_ASSERT_TRUE(go(RATE_READS, UINT32_MAX));
-	rate_limiter_refill(&l, HZ); /* a clock that another CPU is behind */
-	CU_ASSERT_TRUE(go(RATE_READS, UINT32_MAX));
+	CU_ASSERT_TRUE(go(RATE_READS, UINT32_MAX, year));
+	CU_ASSERT_TRUE(go(RATE_READS, UINT32_MAX, year));
+	CU_ASSERT_TRUE(go(RATE_READS, UINT32_MAX, year - US)); /* the clock of another CPU is behind */
+	begin((struct rate_limits){.rw_bytes_per_sec = 1});
+	CU_ASSERT_TRUE(go(RATE_READS, UINT64_MAX, year)); /* a debt of months, not one that wraps */
+	rate_limiter_take(&l, NULL, RATE_READS, UINT64_MAX, year);
+	CU_ASSERT(rate_limiter_wait(&l, NULL, RATE_READS, 1, year) > year);
+}
+
+/* Whoever always has I/O waiting looks when the next one may go, as nvmf/qos.c and bdev/qos.c do. */
+static void test_waiting_io_goes_evenly(void)
+{
+	static const uint64_t rates[] = {100, 10000, 100000};
+
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t now = 0, total = 0, most = 0, gap = HZ / rates[i] > RATE_PACE_US * US ? HZ / rates[i] : 0;
+		begin((struct rate_limits){.rw_ios_per_sec = rates[i]});
+		while (now < HZ) {
+			uint64_t wait = rate_limiter_wait(&l, NULL, RATE_READS, 512, now), before = total;
+			CU_ASSERT_FATAL(wait != 0);
+			CU_ASSERT_TRUE(wait <= HZ / rates[i] + 1);
+			now += wait > RATE_PACE_US * US ? wait : RATE_PACE_US * US;
+			while (go(RATE_READS, 512, now)) {
+				total++;
+			}
+			most = total - before > most ? total - before : most;
+		}
+		CU_ASSERT_EQUAL(most, gap != 0 ? 1 : RATE_PACE_US * rates[i] / 1000000);
+		CU_ASSERT(total >= rates[i] - rates[i] / 1000 - 1 && total <= rates[i] + most);
+	}
+}
+
+/* Of 1000 a second, 300 are guaranteed to one; others use all that there is, and first. */
+static void test_a_minimum_is_had_while_others_use_up_the_limit(void)
+{
+	unsigned had = 0, others = 0;
+
+	begin((struct rate_limits){.rw_ios_per_sec = 1000});
+	begin_minimum((struct rate_limits){.rw_ios_per_sec = 300});
+	for (uint64_t now = MS; now <= 10000 * MS; now += MS) {
+		while (go(RATE_READS, 512, now)) {
+			others++;
+		}
+		while (go_with(&m, RATE_WRITES, 512, now)) {
+			had++;
+		}
+	}
+	CU_ASSERT(had >= 2999 && had <= 3001);
+	CU_ASSERT(had + others >= 9990 && had + others <= 10010);
+}
+
+/* What goes while there is enough for all is no debt of the minimum. */
+static void test_a_minimum_counts_no_more_than_it_guarantees(void)
+{
+	begin((struct rate_limits){.rw_ios_per_sec = 100000});
+	begin_minimum((struct rate_limits){.rw_ios_per_sec = 10});
+	for (uint64_t now = MS; now <= 1000 * MS; now += MS) {
+		CU_ASSERT_TRUE(go_with(&m, RATE_READS, 512, now));
+	}
+	while (go(RATE_READS, 512, 1000 * MS)) {
+	}
+	CU_ASSERT_FALSE(rate_limiter_is_covered(&l, &m, RATE_READS, 512, 1000 * MS));
+	CU_ASSERT_TRUE(rate_limiter_wait(&l, &m, RATE_READS, 512, 1000 * MS) <= 100 * MS + 1);
+	CU_ASSERT_TRUE(rate_limiter_is_covered(&l, &m, RATE_READS, 512, 1101 * MS));
+}
+
+/* Each limit needs its own minimum. */
+static void test_a_minimum_of_one_limit_does_not_pass_another(void)
+{
+	begin((struct rate_limits){.rw_ios_per_sec = 1, .rw_bytes_per_sec = 1});
+	begin_minimum((struct rate_limits){.rw_ios_per_sec = 1000});
+	CU_ASSERT_TRUE(go(RATE_READS, 1 << 20, MS));
+	CU_ASSERT_FALSE(go_with(&m, RATE_READS, 512, 2 * MS));
+	CU_ASSERT_FALSE(rate_limiter_is_covered(&l, &m, RATE_READS, 512, 2 * MS));
+	CU_ASSERT_TRUE(go_with(&m, RATE_READS, 0, 2 * MS)); /* no bytes: the limit on I/Os alone */
+	begin_minimum((struct rate_limits){.rw_ios_per_sec = 1000, .rw_bytes_per_sec = 1 << 20});
+	CU_ASSERT_TRUE(go_with(&m, RATE_READS, 512, 3 * MS));
+	CU_ASSERT_FALSE(go(RATE_READS, 512, 3 * MS)); /* of another */
 }
 
 static const struct unit_test tests[] = {
 	UNIT(test_the_rate_that_comes_through),
 	UNIT(test_threads_that_look_at_different_moments_share_a_limit),
-	UNIT(test_an_io_larger_than_the_bucket_goes_and_those_after_it_wait),
+	UNIT(test_an_io_larger_than_the_burst_goes_and_those_after_it_wait),
 	UNIT(test_idle_time_is_saved_up_to_the_burst),
 	UNIT(test_each_kind_has_its_own_limit),
-	UNIT(test_a_changed_limit_begins_empty_and_others_go_on),
+	UNIT(test_a_changed_limit_begins_used_up_and_others_go_on),
 	UNIT(test_what_an_io_counts_for),
 	UNIT(test_counters_add_up_and_begin_anew),
 	UNIT(test_extremes_do_not_wrap),
+	UNIT(test_waiting_io_goes_evenly),
+	UNIT(test_a_minimum_is_had_while_others_use_up_the_limit),
+	UNIT(test_a_minimum_counts_no_more_than_it_guarantees),
+	UNIT(test_a_minimum_of_one_limit_does_not_pass_another),
 	UNIT_END,
 };
 UNIT_MAIN("util_rate", tests, NULL, NULL)

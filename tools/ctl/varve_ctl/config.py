@@ -7,8 +7,8 @@ from .client import Steps, Trouble, clean, words_of
 from .serve import removal_of
 
 IDENTITY = ("name", "base_name", "nqn", "trtype", "traddr", "trsvcid", "listen_address", "host", "hostnqn", "subnqn", "nsid", "anagrpid", "impl_name")
-# Of some methods one more parameter does.
-IDENTITY_OF = {"nvmf_subsystem_add_peer": "path", "nvmf_discovery_add_referral": "address"}
+# Of some methods one more parameter does, also if only one of two calls has it.
+IDENTITY_OF = {"nvmf_subsystem_add_peer": "path", "nvmf_discovery_add_referral": "address", "nvmf_subsystem_set_qos_limit": "host"}
 # How a call is taken back: the method, and which of its parameters name the object.
 INVERSE = {
     "bdev_delay_create": ("bdev_delay_delete", ("name",)),
