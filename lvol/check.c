@@ -186,6 +186,16 @@ static uint64_t volume_promise(const struct lvol_volume *v)
 	return reserved > v->num_allocated ? reserved - v->num_allocated : 0;
 }
 
+/* So many more pages for their places, at least. */
+static uint64_t volume_pages_promise(const struct lvol_volume *v)
+{
+	uint64_t reserved = lvol_reserve_counts(&v->flags, v->num_clusters, v->reserved);
+	uint64_t tables =
+		v->num_clusters / LVOL_EXTENT_PAGE_CLUSTERS + (v->num_clusters % LVOL_EXTENT_PAGE_CLUSTERS != 0);
+
+	return reserved == 0 ? 0 : lvol_reserve_pages(tables, v->num_tables, 0, 0);
+}
+
 static int check_reservation(struct lvol_store *s, const struct lvol_volume *v)
 {
 	if (v->reserved_bad) {
@@ -199,30 +209,50 @@ static int check_reservation(struct lvol_store *s, const struct lvol_volume *v)
 	return 0;
 }
 
+static uint64_t count_free(const uint8_t *owned, uint32_t all)
+{
+	uint64_t left = 0;
+
+	for (uint32_t i = 0; i < all; i++) {
+		left += !lvol_bit(owned, i);
+	}
+	return left;
+}
+
+/* Without those of the journal: an open store has one, and one that is closed needs the smallest one at least. */
+static uint64_t count_free_pages(const struct lvol_store *s)
+{
+	uint32_t slot = s->geometry.journal_slot_pages;
+	uint64_t journal = LVOL_JOURNAL_SLOTS * (uint64_t)(slot > 0 ? slot : (uint32_t)LVOL_JOURNAL_SLOT_MIN);
+	uint64_t left = count_free(s->pages_owned, s->geometry.md.pages);
+
+	return left > journal ? left - journal : 0;
+}
+
 /* What volumes are sure of must be free. Other programs do not know of reservations. */
+static int check_promises(struct lvol_store *s, const char *what, uint64_t need, uint64_t left)
+{
+	return need <= left ? 0
+			    : lvol_problem_add(s,
+					       "volumes with reservations may need %" PRIu64 " %s more, %" PRIu64
+					       " are free: another program has filled the store",
+					       need, what, left);
+}
+
 static int check_reservations(struct lvol_store *s)
 {
-	uint64_t need = 0, used = 0;
+	uint64_t clusters = 0, pages = 0;
 	int rc = 0;
 
 	for (size_t i = 0; i < s->num_volumes && rc == 0; i++) {
-		need += volume_promise(&s->volumes[i]);
+		clusters += volume_promise(&s->volumes[i]);
+		pages += volume_pages_promise(&s->volumes[i]);
 		rc = check_reservation(s, &s->volumes[i]);
 	}
-	if (rc != 0 || need == 0) {
-		return rc;
+	if (rc == 0 && clusters > 0) {
+		rc = check_promises(s, "clusters", clusters, count_free(s->clusters_owned, s->geometry.num_clusters));
 	}
-	for (uint32_t i = 0; i < s->geometry.num_clusters; i++) {
-		used += lvol_bit(s->clusters_owned, i);
-	}
-	uint64_t left = s->geometry.num_clusters - used;
-	if (need > left) {
-		rc = lvol_problem_add(s,
-				      "volumes with reservations may need %" PRIu64 " clusters more, %" PRIu64
-				      " are free: another program has filled the store",
-				      need, left);
-	}
-	return rc;
+	return rc != 0 || pages == 0 ? rc : check_promises(s, "metadata pages", pages, count_free_pages(s));
 }
 
 int lvol_store_check(struct lvol_store *s)

@@ -124,6 +124,8 @@ struct lvol_live_info lvol_live_info(const struct lvol_live *s)
 		.used_clusters = (uint32_t)live_space_used(s),
 		.md_pages = s->geometry.md.pages,
 		.free_md_pages = s->free_pages,
+		.reserved_md_pages = s->promised_pages,
+		.missing_md_pages = live_pages_missing(s),
 		.num_volumes = s->num_volumes,
 		.growing = s->growing,
 		.failed = live_state(s) == -EIO,

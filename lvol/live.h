@@ -239,6 +239,9 @@ struct lvol_live_info {
 	uint32_t used_clusters;
 	uint64_t max_clusters; /* that the masks have room for, with those of the metadata */
 	uint32_t md_pages, free_md_pages;
+	/* Of the free pages: what volumes with reservations may need yet. So many of these are not there, since another
+	 * program has filled the store; 0 for one that has failed. */
+	uint64_t reserved_md_pages, missing_md_pages;
 	uint32_t num_volumes;
 	bool growing;                              /* what it grows by counts as in use until it has grown */
 	bool failed;                               /* a write of metadata failed: see the head of this file */

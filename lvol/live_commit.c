@@ -57,6 +57,7 @@ int live_batch_root(struct live_batch *b, uint32_t *page)
 		return -ENOSPC;
 	}
 	b->taken[b->num_taken++] = *page;
+	b->num_fresh++;
 	return 0;
 }
 
@@ -89,6 +90,7 @@ struct lvol_md_page *live_batch_new(struct live_batch *b, uint32_t *page, int *r
 		return NULL;
 	}
 	b->direct[b->num_direct++] = (struct live_buffer){.page = *page, .bytes = bytes};
+	b->num_fresh++;
 	return (struct lvol_md_page *)bytes;
 }
 
@@ -222,6 +224,7 @@ static bool batch_begin(struct lvol_live *s)
 	s->change_last = c != NULL;
 	b->change = c;
 	int rc = c != NULL ? c->type->build(c, b) : live_fills_build(b);
+	rc = rc != 0 ? rc : live_pages_check(b);
 	rc = rc != 0 ? rc : live_freed_reserve(&s->freed, b->freed.num_clusters, b->freed.num_memory);
 	if (rc != 0) {
 		batch_refuse(b, rc);
@@ -304,6 +307,7 @@ static void batch_publish(struct live_batch *b)
 	for (size_t i = 0; i < b->num_gone; i++) {
 		live_page_give(s, b->gone[i]);
 	}
+	live_pages_publish(b);
 	if (b->change != NULL) {
 		struct live_change *c = b->change;
 		b->change = NULL;

@@ -30,9 +30,7 @@ static int edit_begin(struct live_change *c, uint64_t num_clusters)
 
 static int edit_write(struct live_change *c, struct live_batch *b)
 {
-	const struct live_meta *old = &c->volume->internal->meta;
-
-	return live_batch_meta(b, c->volume->id, &c->metas[0], old->chain, old->num_chain);
+	return live_batch_meta(b, c->volume->id, &c->metas[0], &c->volume->internal->meta);
 }
 
 static void edit_publish(struct live_change *c)
@@ -88,7 +86,7 @@ static int names_build(struct live_change *c, struct live_batch *b, const char *
 	int rc = live_meta_copy(&c->metas[0], old, old->num_clusters);
 
 	rc = rc != 0 ? rc : live_xattr_set(&c->metas[0], LVOL_DESC_XATTR, name, value, bytes);
-	return rc != 0 ? rc : live_batch_meta(b, c->store->geometry.super_id, &c->metas[0], old->chain, old->num_chain);
+	return rc != 0 ? rc : live_batch_meta(b, c->store->geometry.super_id, &c->metas[0], old);
 }
 
 static void names_publish(struct live_change *c)

@@ -225,8 +225,11 @@ static int touch_fresh(struct live_batch *b, struct lvol_live_volume *v, uint64_
 	uint32_t *tables = v->internal->meta.tables, page;
 	int rc = 0;
 
-	if (touch_find(b, v, true, 0) == NULL && touch_add(b, v, true, 0) == NULL) {
-		return -ENOMEM;
+	if (touch_find(b, v, true, 0) == NULL) {
+		if (touch_add(b, v, true, 0) == NULL) {
+			return -ENOMEM;
+		}
+		b->promised -= (int64_t)live_meta_promise(&v->internal->meta); /* build_roots() adds what is left */
 	}
 	struct live_touch *t = touch_add(b, v, false, table);
 	if (t == NULL) {
@@ -374,7 +377,8 @@ static int build_roots(struct live_batch *b)
 			t->meta = *m;
 			t->meta.chain = NULL;
 			t->meta.num_chain = 0;
-			rc = live_batch_meta(b, t->volume->id, &t->meta, m->chain, m->num_chain);
+			b->promised += (int64_t)live_meta_promise(m);
+			rc = live_batch_meta(b, t->volume->id, &t->meta, m);
 		}
 	}
 	return rc;

@@ -88,7 +88,7 @@ static int detach_build(struct live_change *c, struct live_batch *b)
 	}
 	rc = rc != 0 ? rc : live_xattr_parent_set(m, detach_parent(c));
 	rc = rc != 0 ? rc : live_xattr_external_set(m, NULL);
-	return rc != 0 ? rc : live_batch_meta(b, v->id, m, old->chain, old->num_chain);
+	return rc != 0 ? rc : live_batch_meta(b, v->id, m, old);
 }
 
 static void detach_publish(struct live_change *c)

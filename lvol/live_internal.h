@@ -10,6 +10,7 @@
  *   live_create.c  making one
  *   live_space.c   free clusters and metadata pages, grace periods
  *   live_reserve.c reservations: who may take a free cluster
+ *   live_pages.c   reservations: who may take a free metadata page
  *   live_meta.c    the metadata of one volume, and its pages
  *   live_commit.c  batches: what becomes durable at once, through the journal
  *   live_fill.c    first writes and releases
@@ -120,6 +121,7 @@ struct lvol_live {
 	uint32_t told_clusters;
 	uint8_t *pages; /* metadata pages in use, the journal's too */
 	uint32_t free_pages, page_hint;
+	uint64_t promised_pages; /* live_pages.c */
 	struct live_freed freed, in_grace;
 	enum live_grace grace;
 	size_t unmap_at;
@@ -313,6 +315,21 @@ void live_account_filled(struct lvol_live_volume *v);
 void live_account_open(struct lvol_live_volume *v, uint64_t own, uint64_t reserved);
 /* The attribute; 0: none. 0 or -ENOMEM. */
 int live_xattr_reserve_set(struct live_meta *m, uint64_t clusters);
+/* What counts of the attribute: 0 if it makes no sense, or if the volume cannot be written. */
+uint64_t live_xattr_reserve_get(const struct live_meta *m);
+
+/* ---- Metadata pages of reservations (live_pages.c) ---- */
+
+/* How many more pages a volume with this metadata may need, if it has a reservation; else 0. */
+uint64_t live_meta_promise(const struct live_meta *m);
+/* A batch that has been built: whether it leaves the pages that volumes are promised. 0 or -ENOSPC. */
+int live_pages_check(const struct live_batch *b);
+/* It is committed. */
+void live_pages_publish(struct live_batch *b);
+/* So many pages volumes are promised that are not there, because another program has filled the store. */
+uint64_t live_pages_missing(const struct lvol_live *s);
+/* So many pages the journal may choose among. */
+uint32_t live_pages_open(const struct lvol_live *s);
 
 /* ---- Metadata of a volume ---- */
 
@@ -332,6 +349,8 @@ const struct live_xattr *live_xattr_find(const struct live_meta *m, uint8_t type
 int live_xattr_name_set(struct live_meta *m, const char *name);
 /* Reads it from its pages, which lvol_store_read() has found to be right. Returns 0 or a negative errno. */
 int live_meta_read(const struct lvol_store *from, uint64_t id, struct live_meta *m);
+/* How many pages live_batch_meta() needs behind the root page when each of its tables is there. */
+uint64_t live_meta_chain_most(const struct live_meta *m);
 
 /* ---- Batches ---- */
 
@@ -356,7 +375,9 @@ struct live_batch {
 	/* All other pages go through s->slot. Of these, the ones that were free: */
 	uint32_t taken[2];
 	size_t num_taken;
-	uint32_t *gone; /* metadata pages that are free when it is committed */
+	uint32_t num_fresh; /* of both, until it is committed */
+	int64_t promised;   /* so many more pages volumes are promised when it is committed */
+	uint32_t *gone;     /* metadata pages that are free when it is committed */
 	size_t num_gone, room_gone;
 	struct live_freed freed;
 	/* What it is for: */
@@ -376,8 +397,9 @@ int live_batch_root(struct live_batch *b, uint32_t *page);
 uint32_t live_batch_room(const struct live_batch *b);
 /* Frees a metadata page when it is committed. 0 or -ENOMEM. */
 int live_batch_gone(struct live_batch *b, uint32_t page);
-/* Writes the root page of a volume and the chain behind it; the old chain is gone. `m` gets the chain. */
-int live_batch_meta(struct live_batch *b, uint64_t id, struct live_meta *m, const uint32_t *old_chain, size_t num_old);
+/* Writes the root page of a volume and the chain behind it; `m` gets the chain. old: what the volume has now (NULL: it
+ * is new), whose chain is gone then. */
+int live_batch_meta(struct live_batch *b, uint64_t id, struct live_meta *m, const struct live_meta *old);
 /* Writes places of 512 clusters, or of those that there are, into a page. places: the clusters from `first` on. */
 void live_table_fill(struct lvol_md_page *p, uint64_t id, uint64_t first, const uint32_t *places, uint32_t n);
 /* The own clusters of a volume from `first` on as they are committed: 0 for the others. Up to n of them. */

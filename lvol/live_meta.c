@@ -397,8 +397,49 @@ static int write_table(struct meta_writer *w)
 	return rc;
 }
 
-int live_batch_meta(struct live_batch *b, uint64_t id, struct live_meta *m, const uint32_t *old_chain, size_t num_old)
+/* A descriptor as writer_need() and writer_desc() place it. */
+static void size_add(size_t *left, uint64_t *chain, size_t bytes)
 {
+	bytes += sizeof(struct lvol_desc_head);
+	if (bytes > *left) {
+		*left = sizeof(((struct lvol_md_page *)NULL)->descriptors);
+		++*chain;
+	}
+	*left -= bytes;
+}
+
+static void size_xattrs(const struct live_meta *m, uint8_t type, size_t *left, uint64_t *chain)
+{
+	for (size_t i = 0; i < m->num_xattrs; i++) {
+		const struct live_xattr *x = &m->xattrs[i];
+		if (x->type == type) {
+			size_add(left, chain, 2 * sizeof(uint16_t) + x->name_length + x->value_length);
+		}
+	}
+}
+
+uint64_t live_meta_chain_most(const struct live_meta *m)
+{
+	const size_t entry = sizeof(struct lvol_desc_table_entry);
+	size_t left = sizeof(((struct lvol_md_page *)NULL)->descriptors);
+	uint64_t chain = 0, tables = live_tables(m->num_clusters);
+
+	size_add(&left, &chain, sizeof(m->flags));
+	size_xattrs(m, LVOL_DESC_XATTR, &left, &chain);
+	size_xattrs(m, LVOL_DESC_XATTR_INTERNAL, &left, &chain);
+	do {
+		size_add(&left, &chain, 8 + entry);
+		left += entry;
+		uint64_t here = left / entry < tables ? left / entry : tables;
+		left -= here * entry;
+		tables -= here;
+	} while (tables > 0);
+	return chain;
+}
+
+int live_batch_meta(struct live_batch *b, uint64_t id, struct live_meta *m, const struct live_meta *old)
+{
+	size_t num_old = old == NULL ? 0 : old->num_chain;
 	struct meta_writer w = {.batch = b, .meta = m, .id = id};
 	int rc = 0;
 
@@ -413,8 +454,10 @@ int live_batch_meta(struct live_batch *b, uint64_t id, struct live_meta *m, cons
 	rc = rc != 0 ? rc : write_xattrs(&w, LVOL_DESC_XATTR_INTERNAL);
 	rc = rc != 0 ? rc : write_table(&w);
 	for (size_t i = 0; i < num_old && rc == 0; i++) {
-		rc = live_batch_gone(b, old_chain[i]);
+		rc = live_batch_gone(b, old->chain[i]);
 	}
+	/* With the new chain. */
+	b->promised += (int64_t)live_meta_promise(m) - (old == NULL ? 0 : (int64_t)live_meta_promise(old));
 	return rc;
 }
 

@@ -103,6 +103,7 @@ static int volume_make(struct lvol_live *s, const struct lvol_store *store, cons
 	volume_map(v, from);
 	volume_clusters_mark(s, from);
 	live_account_open(v, from->num_allocated, lvol_reserve_counts(f, v->num_clusters, from->reserved));
+	s->promised_pages += rc == 0 ? live_meta_promise(&v->internal->meta) : 0;
 	return rc;
 }
 

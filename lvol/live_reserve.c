@@ -23,6 +23,7 @@
  * that claim under way, or that one more has ended. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lvol/live_internal.h"
 #include "lvol/reserve.h"
@@ -311,6 +312,22 @@ static bool reserve_is_stored(const struct lvol_live_volume *v, uint64_t cluster
 	return good && stored == clusters && v->reserved == clusters;
 }
 
+uint64_t live_xattr_reserve_get(const struct live_meta *m)
+{
+	uint64_t stored = 0;
+	unsigned times = 0;
+	struct lvol_error e;
+
+	for (size_t i = 0; i < m->num_xattrs; i++) {
+		const struct live_xattr *x = &m->xattrs[i];
+		if (x->type == LVOL_DESC_XATTR && strcmp(x->name, LVOL_RESERVE_XATTR) == 0) {
+			times++;
+			(void)lvol_reserve_decode(x->value, x->value_length, &stored, &e); /* 0, if it is bad */
+		}
+	}
+	return times == 1 ? lvol_reserve_counts(&m->flags, m->num_clusters, stored) : 0;
+}
+
 static int reserve_check(struct live_change *c)
 {
 	const struct lvol_live_volume *v = c->volume;
@@ -340,7 +357,7 @@ static int reserve_build(struct live_change *c, struct live_batch *b)
 
 	rc = rc != 0 ? rc : live_meta_copy(&c->metas[0], old, v->num_clusters);
 	rc = rc != 0 ? rc : live_xattr_reserve_set(&c->metas[0], c->num_clusters);
-	return rc != 0 ? rc : live_batch_meta(b, v->id, &c->metas[0], old->chain, old->num_chain);
+	return rc != 0 ? rc : live_batch_meta(b, v->id, &c->metas[0], old);
 }
 
 static void reserve_publish(struct live_change *c)

@@ -263,7 +263,7 @@ static bool pages_are_free(const struct lvol_live *s, uint32_t first, uint32_t p
 
 int live_journal_place(struct lvol_live *s)
 {
-	uint32_t all = s->geometry.md.pages, most = s->free_pages / 8;
+	uint32_t all = s->geometry.md.pages, most = live_pages_open(s) / 8;
 
 	most = most < LVOL_JOURNAL_SLOT_MIN   ? (uint32_t)LVOL_JOURNAL_SLOT_MIN
 	       : most > LVOL_JOURNAL_SLOT_MAX ? (uint32_t)LVOL_JOURNAL_SLOT_MAX

@@ -91,7 +91,7 @@ static int made_build(struct live_change *c, struct live_batch *b)
 	int rc = live_batch_root(b, &root);
 
 	c->made->id = LVOL_ID_HIGH | root;
-	return rc != 0 ? rc : live_batch_meta(b, c->made->id, &c->metas[0], NULL, 0);
+	return rc != 0 ? rc : live_batch_meta(b, c->made->id, &c->metas[0], NULL);
 }
 
 void live_meta_take(struct lvol_live_volume *v, struct live_meta *m)
@@ -301,7 +301,7 @@ static int snapshot_build(struct live_change *c, struct live_batch *b)
 	m->flags.invalid |= LVOL_INVALID_THIN;
 	rc = live_xattr_external_set(m, NULL);
 	rc = rc != 0 ? rc : live_xattr_parent_set(m, c->made);
-	return rc != 0 ? rc : live_batch_meta(b, v->id, m, old->chain, old->num_chain);
+	return rc != 0 ? rc : live_batch_meta(b, v->id, m, old);
 }
 
 static void snapshot_publish(struct live_change *c)
@@ -456,7 +456,7 @@ static int merge_build(struct live_change *c, struct live_batch *b)
 	}
 	rc = rc != 0 ? rc : live_xattr_parent_set(m, v->parent);
 	rc = rc != 0 ? rc : live_xattr_external_set(m, v->external);
-	return rc != 0 ? rc : live_batch_meta(b, clone->id, m, old->chain, old->num_chain);
+	return rc != 0 ? rc : live_batch_meta(b, clone->id, m, old);
 }
 
 /* All clusters and tables of the volume are free. */
@@ -488,6 +488,7 @@ static int delete_build(struct live_change *c, struct live_batch *b)
 		rc = live_batch_gone(b, m->chain[i]);
 	}
 	rc = rc != 0 ? rc : live_batch_gone(b, (uint32_t)v->id);
+	b->promised -= (int64_t)live_meta_promise(m);
 	if (rc == 0) {
 		live_batch_page(b, (uint32_t)v->id, &rc); /* of zeroes */
 	}

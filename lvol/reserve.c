@@ -36,3 +36,11 @@ uint64_t lvol_reserve_counts(const struct lvol_desc_flags *flags, uint64_t num_c
 	}
 	return reserved < num_clusters ? reserved : num_clusters;
 }
+
+uint64_t lvol_reserve_pages(uint64_t tables, uint64_t present, uint64_t chain_most, uint64_t chain)
+{
+	if (present >= tables) {
+		return 0;
+	}
+	return tables - present + chain_most + (chain < chain_most ? chain_most - chain : 0);
+}

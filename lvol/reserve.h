@@ -26,4 +26,10 @@ int lvol_reserve_decode(const void *value, size_t bytes, uint64_t *clusters, str
  * or whose flags forbid changes. */
 uint64_t lvol_reserve_counts(const struct lvol_desc_flags *flags, uint64_t num_clusters, uint64_t reserved);
 
+/* How many free metadata pages a volume with a reservation needs to write any of its clusters, whatever it gives up
+ * between: its table has `tables` pages with the places of clusters when it has all of them, and `present` now; its
+ * chain behind the root page has `chain_most` pages at most, and `chain` now. A first write into a page that is not
+ * there writes the whole chain anew, before the old one is free. */
+uint64_t lvol_reserve_pages(uint64_t tables, uint64_t present, uint64_t chain_most, uint64_t chain);
+
 #endif

@@ -33,6 +33,7 @@ struct lvol_volume {
 	char uuid[LVOL_UUID_TEXT]; /* "" if it has none */
 	uint64_t num_clusters;     /* its size */
 	uint64_t num_allocated;    /* clusters of its own */
+	uint64_t num_tables;       /* metadata pages with the places of clusters; 0 in the older form */
 	uint64_t reserved;         /* clusters of its own that it is sure of: lvol/reserve.h. What it says */
 	struct lvol_run *runs;     /* in rising order of `first` */
 	size_t num_runs, room_runs;

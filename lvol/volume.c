@@ -187,6 +187,7 @@ static int volume_table_read(struct volume_reader *r, const struct lvol_desc *d,
 					   r->store->geometry.md.pages);
 		}
 		rc = x.cluster == 0 ? 0 : volume_extent_page_read(r, x.cluster, r->table_pages * pages_per_table, e);
+		r->volume->num_tables += x.cluster != 0;
 		r->table_pages += x.count;
 	}
 	return rc;

@@ -93,7 +93,10 @@ def test_a_stock_store_is_opened_and_answered_as_it_was():
             ours = d.call("bdev_lvol_get_lvols")
             check(ours == [v | {"num_reserved_clusters": 0} for v in theirs[:count]], f"{kind}: {ours}")
             ours = d.call("bdev_lvol_get_lvstores")
-            check(ours == [s | {"reserved_clusters": 0, "reserved_missing_clusters": 0, "space_thresholds": [80, 90, 95], "space_reached": 0} for s in stores], f"{kind}: {ours}")
+            more = {"reserved_clusters": 0, "reserved_missing_clusters": 0, "reserved_md_pages": 0, "reserved_missing_md_pages": 0, "space_thresholds": [80, 90, 95], "space_reached": 0}
+            pages = [{k: o[k] for k in ("md_pages", "free_md_pages")} for o in ours]
+            check(ours == [s | more | p for s, p in zip(stores, pages, strict=True)], f"{kind}: {ours}")
+            check(all(0 < p["free_md_pages"] < p["md_pages"] for p in pages), f"{kind}: {ours}")
             check(version(path) == OPEN, "while it is open other programs must refuse it")
             [clone] = d.call("bdev_get_bdevs", name="lvs0/clone1")
             check(clone["name"] == clone["uuid"] == "9ac30390-2d44-4695-b74b-27ef2ef1c2b9" and clone["product_name"] == "Logical Volume", clone)

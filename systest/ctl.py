@@ -215,15 +215,16 @@ def test_status_tells_what_is_wrong():
          "qos_groups": [], "alerts": [{"type": "bdev_slow_io", "ctx": "\x1b[2J" + "x" * 100, "time_us": 0, "id": 1}] * 50}
     check(status.problems(s) == ["bdev B is removing for 20 s", "2 commands of hosts for more than 10 s", "R: 1 of 2 paths not connected"], status.problems(s))
     text = status.text_of(s)
-    store = {"name": "lvs", "cluster_size": 1 << 20, "total_data_clusters": 96, "free_clusters": 32, "reserved_clusters": 0, "reserved_missing_clusters": 0, "space_reached": 0}
+    store = {"name": "lvs", "cluster_size": 1 << 20, "total_data_clusters": 96, "free_clusters": 32, "reserved_clusters": 0, "reserved_missing_clusters": 0, "reserved_missing_md_pages": 0, "space_reached": 0}
     check("  stores " not in text, text)
     s["stores"] = [store, store | {"name": "two", "reserved_clusters": 8}]
     text = status.text_of(s)
     check("stores      2" in text and "lvs: 32.0M of 96.0M free\n" in text and "two: 32.0M of 96.0M free, 8.0M of it reserved" in text, text)
     check("3 problems" in text, text)
-    s["stores"] = [store | {"space_reached": 100}, store | {"reserved_clusters": 40, "reserved_missing_clusters": 8, "space_reached": 100}]
+    s["stores"] = [store | {"space_reached": 100}, store | {"reserved_clusters": 40, "reserved_missing_clusters": 8, "reserved_missing_md_pages": 3, "space_reached": 100}]
     full = "volume store lvs is full: first writes to thin volumes fail"
-    check(status.problems(s)[3:] == [full, "volume store lvs is full but for what is reserved", "volume store lvs: 8.0M that volumes reserved are not there"], status.problems(s))
+    check(status.problems(s)[3:] == [full, "volume store lvs is full but for what is reserved", "volume store lvs: 8.0M that volumes reserved are not there",
+                                       "volume store lvs: 3 metadata pages that volumes reserved are not there"], status.problems(s))
     s["stores"] = []
     text = status.text_of(s)
     check("3 problems" in text and "\x1b" not in text and len(text.splitlines()) < 24 and max(map(len, text.splitlines())) <= 80, text)

@@ -421,7 +421,13 @@ def test_stores():
         check(("4 reserved for volumes" in lines[0][1]) == (members.get("reserved_clusters") == 4), lines)
     lines = said(reserved_clusters=6, reserved_missing_clusters=2)
     check([result for result, _ in lines] == ["found"] and "2 of the reserved ones are not there" in lines[0][1], lines)
-    for name in ("reserved_clusters", "reserved_missing_clusters"):
+    check([result for result, _ in said(md_pages=9, free_md_pages=4, reserved_md_pages=3)] == ["ok"], said())
+    for members, ends in (({"free_md_pages": 0, "reserved_md_pages": 0}, "0 of 9 metadata pages are free, and volumes reserve 0: "),
+                          ({"free_md_pages": 4, "reserved_md_pages": 4}, "4 of 9 metadata pages are free, and volumes reserve 4: "),
+                          ({"free_md_pages": 2, "reserved_md_pages": 5, "reserved_missing_md_pages": 3}, "reserve 5, and 3 of these are not there")):
+        lines = said(md_pages=9, **members)
+        check([result for result, _ in lines] == ["found"] and ends in lines[0][1], lines)
+    for name in ("reserved_clusters", "reserved_missing_clusters", "md_pages"):
         with contextlib.suppress(BadAnswer):
             check(False, said(space_reached=100, **{name: "1"}))
 

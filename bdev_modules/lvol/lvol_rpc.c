@@ -271,6 +271,10 @@ static json_t *describe_store(const struct bdev_lvol_store *s)
 	json_object_set_new(o, "free_clusters", rpc_uint(info.free_clusters));
 	json_object_set_new(o, "reserved_clusters", rpc_uint(info.reserved_clusters));
 	json_object_set_new(o, "reserved_missing_clusters", rpc_uint(info.missing_clusters));
+	json_object_set_new(o, "md_pages", rpc_uint(info.md_pages));
+	json_object_set_new(o, "free_md_pages", rpc_uint(info.free_md_pages));
+	json_object_set_new(o, "reserved_md_pages", rpc_uint(info.reserved_md_pages));
+	json_object_set_new(o, "reserved_missing_md_pages", rpc_uint(info.missing_md_pages));
 	json_object_set_new(o, "block_size", rpc_uint(info.io_unit_bytes));
 	json_object_set_new(o, "cluster_size", rpc_uint(info.cluster_bytes));
 	json_object_set_new(o, "max_growable_size", rpc_uint(info.max_clusters * info.cluster_bytes));
@@ -325,7 +329,8 @@ LVOL_CALL(get_lvstores)
 RPC_METHOD("bdev_lvol_get_lvstores", rpc_get_lvstores, struct lvol_by_store, by_store_params, RPC_RUNTIME,
 	   "List the volume stores, or one",
 	   .result = "[{uuid: string, name: string, base_bdev: string, total_data_clusters: int, free_clusters: int, "
-		     "reserved_clusters: int, reserved_missing_clusters: int, block_size: int, cluster_size: int, "
+		     "reserved_clusters: int, reserved_missing_clusters: int, md_pages: int, free_md_pages: int, "
+		     "reserved_md_pages: int, reserved_missing_md_pages: int, block_size: int, cluster_size: int, "
 		     "max_growable_size: int, "
 		     "space_thresholds: [int], space_reached: int}]")
 
@@ -591,7 +596,7 @@ RPC_METHOD("bdev_lvol_set_reservation", rpc_set_reservation, struct lvol_set_res
 	   RPC_RUNTIME,
 	   "Set how much of a volume is sure to find room in its store: its own clusters, and free ones that no other "
 	   "volume gets. A snapshot of it is refused if the store has not as much room once more; the snapshot itself "
-	   "reserves nothing. Pages for the store's metadata are not reserved",
+	   "reserves nothing. Pages for the metadata of all its clusters are kept, too",
 	   .result = "true", .own = true)
 
 static void set_read_only(void *params)

@@ -368,9 +368,9 @@ static void room_error(const struct change *c, char *error)
 	if (!lacks_reserve(c, error)) {
 		bdev_error(error, -ENOSPC,
 			   "volume %s: the store has no room: %u clusters of %u KiB are free, %u are reserved for "
-			   "volumes, and %u of %u metadata pages are free",
+			   "volumes, and %u of %u metadata pages are free, of which %lu are reserved",
 			   c->name, info.free_clusters + info.coming_clusters, info.cluster_bytes >> 10,
-			   info.reserved_clusters, info.free_md_pages, info.md_pages);
+			   info.reserved_clusters, info.free_md_pages, info.md_pages, info.reserved_md_pages);
 	}
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lvol/live_internal.h"
 #include "unittest/lvol/world.h"
 #include "unittest/unit.h"
 
@@ -650,7 +651,7 @@ void world_check(const struct world *w, bool closed)
 void world_count(const struct world *w)
 {
 	struct lvol_live_info i = lvol_live_info(w->store);
-	uint64_t own = 0, promised = 0, used = 0;
+	uint64_t own = 0, promised = 0, used = 0, pages = 0;
 
 	disk_run((struct disk *)(uintptr_t)&w->disk);
 	for (struct lvol_live_volume *v = NULL; (v = lvol_live_next(w->store, v)) != NULL;) {
@@ -662,7 +663,11 @@ void world_count(const struct world *w)
 		own += n;
 		promised += v->reserved > n ? v->reserved - n : 0;
 		used += v->reserved > n ? v->reserved : n;
+		CU_ASSERT_EQUAL(live_xattr_reserve_get(&v->internal->meta), v->reserved);
+		pages += live_meta_promise(&v->internal->meta);
 	}
+	CU_ASSERT_EQUAL(pages, i.reserved_md_pages);
+	CU_ASSERT_TRUE(i.missing_md_pages == 0 && pages <= i.free_md_pages);
 	CU_ASSERT_EQUAL(own + lvol_live_free_clusters(w->store), i.total_data_clusters);
 	CU_ASSERT_EQUAL(promised, i.reserved_clusters);
 	CU_ASSERT_EQUAL(used, i.used_clusters);

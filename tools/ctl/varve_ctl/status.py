@@ -69,6 +69,9 @@ def problems(s):
         missing = x.get("reserved_missing_clusters", 0)
         if missing:
             found.append(f"volume store {x['name']}: {size_text(missing * x['cluster_size'])} that volumes reserved are not there")
+        pages = x.get("reserved_missing_md_pages", 0)
+        if pages:
+            found.append(f"volume store {x['name']}: {count(pages, 'metadata page')} that volumes reserved are not there")
     return found
 
 

@@ -167,7 +167,7 @@ def check_controllers(report, client):
 
 
 def reserved_of(s, name="reserved_clusters"):
-    """A number of clusters. An older varve does not tell of them: 0."""
+    """A number of clusters or pages. An older varve does not tell of them: 0."""
     return rpc.member({name: 0} | s, name, int)
 
 
@@ -195,7 +195,13 @@ def check_stores(report, client):
     for s in broken[:SHOWN]:
         report.found("stores", f"{store_text(s)}; {s['reserved_missing_clusters']} of the reserved ones are not there: another program has filled the store",
                      f"varve-rpc bdev_lvol_get_lvols lvs_name={s.get('name')}: delete volumes or snapshots, or reserve less (bdev_lvol_set_reservation)")
-    if stores and not bad and not broken:
+    few = [s for s in stores if reserved_of(s, "md_pages") and reserved_of(s, "free_md_pages") <= reserved_of(s, "reserved_md_pages")]
+    for s in few[:SHOWN]:
+        free, pages, kept, missing = (reserved_of(s, k) for k in ("free_md_pages", "md_pages", "reserved_md_pages", "reserved_missing_md_pages"))
+        gone = f", and {missing} of these are not there: another program has filled the store" if missing else ""
+        report.found("stores", f"{store_text(s)}; {free} of {pages} metadata pages are free, and volumes reserve {kept}{gone}: new volumes, snapshots and some first writes fail",
+                     f"varve-rpc bdev_lvol_get_lvols lvs_name={s.get('name')}: delete volumes or snapshots, or reserve nothing for some (bdev_lvol_set_reservation)")
+    if stores and not bad and not broken and not few:
         report.ok("stores", f"{len(stores)} volume stores, none has reached a threshold of space")
 
 
