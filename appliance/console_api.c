@@ -177,6 +177,8 @@ json_t *console_answer(enum http_route route, const char *query, size_t query_le
 		return console_inflight();
 	case HTTP_COPIES:
 		return console_copies();
+	case HTTP_TRACE:
+		return console_trace(query, query_len);
 	default:
 		return NULL;
 	}

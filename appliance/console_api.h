@@ -33,6 +33,14 @@ struct json_t *console_topology(void);
  * cause}]}. error: why the folder cannot be read; complete: false: it cannot, or there may be copies beyond the entries
  * that a listing looks at. */
 struct json_t *console_copies(void);
+/* What the recorder has: {groups: [{name, on}], state: "off", "busy", "pending", "done" or "failed", error, events:
+ * [...], matching, entries, ago_us}. "pending": a worker thread looks; ask again. NULL: the query is none. An event is
+ * {shown, family, ...}: those that are not shown are there for the lives of those that are. */
+struct json_t *console_trace(const char *query, size_t query_len);
+/* Forgets all looks at the trace; one that is under way ends by itself. */
+void console_trace_stop(void);
+/* Runs the control thread's loop until no look is under way. Not from a callback of the loop. */
+void console_trace_wait(void);
 /* Outstanding commands, the oldest first: [...]. */
 struct json_t *console_inflight(void);
 struct nvmf_inflight;

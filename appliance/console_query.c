@@ -5,6 +5,7 @@
 
 #include "appliance/console_series.h"
 #include "appliance/metrics_http.h"
+#include "trace/trace.h"
 #include "util/compiler.h"
 
 #define WORD_MAX 16
@@ -93,4 +94,20 @@ bool console_query_history(const char *query, size_t len, struct console_history
 		}
 	}
 	return false;
+}
+
+/* ---- The trace ---- */
+
+bool console_query_trace(const char *query, size_t len, struct console_trace_query *q)
+{
+	char group[WORD_MAX];
+
+	*q = (struct console_trace_query){.group = -1};
+	if (!console_query_word(query, len, "group", "", group)) {
+		return false;
+	}
+	if (group[0] != '\0' && (q->group = trace_group_by_name(group)) < 0) {
+		return false;
+	}
+	return !console_query_has(query, len, "text") || http_query_value(query, len, "text", q->text, sizeof(q->text));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What requests for series and for history ask for. Pure. */
+/* What requests for series, for history and for the trace ask for. Pure. */
 #ifndef APPLIANCE_CONSOLE_QUERY_H
 #define APPLIANCE_CONSOLE_QUERY_H
 
@@ -32,5 +32,13 @@ bool console_query_kind(const char *query, size_t len, enum console_kind *kind);
 /* Parses "kind=KIND&name=NAME&span=SPAN&step=STEP". span: minutes (if it is missing), with a step of 1, or hour, with a
  * step of 10 (if it is missing) or, of the node only, 1. False: there is no such history. */
 bool console_query_history(const char *query, size_t len, struct console_history_query *q);
+
+struct console_trace_query {
+	int group;     /* of tracepoints; -1: all */
+	char text[64]; /* that the owner, the tracepoint, the object, its parent or the thread contains; "": all */
+};
+/* Parses "group=NAME&text=TEXT", of which each may be missing; an empty one means all. False: there is no such group,
+ * or a value is not well-formed. */
+bool console_query_trace(const char *query, size_t len, struct console_trace_query *q);
 
 #endif

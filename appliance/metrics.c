@@ -117,7 +117,7 @@ static void metrics_body_put(struct body *b)
 /* For how long an answer is given again. */
 static const uint32_t route_fresh_us[HTTP_ROUTES] = {
 	[HTTP_METRICS] = 100000,   [HTTP_STATE] = 500000,    [HTTP_SERIES] = 500000,  [HTTP_HISTORY] = 500000,
-	[HTTP_TOPOLOGY] = 1000000, [HTTP_INFLIGHT] = 200000, [HTTP_COPIES] = 1000000,
+	[HTTP_TOPOLOGY] = 1000000, [HTTP_INFLIGHT] = 200000, [HTTP_COPIES] = 1000000, [HTTP_TRACE] = 100000,
 };
 
 static struct body *metrics_body_of_text(char *text, size_t len)
@@ -152,7 +152,7 @@ static struct body *metrics_body_make(const struct metrics_request *r, int *stat
 		free(text);
 		return NULL;
 	}
-	bool may_lack = r->route == HTTP_SERIES || r->route == HTTP_HISTORY;
+	bool may_lack = r->route == HTTP_SERIES || r->route == HTTP_HISTORY || r->route == HTTP_TRACE;
 	*status = answer == NULL && may_lack ? 404 : 500;
 	return metrics_body_of_text(text, text != NULL ? strlen(text) : 0);
 }
@@ -702,6 +702,7 @@ int metrics_stop(void)
 		kept_forget(&server.kept[i]);
 	}
 	console_history_stop();
+	console_trace_stop();
 	server.on = false;
 	return 0;
 }

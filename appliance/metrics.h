@@ -10,6 +10,7 @@
  *     metrics_rpc.c                                        metrics_start and its like
  *     console_api.c, console_copies.c, console_findings.c, console_topology.c    what the console's page asks for
  *     console_history.c, console_series.c                  the last hour
+ *     console_trace.c, console_trace_look.c                what the recorder has: who looks when, and a look
  *     console_query.c                                      what is asked for: pure
  *     console/                                             the page */
 #ifndef APPLIANCE_METRICS_H

@@ -91,6 +91,7 @@ static const struct {
 	[HTTP_TOPOLOGY] = {"/api/topology", "application/json"},
 	[HTTP_INFLIGHT] = {"/api/inflight", "application/json"},
 	[HTTP_COPIES] = {"/api/copies", "application/json"},
+	[HTTP_TRACE] = {"/api/trace", "application/json", .has_query = true},
 	[HTTP_COPY] = {"/api/copy", "application/octet-stream", .has_query = true},
 };
 

@@ -21,6 +21,7 @@ enum http_route {
 	HTTP_TOPOLOGY,
 	HTTP_INFLIGHT,
 	HTTP_COPIES,
+	HTTP_TRACE,
 	HTTP_COPY, /* /api/copy: a file */
 	HTTP_ROUTES,
 };
@@ -30,7 +31,8 @@ struct metrics_request {
 	bool head;  /* HEAD: the answer has no body */
 	/* With 200. */
 	enum http_route route;
-	/* Of HTTP_SERIES, HTTP_HISTORY and HTTP_COPY: what follows the first '?', in the bytes that were parsed. */
+	/* Of HTTP_SERIES, HTTP_HISTORY, HTTP_TRACE and HTTP_COPY: what follows the first '?', in the bytes that were
+	 * parsed. */
 	const char *query;
 	size_t query_len;
 	bool local;      /* the field Host names a loopback address or localhost, or there is none */

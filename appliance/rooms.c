@@ -9,6 +9,7 @@
 #include "appliance/config.h"
 #include "appliance/core_locks.h"
 #include "appliance/crash.h"
+#include "appliance/console_api.h"
 #include "appliance/hand_over_config.h"
 #include "appliance/metrics.h"
 #include "appliance/pid_file.h"
@@ -413,6 +414,12 @@ static void rooms_stop_metrics(void)
 	metrics_stop();
 }
 
+static void rooms_wait_for_looks(void (*done)(void *arg), void *arg)
+{
+	console_trace_wait();
+	done(arg);
+}
+
 /* Parts of one state are started from the top to the bottom of the table. All parts are stopped from the bottom to the
  * top, whatever their states: parts that take orders from outside stop first, parts that others use stop last. Each
  * comment says why its row is where it is.
@@ -494,6 +501,9 @@ static const struct part rows[] = {
 	{.name = "the configuration's methods", .when = APPLIANCE_CONFIG, .start = rooms_run_runtime_methods},
 	/* Asks all rooms for numbers, so it stops before them. If the configuration's methods have started metrics
 	   already, --metrics is an error. */
+	/* A page may have asked for the trace just before. A worker thread reads it, and sends its end to the control
+	 * thread. */
+	{.name = "looks at the trace", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_looks},
 	{.name = "metrics' connections", .when = APPLIANCE_THREADS, .stop = rooms_stop_metrics},
 	{.name = "metrics", .when = APPLIANCE_CONFIG, .start = rooms_start_metrics},
 	{.name = "the connections of hosts", .when = APPLIANCE_CONFIG, .start = rooms_let_hosts_in},

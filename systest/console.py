@@ -16,7 +16,7 @@ import sys
 import threading
 import urllib.parse
 
-from appliance_lib import DEADLINE, Daemon, Skip, check, main, wait_for
+from appliance_lib import BUILD, DEADLINE, Daemon, Skip, check, main, wait_for
 from nvmf_lib import HOSTNQN, NQN, Host, Target
 from nvmf_tcp_lib import Queue
 
@@ -136,6 +136,86 @@ def test_figures_are_those_of_the_io():
         for wrong in ("history", "history?kind=bdev", "history?kind=bdev&name=none", "history?kind=x&name=D0", "series", "series?kind=%00", "x",
                       "history?kind=bdev&name=D0&span=hour&step=1", "history?kind=node&name=&span=day", "history?kind=node&name=&step=2"):
             get(address, f"/api/{wrong}", 404)
+
+
+def look(address, query=""):
+    """What a worker thread found, which is asked for until it has."""
+    return wait_for(lambda: next((a for a in [api(address, f"trace?{query}")] if a["state"] not in ("pending", "busy")), None), "a look at the trace")
+
+
+def shown(answer):
+    return [e for e in answer["events"] if e["shown"]]
+
+
+def test_the_trace_is_shown_as_it_is_recorded():
+    with Target("--metrics", "127.0.0.1:0", "-e", "bdev,nvmf_tcp", trtype="TCP") as t:
+        t.add_malloc("M0")
+        t.add_malloc("M1")
+        t.add_ns("M0", nsid=1)
+        t.add_ns("M1", nsid=2)
+        address = t.call("metrics_get_status")["address"]
+        groups = {g["name"]: g["on"] for g in look(address)["groups"]}
+        check(groups["bdev"] and groups["nvmf_tcp"] and not groups["thread"], groups)
+        with Host(t, "-w", "randrw", "-t", "3600", "-q", "4", nsid=1) as h, Host(t, "-w", "randread", "-t", "3600", "-q", "1", nsid=2, hostnqn=HOSTNQN + "2"):
+            done = wait_for(lambda: next((a for a in [look(address, "group=bdev&text=m0")] for e in shown(a) if e["tpoint"] == "BDEV_IO_DONE"), None), "an I/O")
+            check(h.is_running(), "the host ended")
+            check(all(e["owner"] == "M0" and e["tpoint"].startswith("BDEV_IO_") for e in shown(done)), done)
+            times = [e["time_us"] for e in done["events"]]
+            check(times == sorted(times) and done["matching"] >= len(shown(done)) and len(shown(done)) <= 100 and len(done["events"]) <= 600, done)
+            io = [e for e in shown(done) if e["tpoint"] == "BDEV_IO_DONE" and e["family"] is not None][-1]
+            life = [e for e in done["events"] if e["family"] == io["family"]]
+            names = [e["tpoint"] for e in life]
+            check(names.index("BDEV_IO_START") < names.index("BDEV_IO_DONE") < names.index("TCP_REQ_EXECUTED"), names)
+            start = life[names.index("BDEV_IO_START")]
+            check(start["object"] == io["object"] and start["parent"] in {e["object"] for e in life if e["tpoint"].startswith("TCP_REQ_")}, life)
+            check("offset: " in start["args"] and io["since_ns"] > 0 and io["thread"] == "reactor_0", (start, io))
+            check("0x" not in json.dumps(done) and io["object"][0] == "i", "addresses are nothing for everybody")
+            wait_for(lambda: {e["owner"] for e in shown(look(address, "text=M1"))} == {"M1"}, "the other bdev alone")
+            check(shown(look(address, "text=no%20such%20bdev")) == [], "nothing")
+        for wrong in ("group=none", "group=%", "text=%00", "text=" + 64 * "x"):
+            get(address, f"/api/trace?{wrong}", 404)
+
+
+def test_a_look_at_the_trace_has_the_io_that_the_recorder_has():
+    """The same fields as varve-trace tells of the same event."""
+    with Target("--metrics", "127.0.0.1:0", "-e", "bdev,nvmf_tcp", trtype="TCP") as t:
+        t.add_malloc("M0")
+        t.add_ns("M0", nsid=1)
+        address = t.call("metrics_get_status")["address"]
+        with Host(t, "-w", "randread", "--ios", "40", "-q", "2", nsid=1) as h:
+            check(h.wait() == 0, "the host")
+        told = wait_for(lambda: next((s for s in [shown(look(address, "group=bdev"))] if any(e["tpoint"] == "BDEV_IO_DONE" for e in s)), None), "I/O")
+        trace = json.loads(subprocess.run([BUILD / "bin" / "varve-trace", "-p", str(t.pid), "-j"], check=True, capture_output=True, text=True).stdout)
+        names = {p["id"]: p["name"] for p in trace["tpoints"]}
+        kept = [e for e in trace["entries"] if names[e["tpoint"]].startswith("BDEV_")][-len(told):]
+        check([e["tpoint"] for e in told] == [names[e["tpoint"]] for e in kept], (told, kept))
+        check([e["owner"] for e in told] == [e.get("owner") for e in kept] and [e["size"] for e in told] == [e.get("size", 0) for e in kept], (told, kept))
+
+
+def cpu_ticks(pid):
+    return sum(map(int, pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
+
+
+def test_looks_at_the_trace_are_limited_however_many_ask():
+    with Daemon("--metrics", "127.0.0.1:0", "-e", "all") as d:
+        address = d.call("metrics_get_status")["address"]
+        threads = lambda: len(os.listdir(f"/proc/{d.pid}/task"))
+        before, quiet = threads(), cpu_ticks(d.pid)
+        states = [api(address, f"trace?text={i}")["state"] for i in range(12)]
+        check(states.count("busy") >= 8 - 1 and "pending" in states, states)
+        check(threads() <= before + 1, "one look at a time")
+        wait_for(lambda: look(address, "text=0")["state"] == "done", "the first one")
+        # A minute of asking would be 6000 ticks of a CPU; what was asked for here, again and again, is looked for once a second.
+        for i in range(200):
+            api(address, f"trace?text={i % 4}")
+        check(cpu_ticks(d.pid) - quiet < 300, (quiet, cpu_ticks(d.pid)))
+        api(address, "trace?text=last")
+        d.call("metrics_stop")
+        wait_for(lambda: threads() == before, "the last look's end")
+        d.call("metrics_start", address="127.0.0.1:0")
+        check(look(d.call("metrics_get_status")["address"])["state"] == "done", "looks after a new start")
+        api(d.call("metrics_get_status")["address"], "trace?text=x")
+        check(d.stop() == 0, d.log())
 
 
 def test_findings_tell_what_is_wrong():

@@ -17,7 +17,7 @@ from console import HOSTILE, Fleet, api, get, series
 from nvmf_lib import HOSTNQN, Host, Target
 from webdriver import KEY_ENTER, KEY_TAB, Browser
 
-VIEWS = ("overview", "load", "topology", "inflight", "blackbox")
+VIEWS = ("overview", "load", "topology", "inflight", "trace", "blackbox")
 EVIL = '<img src=x onerror="document.title=1">'
 PICTURES = os.environ.get("VARVE_SCREENSHOTS")
 
@@ -130,6 +130,56 @@ def test_views_show_what_the_daemon_tells():
         b.wait(f"!{text}.startsWith('no answer')", "that it answers again")
         check(t.stop() == 0, t.log())
         b.wait("document.getElementById('lamp').className === 'error'", "that the daemon is gone")
+
+
+def test_the_trace_page_is_live():
+    with Target("--metrics", "127.0.0.1:0", "-e", "bdev,nvmf_tcp", trtype="TCP") as t, Browser() as b:
+        t.add_malloc("Ram0")
+        t.add_malloc("Ram1")
+        t.add_ns("Ram0", nsid=1)
+        t.add_ns("Ram1", nsid=2)
+        address = t.call("metrics_get_status")["address"]
+        rows = "[...document.querySelectorAll('[aria-label=Trace] tbody tr')].map((r) => [...r.children].map((c) => c.textContent))"
+        t.call("trace_clear")
+        show(b, address, "trace")
+        b.wait("document.getElementById('none') !== null", "that nothing was recorded")
+        with Host(t, "-w", "randrw", "-t", "3600", "-q", "4", nsid=1) as h:
+            b.wait(f"{rows}.some((r) => r[3] === 'BDEV_IO_DONE' && r[2] === 'Ram0') && {rows}.some((r) => r[3] === 'TCP_REQ_NEW')", "events, without a reload")
+            check(h.is_running(), "the host ended")
+            check_page(b, "trace")
+            b.run("const g = document.getElementById('group'); g.value = 'nvmf_tcp'; g.dispatchEvent(new Event('change'))")
+            b.wait(f"{rows}.length > 0 && {rows}.every((r) => r[3].startsWith('TCP_'))", "the group")
+            b.run("const g = document.getElementById('group'); g.value = 'bdev'; g.dispatchEvent(new Event('change'))")
+            b.run("const f = document.getElementById('filter'); f.focus(); f.value = 'io_done'; f.dispatchEvent(new Event('input'))")
+            b.wait(f"{rows}.length > 0 && {rows}.every((r) => r[3] === 'BDEV_IO_DONE')", "the filter")
+            check(b.run("return document.activeElement.id") == "filter", "the focus stays in the filter")
+            first = b.run(f"return {rows}[0][0]")
+            b.wait(f"{rows}[0][0] !== {json.dumps(first)}", "newer events")
+            b.run("document.getElementById('pause').click()")
+            b.wait("document.getElementById('pause').getAttribute('aria-pressed') === 'true'", "the pause")
+            name = b.run("const c = document.querySelector('[aria-label=Trace] tbody button'); c.click(); return c.textContent")
+            life = "[...document.querySelectorAll('#life tbody tr')].map((r) => [...r.children].map((c) => c.textContent))"
+            b.wait(f"{life}.some((r) => r[3] === 'BDEV_IO_START') && {life}.some((r) => r[3].startsWith('TCP_REQ_'))", "the whole life, other groups too")
+            check(b.run("return document.querySelector('#life h2').textContent").startswith(f"The life of {name}"), name)
+            for width, dark in ((400, True), (1280, False)):
+                b.look(width, 800, dark)
+                check_page(b, ("life", width, dark))
+            first = b.run(f"return {rows}[0][0]")
+            h.stop()
+            check(b.run(f"return {rows}[0][0]") == first, "paused")
+            b.run("document.getElementById('close').click()")
+            b.wait("document.getElementById('life') === null", "the life's end")
+        b.run("document.querySelector('.skip').focus()")
+        seen = []
+        for _ in range(20):
+            b.press(KEY_TAB)
+            seen.append(b.run("const a = document.activeElement; return a.id || a.getAttribute('aria-label') || a.title"))
+        for wanted in ("group", "filter", "pause", "Trace", "Show its life"):
+            check(wanted in seen, (wanted, seen))
+        t.call("trace_disable_tpoint_group", name="all")
+        b.run("document.getElementById('pause').click()")
+        b.wait("document.querySelector('main').textContent.includes('trace_enable_tpoint_group')", "how to record")
+        check(b.messages() == [], "no message")
 
 
 class Forwarder(threading.Thread):

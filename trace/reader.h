@@ -188,7 +188,7 @@ struct trace_lcore {
 	uint64_t events;                       /* events returned */
 	/* Slots that were not returned: */
 	uint64_t overwritten;  /* older than the ring is long */
-	uint64_t skipped;      /* left out by trace_follow_skip() */
+	uint64_t skipped;      /* left out by trace_follow_skip(), or by trace_snapshot_take_newest() */
 	uint64_t unreadable;   /* the file ends before them */
 	uint64_t unstable;     /* the writer was or may have been writing there during the copy */
 	uint64_t torn;         /* their stamp says that a write was under way */
@@ -223,6 +223,10 @@ uint64_t trace_snapshot_realtime_ns(const struct trace_snapshot *s, uint64_t tsc
  * it may have changed during the copy are left out and counted. *out is for trace_snapshot_free(). Errors: -ENOENT (no
  * such lcore), -E2BIG (more than TRACE_READER_MAX_ENTRIES), -ENOMEM, those of read(). */
 int trace_snapshot_take(struct trace_reader *r, int lcore, struct trace_snapshot **out, struct trace_error *err);
+/* As trace_snapshot_take() of all rings, but of each ring at most the `newest` entries are copied. So a look at a trace
+ * that is being recorded costs little, however long the rings are. An event whose first entry is older is left out. */
+int trace_snapshot_take_newest(struct trace_reader *r, uint64_t newest, struct trace_snapshot **out,
+			       struct trace_error *err);
 /* Frees a snapshot; NULL is ignored. */
 void trace_snapshot_free(struct trace_snapshot *s);
 

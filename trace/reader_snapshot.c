@@ -61,12 +61,18 @@ int trace_select_histories(const struct trace_reader *r, int lcore, size_t *firs
 	return -ENOENT;
 }
 
-static int size_check(const struct trace_reader *r, size_t first, size_t n, struct trace_error *err)
+/* How many slots of a ring are copied, if at most `newest` of each are wanted. */
+static uint64_t ring_share(const struct trace_history *h, uint64_t newest)
+{
+	return h->readable < newest ? h->readable : newest;
+}
+
+static int size_check(const struct trace_reader *r, size_t first, size_t n, uint64_t newest, struct trace_error *err)
 {
 	uint64_t entries = 0;
 
 	for (size_t i = first; i < first + n; i++) {
-		entries += r->histories[i].readable;
+		entries += ring_share(&r->histories[i], newest);
 	}
 	if (entries > TRACE_READER_MAX_ENTRIES) {
 		trace_fail(err,
@@ -151,7 +157,23 @@ uint64_t trace_snapshot_realtime_ns(const struct trace_snapshot *s, uint64_t tsc
 
 /* ---- Snapshot ---- */
 
-static int rings_copy(struct trace_reader *r, size_t first, size_t n, struct trace_snapshot *s,
+/* The number of the first of a ring's `newest` entries; 0: all are wanted. Counts those before it. */
+static int ring_from(const struct trace_reader *r, const struct trace_history *h, uint64_t newest,
+		     struct trace_lcore *lc, uint64_t *from)
+{
+	uint64_t next = 0;
+	int rc = newest < h->num_entries ? trace_history_next(r, h, &next) : 0;
+
+	*from = next > newest ? next - newest : 0;
+	if (*from != 0) {
+		lc->overwritten = next > h->num_entries ? next - h->num_entries : 0;
+		lc->skipped = *from - lc->overwritten;
+	}
+	return rc;
+}
+
+/* newest: how many entries of each ring, the newest ones, are copied. */
+static int rings_copy(struct trace_reader *r, size_t first, size_t n, uint64_t newest, struct trace_snapshot *s,
 		      struct trace_growing_batch *g, size_t *ends)
 {
 	struct trace_stretch stretch = {0};
@@ -160,7 +182,7 @@ static int rings_copy(struct trace_reader *r, size_t first, size_t n, struct tra
 
 	/* Reserved once for all rings; pages that they do not fill are not touched and use no memory. */
 	for (size_t i = 0; i < n; i++) {
-		entries += r->histories[first + i].readable;
+		entries += ring_share(&r->histories[first + i], newest);
 	}
 	trace_batch_reserve(g, entries, 0);
 	for (size_t i = 0; i < n && rc == 0; i++) {
@@ -168,8 +190,12 @@ static int rings_copy(struct trace_reader *r, size_t first, size_t n, struct tra
 		struct trace_lcore *lc = &s->lcores[i];
 		bool live = trace_reader_writer(r) == TRACE_WRITER_LIVE;
 		uint32_t gaps = 0;
+		uint64_t from;
 		trace_lcore_begin(r, h, lc);
-		rc = trace_stretch_copy(r, h, 0, live, &stretch, lc);
+		rc = ring_from(r, h, newest, lc, &from);
+		if (rc == 0) {
+			rc = trace_stretch_copy(r, h, from, live, &stretch, lc);
+		}
 		if (rc == 0) {
 			lc->recorded = recorded_read(r, h);
 			trace_stretch_vet(r, h, live, &stretch, lc);
@@ -181,7 +207,7 @@ static int rings_copy(struct trace_reader *r, size_t first, size_t n, struct tra
 	return rc;
 }
 
-static int snapshot_fill(struct trace_reader *r, size_t first, size_t n, struct trace_snapshot *s)
+static int snapshot_fill(struct trace_reader *r, size_t first, size_t n, uint64_t newest, struct trace_snapshot *s)
 {
 	struct trace_growing_batch g = {0};
 	struct trace_objects objects = {0};
@@ -191,7 +217,7 @@ static int snapshot_fill(struct trace_reader *r, size_t first, size_t n, struct 
 	s->lcores = calloc(n + 1, sizeof(s->lcores[0]));
 	if (ends != NULL && s->lcores != NULL) {
 		s->num_lcores = n;
-		rc = rings_copy(r, first, n, s, &g, ends);
+		rc = rings_copy(r, first, n, newest, s, &g, ends);
 	}
 	if (rc == 0) {
 		rc = trace_merge_runs(&g, ends, n);
@@ -205,13 +231,14 @@ static int snapshot_fill(struct trace_reader *r, size_t first, size_t n, struct 
 	return rc;
 }
 
-int trace_snapshot_take(struct trace_reader *r, int lcore, struct trace_snapshot **out, struct trace_error *err)
+static int snapshot_take(struct trace_reader *r, int lcore, uint64_t newest, struct trace_snapshot **out,
+			 struct trace_error *err)
 {
 	size_t first, n;
 	int rc = trace_select_histories(r, lcore, &first, &n, err);
 
 	if (rc == 0) {
-		rc = size_check(r, first, n, err);
+		rc = size_check(r, first, n, newest, err);
 	}
 	if (rc != 0) {
 		return rc;
@@ -223,7 +250,7 @@ int trace_snapshot_take(struct trace_reader *r, int lcore, struct trace_snapshot
 	}
 	s->tsc_rate = r->tsc_rate;
 	s->clear_tsc = trace_clear_tsc(r);
-	rc = snapshot_fill(r, first, n, s);
+	rc = snapshot_fill(r, first, n, newest, s);
 	if (rc != 0) {
 		trace_fail(err, "the rings cannot be read: %s", strerror(-rc));
 		trace_snapshot_free(s);
@@ -241,6 +268,17 @@ int trace_snapshot_take(struct trace_reader *r, int lcore, struct trace_snapshot
 	s->first_tsc = s->batch.num_events > 0 ? s->batch.events[0].tsc : 0;
 	*out = s;
 	return 0;
+}
+
+int trace_snapshot_take(struct trace_reader *r, int lcore, struct trace_snapshot **out, struct trace_error *err)
+{
+	return snapshot_take(r, lcore, UINT64_MAX, out, err);
+}
+
+int trace_snapshot_take_newest(struct trace_reader *r, uint64_t newest, struct trace_snapshot **out,
+			       struct trace_error *err)
+{
+	return snapshot_take(r, TRACE_ALL_LCORES, newest, out, err);
 }
 
 void trace_snapshot_free(struct trace_snapshot *s)

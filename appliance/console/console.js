@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The console of varve: five views over /api/. Texts come from hosts and operators, so they become text nodes and never markup.
+// The console of varve: six views over /api/. Texts come from hosts and operators, so they become text nodes and never markup.
 "use strict";
 
 const PERIOD_MS = 2000;
 const PATIENCE_MS = 5000;
 const ROWS = 100;
 const MAP_ROWS = 24;
+const LOOK_MS = 200;
+const LOOKS = 15;
 const SVG = "http://www.w3.org/2000/svg";
 const FIGURES = [
   ["iops", "I/O per second", count], ["bytes_per_s", "Throughput", bytes], ["p99_ns", "99th percentile of latency", time, "p50_ns", "median"],
   ["depth_milli", "In flight", depth],
 ];
 const KINDS = { bdev: "Bdevs", host: "Hosts", subsystem: "Subsystems", path: "Paths" };
-const view = { span: "minutes", kind: "bdev", sort: "iops", down: true, filter: "", chosen: null, subsystem: 0 };
+const view = { span: "minutes", kind: "bdev", sort: "iops", down: true, filter: "", chosen: null, subsystem: 0, group: "", text: "", life: null, paused: false };
 let shown = 0;
 let busy = 0;
 let held = false;
@@ -258,11 +260,67 @@ async function blackbox(state) {
     ? el("p", { class: "card" }, "There are no triggers. ", el("code", {}, "varve-rpc trace_set_trigger name=slow type=request_age limit_us=1000000"), " keeps the trace when a command takes longer than a second.")
     : table("Triggers", ["Trigger", "Type", "Fired", "Last", "Cause", "Open its copy"].map((t, i) => el("th", { scope: "col", class: i === 2 ? "number" : "" }, t)), rows),
   copies(kept),
-  el("section", {}, el("h2", {}, "Live"), el("div", { class: "card" }, el("p", {}, "What the recorder holds now, as a page: "),
-    el("code", {}, `varve-trace -p ${state.pid} --html page.html`)))];
+  el("section", {}, el("h2", {}, "Now"), el("div", { class: "card" }, el("p", {}, "What the recorder holds now, as a page: "),
+    el("code", {}, `varve-trace -p ${state.pid} --html page.html`), ", or ", el("a", { href: "#trace" }, "the last of it here"), "."))];
 }
 
-const VIEWS = { overview: ["Overview", overview], load: ["Load", load], topology: ["Topology", topology], inflight: ["In flight", inflight], blackbox: ["Black box", blackbox] };
+// ---- The trace ----
+
+// A worker thread of the daemon looks; the answer is asked for until it has.
+async function look(query) {
+  for (let i = 0; ; i++) {
+    const answer = await ask(`trace?${query}`);
+    if (answer.state !== "pending" || i === LOOKS) return answer;
+    await new Promise((done) => setTimeout(done, LOOK_MS));
+  }
+}
+function clock(us) {
+  if (us === null) return "–";
+  const t = new Date(us / 1000), two = (n) => String(n).padStart(2, "0");
+  return `${two(t.getHours())}:${two(t.getMinutes())}:${two(t.getSeconds())}.${String(us % 1000000).padStart(6, "0")}`;
+}
+// from: the time that the others are counted from, in a life; null: the list of all.
+function events(label, list, from, all) {
+  const cells = (e) => [el("td", { class: "number" }, from === null ? clock(e.time_us) : e.time_us === null ? "–" : `${((e.time_us - from) / 1000).toFixed(3)} ms`), el("td", {}, e.thread),
+    el("td", { class: "name" }, e.owner || "–"), el("td", {}, e.tpoint),
+    el("td", {}, from === null && e.family !== null ? el("button", { type: "button", title: "Show its life",
+      onclick: () => { view.life = { name: e.object || e.parent, events: all.filter((o) => o.family === e.family) }; show(); } }, e.object || e.parent) : e.object || "–",
+    e.object && e.parent ? ` (${e.parent})` : ""),
+    el("td", { class: "number" }, e.since_ns === null ? "–" : time(e.since_ns).join(" ")), el("td", { class: "number" }, e.size || "–"), el("td", { class: "name" }, e.args || "–")];
+  return table(label, ["Time", "Thread", "Owner", "Tracepoint", "Object", "Since its last", "Size", "Arguments"].map((t, i) =>
+    el("th", { scope: "col", class: [0, 5, 6].includes(i) ? "number" : "" }, t)), list.map((e) => el("tr", {}, cells(e))));
+}
+// The events of a life came with the event that was chosen: later the recorder may have overwritten them.
+function life() {
+  const chosen = view.life;
+  if (chosen === null) return null;
+  return el("section", { id: "life" }, el("div", { class: "tools" }, el("h2", {}, `The life of ${chosen.name}, and of what belongs to it`),
+    el("button", { type: "button", id: "close", onclick: () => { view.life = null; show(); } }, "Close")), events("Its life", chosen.events, chosen.events[0].time_us));
+}
+const TRACE_STATES = { off: "The recorder is off: varve was started without it.", busy: "Too many look at the trace in different ways: wait a moment.", pending: "The daemon has not come to it yet." };
+function groups(answer) {
+  return el("select", { id: "group", "aria-label": "Group of tracepoints", onchange: (e) => { view.group = e.target.value; show(); } }, el("option", { value: "" }, "All groups"),
+    answer.groups.map((g) => el("option", { value: g.name, selected: view.group === g.name }, g.on ? `${g.name}, on` : g.name)));
+}
+async function live() {
+  const answer = view.paused && view.kept ? view.kept : await look(`group=${encodeURIComponent(view.group)}&text=${encodeURIComponent(view.text)}`);
+  view.kept = answer;
+  const list = (answer.events || []).filter((e) => e.shown).reverse(), on = answer.groups.some((g) => g.on);
+  const none = TRACE_STATES[answer.state] || answer.error || (on ? "Nothing of that was recorded lately." : "No tracepoint is enabled.");
+  return [el("h2", {}, "Trace, the newest first"),
+    el("div", { class: "tools" }, groups(answer),
+      el("input", { type: "search", id: "filter", maxlength: 20, "aria-label": "Filter by owner, tracepoint, object or thread", placeholder: "Bdev, tracepoint, object ...", value: view.text,
+        oninput: (e) => { view.text = e.target.value; show(); } }),
+      el("button", { type: "button", id: "pause", "aria-pressed": String(view.paused), onclick: () => { view.paused = !view.paused; show(); } }, "Pause")),
+    on ? null : el("p", { class: "quiet" }, "To record: ", el("code", {}, "varve-rpc trace_enable_tpoint_group name=bdev")),
+    life(),
+    list.length === 0 ? el("p", { class: "card", id: "none" }, none) : events("Trace", list, null, answer.events),
+    el("p", { class: "quiet" }, answer.matching > list.length ? `The newest ${list.length} of ${answer.matching} events are shown, of` : "Of",
+      ` the newest ${answer.entries || 0} entries of each thread. As they come: `, el("code", {}, "varve-trace -F"))];
+}
+
+const VIEWS = { overview: ["Overview", overview], load: ["Load", load], topology: ["Topology", topology], inflight: ["In flight", inflight], trace: ["Trace", live],
+  blackbox: ["Black box", blackbox] };
 
 // ---- The page ----
 

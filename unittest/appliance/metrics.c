@@ -10,6 +10,7 @@
 #include "appliance/metrics_http.h"
 #include "appliance/metrics_peer.h"
 #include "appliance/metrics_text.h"
+#include "trace/record.h"
 #include "unittest/unit.h"
 #include "util/compiler.h"
 #include "util/latency.h"
@@ -288,7 +289,7 @@ static void test_each_route_is_found_and_only_these(void)
 	static const char *const paths[HTTP_ROUTES] = {
 		"/metrics",    "/",           "/console.js",  "/console.css",  "/console.svg",
 		"/api/state",  "/api/series", "/api/history", "/api/topology", "/api/inflight",
-		"/api/copies", "/api/copy",
+		"/api/copies", "/api/trace",  "/api/copy",
 	};
 	char text[128], head[METRICS_ANSWER_HEAD_MAX];
 
@@ -296,7 +297,7 @@ static void test_each_route_is_found_and_only_these(void)
 		snprintf(text, sizeof(text), "GET %s?a=b HTTP/1.1\r\n\r\n", paths[i]);
 		struct metrics_request r = parsed(text);
 		CU_ASSERT(r.status == 200 && r.route == (enum http_route)i);
-		if (i == HTTP_SERIES || i == HTTP_HISTORY || i == HTTP_COPY) {
+		if (i == HTTP_SERIES || i == HTTP_HISTORY || i == HTTP_TRACE || i == HTTP_COPY) {
 			CU_ASSERT(r.query_len == 3 && memcmp(r.query, "a=b", 3) == 0);
 		} else { /* so that an answer is the same whatever is added to the path */
 			CU_ASSERT(r.query_len == 0 && r.query == NULL);
@@ -424,6 +425,35 @@ static void test_a_query_chooses_one_of_the_histories_that_are_kept(void)
 	}
 }
 
+/* ---- What a request for the trace asks for ---- */
+
+static void test_a_query_chooses_events_of_the_trace(void)
+{
+	static const struct {
+		const char *text;
+		struct console_trace_query q;
+	} good[] = {
+		{"", {.group = -1}},
+		{"group=&text=", {.group = -1}},
+		{"group=bdev", {.group = TRACE_GROUP_BDEV}},
+		{"text=Ram%200&group=nvmf_tcp", {.group = TRACE_GROUP_NVMF_TCP, .text = "Ram 0"}},
+	};
+	static const char *const bad[] = {
+		"group=none", "group=%", "group=a_group_with_a_name_that_is_long",
+		"text=%00",   "text",    "text=0123456789012345678901234567890123456789012345678901234567890123",
+	};
+	struct console_trace_query q;
+
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+		CU_ASSERT_TRUE(console_query_trace(good[i].text, strlen(good[i].text), &q));
+		CU_ASSERT_EQUAL(q.group, good[i].q.group);
+		CU_ASSERT_STRING_EQUAL(q.text, good[i].q.text);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		CU_ASSERT_FALSE(console_query_trace(bad[i], strlen(bad[i]), &q));
+	}
+}
+
 /* ---- Addresses ---- */
 
 static void test_addresses_are_of_this_host(void)
@@ -473,6 +503,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_requests_of_pages_of_other_sites_are_told),
 	UNIT(test_values_of_a_query_are_decoded),
 	UNIT(test_a_query_chooses_one_of_the_histories_that_are_kept),
+	UNIT(test_a_query_chooses_events_of_the_trace),
 	UNIT(test_addresses_are_of_this_host),
 	UNIT_END,
 };

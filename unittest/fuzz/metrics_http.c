@@ -9,6 +9,7 @@
 #include "appliance/console_query.h"
 #include "appliance/metrics_http.h"
 #include "appliance/metrics_text.h"
+#include "trace/trace_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -31,6 +32,7 @@ static void check_request(const char *bytes, size_t size)
 static void check_query(const char *query, size_t size)
 {
 	struct console_history_query q;
+	struct console_trace_query t;
 	char value[64];
 
 	if (http_query_value(query, size, "name", value, sizeof(value)) && strlen(value) >= sizeof(value)) {
@@ -39,6 +41,10 @@ static void check_query(const char *query, size_t size)
 	if (console_query_history(query, size, &q) &&
 	    ((q.step_s != 1 && q.step_s != 10) || q.step_s * q.points > 3600 || strlen(q.name) >= sizeof(q.name) ||
 	     (q.points > 360 && q.kind != CONSOLE_NODE))) {
+		abort();
+	}
+	if (console_query_trace(query, size, &t) &&
+	    (t.group < -1 || t.group >= TRACE_NUM_GROUPS || strlen(t.text) >= sizeof(t.text))) {
 		abort();
 	}
 }

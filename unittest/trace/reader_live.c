@@ -84,18 +84,21 @@ static bool event_agrees(const struct trace_reader *r, const struct trace_batch 
 /* Every slot ever written is accounted for. */
 static bool counters_add_up(const struct trace_lcore *lc)
 {
-	return lc->written ==
-	       lc->overwritten + lc->unstable + lc->torn + lc->out_of_order + lc->cut + lc->events * SLOTS_PER_EVENT;
+	return lc->written == lc->overwritten + lc->skipped + lc->unstable + lc->torn + lc->out_of_order + lc->cut +
+				      lc->events * SLOTS_PER_EVENT;
 }
 
-static void check_snapshot(struct trace_reader *r, bool live, uint64_t *events)
+/* newest: of each ring, or 0: of all that is in them. */
+static void check_snapshot(struct trace_reader *r, bool live, uint64_t newest, uint64_t *events)
 {
 	struct trace_snapshot *s;
 	struct trace_error err = {{0}};
 	size_t disagree = 0, unordered = 0, repeated = 0;
 	uint64_t next_seq[8] = {0};
 
-	CU_ASSERT_EQUAL_FATAL(trace_snapshot_take(r, TRACE_ALL_LCORES, &s, &err), 0);
+	CU_ASSERT_EQUAL_FATAL(newest != 0 ? trace_snapshot_take_newest(r, newest, &s, &err)
+					  : trace_snapshot_take(r, TRACE_ALL_LCORES, &s, &err),
+			      0);
 	for (size_t i = 0; i < s->batch.num_events; i++) {
 		const struct trace_event *e = &s->batch.events[i];
 		uint64_t seq = trace_event_arg(&s->batch, e, trace_reader_tpoint(r, e->tpoint_id), 0).number;
@@ -138,7 +141,7 @@ static void check_copies(const char *path, unsigned n, bool valgrind, uint64_t *
 		copy_file(path, copy);
 		CU_ASSERT_EQUAL_FATAL(trace_reader_open(copy, &r, &err), 0);
 		CU_ASSERT_EQUAL(trace_reader_num_problems(r), 0);
-		check_snapshot(r, false, events);
+		check_snapshot(r, false, 0, events);
 		trace_reader_close(r);
 	}
 	unlink(copy);
@@ -173,7 +176,8 @@ static void test_a_hundred_snapshots_under_load_are_whole_and_in_order(void)
 	unsigned snapshots = valgrind ? SNAPSHOTS / 10 : SNAPSHOTS;
 	for (unsigned i = 0; i < snapshots; i++) {
 		allow_more(valgrind);
-		check_snapshot(r, true, &live_events);
+		check_snapshot(r, true, 0, &live_events);
+		check_snapshot(r, true, ENTRIES / 4, &live_events);
 	}
 	check_copies(path, snapshots / 4, valgrind, &copied_events);
 	atomic_store(&stop, true);
@@ -257,6 +261,24 @@ static void record_until_killed(struct victim *v)
 	}
 }
 
+/* Of a ring's newest slots, the events that are whole within them are the last ones of all, and the rest is counted. */
+static void check_newest(struct trace_reader *r, const struct trace_snapshot *all)
+{
+	enum { NEWEST = 4 * SLOTS_PER_EVENT };
+	struct trace_snapshot *s;
+	struct trace_error err;
+
+	CU_ASSERT_EQUAL_FATAL(trace_snapshot_take_newest(r, NEWEST, &s, &err), 0);
+	CU_ASSERT(s->batch.num_events >= 3 && s->batch.num_events <= 5);
+	for (size_t i = 1; i <= s->batch.num_events; i++) {
+		const struct trace_event *a = &s->batch.events[s->batch.num_events - i];
+		CU_ASSERT_EQUAL(a->tsc, all->batch.events[all->batch.num_events - i].tsc);
+	}
+	CU_ASSERT_EQUAL(s->lcores[0].overwritten + s->lcores[0].skipped + NEWEST, s->lcores[0].written);
+	CU_ASSERT(s->lcores[0].skipped > 0);
+	trace_snapshot_free(s);
+}
+
 static void test_a_killed_writers_file_has_all_it_recorded(void)
 {
 	struct victim *v = mmap(NULL, sizeof(*v), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -287,6 +309,7 @@ static void test_a_killed_writers_file_has_all_it_recorded(void)
 	for (size_t i = 0; i < s->batch.num_events; i++) {
 		CU_ASSERT(event_agrees(r, &s->batch, &s->batch.events[i]));
 	}
+	check_newest(r, s);
 	trace_snapshot_free(s);
 	trace_reader_close(r);
 	unlink(v->path);
