@@ -239,6 +239,10 @@ def test_a_capture_of_a_file_is_the_file():
         err = run("-f", f.file, "--record", path, "--from-start", "--for", "0.1s")[1]
         check(f"{REQUESTS * LCORES * EVENTS - 8 * LCORES} events" in err and "0 entries were lost" in err, err)
         check(json.loads(run("-f", path, "-j")[0])["entries"] == f.entries(), "the events differ")
+        check(path.stat().st_size < 2 * f.file.stat().st_size + (1 << 20), "its size, though rings of 4194304 entries were asked for")
+        none = f.dir / "none_trace.6"
+        run("-f", f.file, "--record", none, "--for", "0.1s")
+        check(none.stat().st_size < 4 << 20 and json.loads(run("-f", none, "-j")[0])["entries"] == [], f"an empty one has {none.stat().st_size} bytes")
         some = f.dir / "some_trace.4"
         run("-f", f.file, "--record", some, "--from-start", "--for", "0.1s", "-l", "group=bdev")
         check(len(json.loads(run("-f", some, "-j")[0])["entries"]) == len(f.entries("-l", "group=bdev")), "the filter")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from appliance_lib import DEADLINE, VARVE, VARVE_RPC, Daemon, check, main, wait_for
+from appliance_lib import BUILD, DEADLINE, VARVE, VARVE_RPC, Daemon, check, main, wait_for
 
 
 def run(*command, **env):
@@ -131,6 +131,16 @@ def test_options_of_the_daemon_that_were_meant_are_named():
     for given, meant in (("--confg", "config"), ("--tpoint-grup=all", "tpoint-group")):
         status, _, err = run(VARVE, given)
         check(status == 2 and f'did you mean "{meant}"?' in err, err)
+
+
+def test_options_and_words_of_tools_that_were_meant_are_named():
+    for arguments, meant in ((("varve-rpc", "--outptu=json"), "--output"), (("varve-trace", "--slowst", "3"), "--slowest"), (("varve-top", "--delya", "1"), "--delay"),
+                             (("varve-perf", "--verfy"), "--verify"), (("varve-lvol", "--jsno", "show"), "--json"), (("varve-doctor", "--progam=x"), "--program"),
+                             (("varve-ctl", "serv", "x"), "serve"), (("varve-ctl", "serve", "--sise=1G", "x"), "--size"), (("varve-ctl", "--sockt=x", "status"), "--socket")):
+        status, out, err = run(BUILD / "bin" / arguments[0], *arguments[1:])
+        check(status in (1, 2) and out == "" and "did you mean" in err and meant in err.split("did you mean")[1], (arguments, status, err))
+        status, out, err = run(BUILD / "bin" / arguments[0], "--qqqqqq")
+        check("did you mean" not in err and err != "", (arguments[0], err))
 
 
 if __name__ == "__main__":

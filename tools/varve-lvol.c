@@ -18,6 +18,7 @@
 #include "lvol/owner.h"
 #include "lvol/store.h"
 #include "util/output.h"
+#include "util/nearest.h"
 #include "util/parse.h"
 
 enum { EXIT_PROBLEM = 1, EXIT_USAGE = 2, COPY_MAX = 1 << 20 };
@@ -472,7 +473,9 @@ static int options_parse(int argc, char **argv, struct options *o, char given[16
 			return 0;
 		}
 		if (c == '?') {
-			return EXIT_USAGE; /* getopt has said why */
+			nearest_print_option("varve-lvol", argv[optind - 1], long_options);
+			fputs("See varve-lvol --help.\n", stderr);
+			return EXIT_USAGE;
 		}
 		if (c == 'd') {
 			o->drop = optarg;

@@ -23,7 +23,8 @@ struct trace_file_writer {
 	int fd, error;
 	uint64_t section[NUM_SECTIONS];
 	unsigned num_rings;
-	uint64_t entries; /* of all rings */
+	uint64_t entries;  /* of all rings */
+	uint64_t rings_at; /* where the first one begins */
 	struct ring rings[];
 };
 
@@ -132,6 +133,7 @@ static void layout_write(struct trace_file_writer *w, const struct trace_file_ta
 	uint64_t at = sections_place(w, t), ring_size = sizeof(struct trace_file_history) + t->num_entries * 32;
 	struct trace_file_header h = {.file_size = at + t->num_rings * ring_size, .num_sections = NUM_SECTIONS};
 
+	w->rings_at = at;
 	memcpy(h.section_offset, w->section, sizeof(w->section));
 	write_at(w, 0, &h, offsetof(struct trace_file_header, section_offset) + sizeof(w->section));
 	sections_write(w, t);
@@ -287,10 +289,79 @@ uint64_t trace_file_bytes(const struct trace_file_writer *w)
 	return w->entries * sizeof(struct trace_file_entry);
 }
 
+/* ---- The end ---- */
+
+enum { COPY_BYTES = 65536, MIN_ENTRIES = 64 };
+
+static int bytes_move(struct trace_file_writer *w, uint64_t from, uint64_t to, uint64_t n)
+{
+	char *piece = malloc(COPY_BYTES);
+
+	if (piece == NULL) {
+		w->error = -ENOMEM;
+	}
+	while (n > 0 && w->error == 0) { /* upwards: the places may overlap, and to is the lower one */
+		ssize_t done = pread(w->fd, piece, n < COPY_BYTES ? n : COPY_BYTES, (off_t)from);
+		if (done <= 0) {
+			w->error = done < 0 ? -errno : -EIO;
+			break;
+		}
+		write_at(w, to, piece, (size_t)done);
+		from += (uint64_t)done;
+		to += (uint64_t)done;
+		n -= (uint64_t)done;
+	}
+	free(piece);
+	return w->error;
+}
+
+/* Makes a ring as short as its entries allow, unless it is full, and moves it down to `at`. Returns its end. */
+static uint64_t ring_shrink(struct trace_file_writer *w, struct ring *ring, uint64_t at)
+{
+	struct trace_file_history *h = ring->head;
+	uint64_t entries = MIN_ENTRIES < h->num_entries ? MIN_ENTRIES : h->num_entries;
+
+	while (entries < h->next_entry && entries < h->num_entries) {
+		entries *= 2;
+	}
+	if (entries == h->num_entries) {
+		return ring->at + sizeof(*h) + entries * 32; /* to move it may take long, and would spare little */
+	}
+	if (at < ring->at) {
+		bytes_move(w, ring->at + sizeof(*h), at + sizeof(*h), h->next_entry * 32);
+		ring->at = at;
+	}
+	h->num_entries = entries;
+	write_at(w, ring->at, h, sizeof(*h));
+	return ring->at + sizeof(*h) + entries * 32;
+}
+
+/* Cuts off what rings have not used. Until then a file of a few events has the nominal size of full rings, and what
+ * copies files without regard to holes makes that size real. */
+static void file_shrink(struct trace_file_writer *w)
+{
+	uint64_t end = w->rings_at;
+
+	for (unsigned i = 0; i < w->num_rings && w->error == 0; i++) {
+		if (w->rings[i].used) {
+			end = ring_shrink(w, &w->rings[i], (end + 4095) / 4096 * 4096);
+		}
+	}
+	offsets_write(w);
+	write_at(w, offsetof(struct trace_file_header, file_size), &end, sizeof(end));
+	if (w->error == 0 && ftruncate(w->fd, (off_t)end) != 0) {
+		w->error = -errno;
+	}
+}
+
 int trace_file_close(struct trace_file_writer *w)
 {
 	int rc = trace_file_flush(w);
 
+	if (rc == 0) {
+		file_shrink(w);
+		rc = w->error;
+	}
 	for (unsigned i = 0; i < w->num_rings; i++) {
 		free(w->rings[i].buffer);
 		free(w->rings[i].head);

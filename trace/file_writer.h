@@ -4,7 +4,8 @@
  *
  * The file has the layout of trace_file.h, with sections 0 to 6 and 8. It needs no stamps, because next_entry is
  * advanced only after the entries before it have been written, so readers never meet a half-written one. The file is
- * sparse: rings take space as they fill, and overwrite their oldest entries when they are full.
+ * sparse: rings take space as they fill, and overwrite their oldest entries when they are full. When it is closed,
+ * rings that are not full become shorter, so that a file of a few events is small in every sense.
  *
  * A writer is used by one thread at a time. */
 #ifndef TRACE_FILE_WRITER_H
@@ -49,7 +50,8 @@ int trace_file_lost(struct trace_file_writer *w, unsigned ring, uint64_t tsc, ui
 int trace_file_flush(struct trace_file_writer *w);
 /* Bytes of entries appended so far. */
 uint64_t trace_file_bytes(const struct trace_file_writer *w);
-/* Flushes, closes and frees w. Returns the first error that any call on w has met, or 0. */
+/* Flushes, cuts off the parts of rings that were never used, closes and frees w. Returns the first error that any call
+ * on w has met, or 0. */
 int trace_file_close(struct trace_file_writer *w);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "util/nearest.h"
 #include "util/parse.h"
 
 static const char help[] =
@@ -430,6 +431,10 @@ enum perf_parse perf_options_parse(struct perf_options *o, int argc, char **argv
 		if (c == 'h') {
 			fputs(help, stdout);
 			return PERF_EXIT_OK;
+		}
+		if (c == '?') {
+			nearest_print_option("varve-perf", argv[optind - 1], long_options);
+			fputs("See varve-perf --help.\n", stderr);
 		}
 		if (!perf_option_set(o, c, optarg, &p)) {
 			return PERF_EXIT_USAGE;

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command line."""
 import argparse
+import difflib
 import os
+import re
 import shutil
 import sys
 
@@ -15,6 +17,21 @@ from .upgrade import upgrade
 HERE = os.path.dirname(os.path.realpath(sys.argv[0]))
 EPILOG = """exit status: 0 done, 1 refused, or status and diff found something, 2 wrong usage, 3 no daemon or no answer.
 varve-ctl WORD -h tells what a word takes."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Names what was probably meant. also: options that come before the word."""
+    also = ()
+
+    def error(self, message):
+        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if wrong:
+            given, known = wrong[1], re.findall(r"[\w-]+", wrong[2])
+        else:
+            given = next((w.split("=")[0] for w in message.split() if w.startswith("--")), "") if message.startswith("unrecognized") else ""
+            known = [o for o in (*self._option_string_actions, *self.also) if o.startswith("--")]
+        near = difflib.get_close_matches(given, sorted(set(known)), 1)
+        super().error(f'{message}; did you mean "{near[0]}"?' if near else message)
 
 
 def beside(name):
@@ -66,7 +83,7 @@ def upgrade_to(client, o):
 
 
 def parser():
-    p = argparse.ArgumentParser(prog="varve-ctl", allow_abbrev=False, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+    p = Parser(prog="varve-ctl", allow_abbrev=False, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
                                 description="What people do with a running varve all day.")
     p.add_argument("-s", "--socket", metavar="PATH", help="where the daemon listens (as varve-rpc)")
     p.add_argument("-p", "--pid", type=int, metavar="PID", help="the varve of this process id, whatever its socket")
@@ -76,7 +93,7 @@ def parser():
 
     def word(name, run, about):
         w = words.add_parser(name, help=about, description=about, allow_abbrev=False)
-        w.set_defaults(run=run)
+        w.set_defaults(run=run, parser=w)
         return w
 
     w = word("status", status, "health, bdevs, subsystems, hosts, paths and alerts on one screen")
@@ -131,7 +148,8 @@ def main():
         p = parser()
         o, o.rest = p.parse_known_args()
         if o.rest and o.run not in (top, trace):
-            p.error(f"unrecognized arguments: {' '.join(o.rest)}")
+            o.parser.also = p._option_string_actions
+            o.parser.error(f"unrecognized arguments: {' '.join(o.rest)}")
         path = o.socket or (socket_of(o.pid) if o.pid is not None else default_socket())
         result = o.run(Client(path, o.timeout, o.verbose), o) or 0
         sys.stdout.flush()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command line."""
 import argparse
+import difflib
 import sys
 
 from . import core, dead, live, process, trace
@@ -23,8 +24,17 @@ def pid(text):
     return int(text)
 
 
+class Parser(argparse.ArgumentParser):
+    """Names the option that was probably meant."""
+
+    def error(self, message):
+        given = next((w.split("=")[0] for w in message.split() if w.startswith("--")), "") if message.startswith("unrecognized") else ""
+        near = difflib.get_close_matches(given, [o for o in self._option_string_actions if o.startswith("--")], 1)
+        super().error(f'{message}; did you mean "{near[0]}"?' if near else message)
+
+
 def parse(arguments):
-    p = argparse.ArgumentParser(prog="varve-doctor", epilog=EPILOG, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
+    p = Parser(prog="varve-doctor", epilog=EPILOG, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
                                 description="Looks for what is wrong with a varve: the one that runs, or a process, a core, a trace.")
     what = p.add_mutually_exclusive_group()
     what.add_argument("-p", "--pid", type=pid, metavar="PID", help="this process (default: the only one that runs varve)")
