@@ -82,6 +82,31 @@ def test_what_hosts_write_is_in_the_image():
         t.stop_clean()
 
 
+def compare_and_write(q, lba, expected, data, nsid, bs):
+    """Of one block or more: the status codes of the Compare and the Write."""
+    cids = []
+    for opcode, half, what in ((5, 1, expected), (1, 2, data)):
+        sqe = bytearray(q.rw_sqe(opcode, lba, len(what) // bs, nsid))
+        sqe[1] |= half
+        cids.append(q.start(bytes(sqe), what))
+    return [q.finish(cid).code for cid in cids]
+
+
+def test_compare_and_write():
+    """librbd does it for a sector of 512 bytes."""
+    with serving(TcpTarget) as (ceph, t):
+        t.call("bdev_rbd_create", name="R512", pool_name="rbd", rbd_name="image", block_size=512, cluster_name="c")
+        t.add_ns("R512", nsid=2)
+        with queues(t) as io:
+            for nsid, bs in ((1, BS), (2, 512)):
+                old, new = io.read(9, 1, bs=bs, nsid=nsid).data, bytes([nsid]) * bs
+                check(compare_and_write(io, 9, old, new, nsid, bs) == [0, 0], f"{bs}: they are equal")
+                check(io.read(9, 1, bs=bs, nsid=nsid).data == new, bs)
+                check(compare_and_write(io, 9, old, old, nsid, bs) == [0x285, 9], f"{bs}: they differ")
+                check(io.read(9, 1, bs=bs, nsid=nsid).data == new, bs)
+        t.stop_clean()
+
+
 def test_verified_io_goes_on_while_the_image_is_resized_and_snapshotted():
     with serving() as (ceph, t):
         with verifying(t, 1, "-q", "16", "-o", "4096", "-t", "3600", "--region", "256K") as h:

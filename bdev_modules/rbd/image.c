@@ -13,6 +13,8 @@
 #define UNMAP_OBJECTS     256 /* of one UNMAP or WRITE_ZEROES: librbd begins a request for each object at once */
 #define MAX_RW_BYTES      (32u << 20)
 #define IMAGE_OPTIONS_MAX 1024 /* settings of librbd, of which there are about 80 */
+/* librbd 16 compares and writes one such sector, and answers EINVAL to more. Of larger blocks it is emulated. */
+#define COMPARED_BYTES 512
 
 static void image_stop(void);
 static bool image_is_creating(void);
@@ -566,7 +568,10 @@ static void image_fill_in(struct rbd_bdev *r)
 
 	b->num_blocks = r->image.size / b->block_size;
 	b->io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_UNMAP |
-		      1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_COMPARE_AND_WRITE;
+		      1u << BDEV_IO_WRITE_ZEROES;
+	if (b->block_size == COMPARED_BYTES) {
+		b->io_types |= 1u << BDEV_IO_COMPARE_AND_WRITE;
+	}
 	b->max_rw_blocks = MAX_RW_BYTES / b->block_size;
 	if (object >= b->block_size && object % b->block_size == 0 &&
 	    object / b->block_size <= UINT32_MAX / UNMAP_OBJECTS) {

@@ -393,6 +393,9 @@ static int fake_rbd_aio_flush(rbd_image_t image, rbd_completion_t c)
 static ssize_t fake_rbd_aio_compare_and_write(rbd_image_t image, uint64_t at, size_t len, const char *expected,
 					      const char *data, rbd_completion_t c, uint64_t *mismatch, int op)
 {
+	if (at % 512 + len > 512) { /* as librbd 16 */
+		return fake_end(c, -EINVAL);
+	}
 	if (memcmp(&fake.memory[at], expected, len) != 0) {
 		return fake_end(c, -EILSEQ);
 	}
