@@ -135,6 +135,16 @@ def test_what_is_wrong_is_named_with_what_is_allowed():
         check(len(d.call("nvmf_get_subsystems")) == 2, "nothing of this has changed anything")
 
 
+def test_the_descriptors_that_are_announced_have_room_in_a_capsule():
+    """SPDK's hosts refuse a transfer of several pieces where MSDBD is 16 and a capsule has no room for 16 descriptors."""
+    for given, wanted in ((0, 256), (240, 256), (272, 272)):
+        with daemon() as d:
+            d.call("nvmf_create_transport", trtype="RDMA", in_capsule_data_size=given)
+            [t] = d.call("nvmf_get_transports", trtype="RDMA")
+            check(t["in_capsule_data_size"] == wanted, f"{given} becomes {t['in_capsule_data_size']}")
+            check((f"in_capsule_data_size is {given}; it becomes {wanted}" in d.log()) == (given != wanted), d.log())
+
+
 def test_statistics_show_devices_before_the_first_connection():
     with daemon() as d:
         d.call("nvmf_create_transport", trtype="RDMA")
