@@ -132,10 +132,66 @@ static struct nvmf_poll_group *tgt_pick_group(struct nvmf_tgt *tgt, bool admin)
 	return best;
 }
 
+/* Queue pairs of the same nvmf_qpair.placement, and where they are. */
+struct nvmf_placement {
+	uint32_t id, qpairs;
+	struct nvmf_poll_group *group;
+	TAILQ_ENTRY(nvmf_placement) link;
+};
+
+static struct nvmf_placement *placement_find(struct nvmf_tgt *tgt, uint32_t id)
+{
+	struct nvmf_placement *p;
+
+	TAILQ_FOREACH (p, &tgt->placements, link) {
+		if (p->id == id) {
+			return p;
+		}
+	}
+	return NULL;
+}
+
+/* Counts a queue pair that has been given to a group. Without memory it is not counted, and others of its placement may
+ * be elsewhere. */
+static void placement_add(struct nvmf_tgt *tgt, struct nvmf_qpair *qpair)
+{
+	struct nvmf_placement *p = placement_find(tgt, qpair->placement);
+
+	if (p == NULL) {
+		p = calloc(1, sizeof(*p));
+		if (p == NULL) {
+			return;
+		}
+		p->id = qpair->placement;
+		p->group = qpair->group;
+		TAILQ_INSERT_TAIL(&tgt->placements, p, link);
+	}
+	p->qpairs++;
+	qpair->placed = p;
+}
+
+static void placement_remove(struct nvmf_tgt *tgt, struct nvmf_qpair *qpair)
+{
+	struct nvmf_placement *p = qpair->placed;
+
+	qpair->placed = NULL;
+	if (p != NULL && --p->qpairs == 0) {
+		TAILQ_REMOVE(&tgt->placements, p, link);
+		free(p);
+	}
+}
+
+static struct nvmf_poll_group *qpair_pick_group(struct nvmf_tgt *tgt, const struct nvmf_qpair *qpair, bool admin)
+{
+	const struct nvmf_placement *p = qpair->placement != 0 ? placement_find(tgt, qpair->placement) : NULL;
+
+	return p != NULL ? p->group : tgt_pick_group(tgt, admin);
+}
+
 int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid)
 {
 	struct nvmf_tgt *tgt = qpair->transport->tgt;
-	struct nvmf_poll_group *group = tgt->state == NVMF_TGT_RUNNING ? tgt_pick_group(tgt, qid == 0) : NULL;
+	struct nvmf_poll_group *group = tgt->state == NVMF_TGT_RUNNING ? qpair_pick_group(tgt, qpair, qid == 0) : NULL;
 
 	if (group == NULL) {
 		return -ENODEV;
@@ -147,6 +203,9 @@ int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid)
 	qpair->group = group;
 	qpair->accepted_as_io = qid != 0;
 	*(qid == 0 ? &group->ctl_admin_qpairs : &group->ctl_io_qpairs) += 1;
+	if (qpair->placement != 0) {
+		placement_add(tgt, qpair);
+	}
 	tgt->num_qpairs++;
 	thread_post(group->thread, &qpair->lifecycle_msg, qpair_add_on_group);
 	return 0;
@@ -251,6 +310,7 @@ static void qpair_gone_on_control(struct thread_msg *msg)
 	struct nvmf_tgt *tgt = group->tgt;
 
 	*(qpair->accepted_as_io ? &group->ctl_io_qpairs : &group->ctl_admin_qpairs) -= 1;
+	placement_remove(tgt, qpair);
 	thread_timer_stop(&qpair->late_timer);
 	nvmf_anonymous_remove(qpair);
 	nvmf_ctrlr_qpair_gone(qpair);

@@ -60,6 +60,7 @@ static struct nvmf_tgt *tgt_alloc(const struct nvmf_tgt_opts *opts)
 	}
 	tgt->connect_timeout_us = DEFAULT_CONNECT_TIMEOUT_US;
 	TAILQ_INIT(&tgt->groups);
+	TAILQ_INIT(&tgt->placements);
 	TAILQ_INIT(&tgt->transports);
 	TAILQ_INIT(&tgt->referrals);
 	return tgt;

@@ -42,6 +42,7 @@ struct nvmf_tgt {
 	struct nvmf_subsystem **subsystems; /* by index; NULL where there is none */
 	struct nvmf_subsystem *discovery;
 	TAILQ_HEAD(, nvmf_poll_group) groups;
+	TAILQ_HEAD(, nvmf_placement) placements; /* of queue pairs that there are; control thread (qpair.c) */
 	TAILQ_HEAD(, nvmf_transport) transports;
 	TAILQ_HEAD(, nvmf_referral_node) referrals;
 	uint64_t generation; /* of the discovery log */

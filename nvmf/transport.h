@@ -319,17 +319,22 @@ struct nvmf_qpair {
 	struct nvmf_address
 		local_address; /* ... the one that the host connected to, which is another where that is 0.0.0.0 ... */
 	struct nvmf_address peer_address; /* ... and the host's */
+	/* Set by the transport before nvmf_qpair_accept(): equal for connections that one poll group serves best; 0:
+	 * any poll group does. */
+	uint32_t placement;
+	struct nvmf_placement *placed; /* control thread: the one of that number, which counts it; NULL: none */
 	/* Set by the transport before nvmf_qpair_accept(), and its memory until qpair_destroy(): over TLS, who has the
 	 * key that the connection was made with. NULL: it is not encrypted. Control thread. */
 	const struct tls_identity *secured_by;
 	char hostnqn[NVMF_NQN_MAX + 1]; /* empty until connected */
 };
 
-/* Control thread: puts a new queue pair on the poll group with the fewest of its kind. qid: the queue's number if the
- * transport knows it before Connect (RDMA: from the private data), otherwise 0. 0: the target has it from now on;
- * ops->qpair_add() follows, and at the end ops->qpair_destroy(), both on the group's thread. -ENODEV: there is no poll
- * group, because the target does not run; -ENOSPC, -EUSERS: there are max_anonymous connections whose hosts are not
- * known, or max_anonymous_per_host of this host's address; -ENOMEM; the transport keeps the queue pair then. */
+/* Control thread: puts a new queue pair on the poll group that has others of its `placement`, else on the one with the
+ * fewest of its kind. qid: the queue's number if the transport knows it before Connect (RDMA: from the private data),
+ * otherwise 0. 0: the target has it from now on; ops->qpair_add() follows, and at the end ops->qpair_destroy(), both on
+ * the group's thread. -ENODEV: there is no poll group, because the target does not run; -ENOSPC, -EUSERS: there are
+ * max_anonymous connections whose hosts are not known, or max_anonymous_per_host of this host's address; -ENOMEM; the
+ * transport keeps the queue pair then. */
 int nvmf_qpair_accept(struct nvmf_qpair *qpair, uint16_t qid);
 /* Finds the pre-shared key that a host has for a subsystem, configured or generated, as a tls_find_fn does. False: it
  * has none. The copy is to be overwritten after use (dhchap_cleanse()). Any thread. */

@@ -13,6 +13,7 @@
 static void handle_socket(struct nvmf_tcp_group *g, const struct epoll_event *e)
 {
 	struct nvmf_tcp_qpair *qp = e->data.ptr;
+	uint32_t bits = e->events;
 
 	if (unlikely((e->data.u64 & NVMF_TCP_LEAVER_BIT) != 0)) {
 		nvmf_tcp_leaver_readable(g, (struct nvmf_tcp_leaver *)(uintptr_t)(e->data.u64 - NVMF_TCP_LEAVER_BIT));
@@ -21,13 +22,16 @@ static void handle_socket(struct nvmf_tcp_group *g, const struct epoll_event *e)
 	if (!nvmf_tcp_qpair_is_open(qp)) { /* closed by what an earlier event of this round has caused */
 		return;
 	}
-	if ((e->events & EPOLLOUT) != 0) {
+	if ((bits & EPOLLOUT) != 0) {
 		nvmf_tcp_qpair_mark_dirty(qp, false);
 	}
-	if (unlikely((e->events & (EPOLLERR | EPOLLHUP)) != 0 && nvmf_tcp_qpair_reads_nothing(qp))) {
+	if (unlikely((bits & EPOLLERR) != 0) && qp->zerocopy != NULL && nvmf_tcp_zerocopy_notified(qp)) {
+		bits &= ~(uint32_t)EPOLLERR; /* of an error epoll tells again when there are no notifications */
+	}
+	if (unlikely((bits & (EPOLLERR | EPOLLHUP)) != 0 && nvmf_tcp_qpair_reads_nothing(qp))) {
 		qp->broken = true;
 		nvmf_qpair_disconnect(&qp->base, "the connection broke");
-	} else if ((e->events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) {
+	} else if ((bits & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) {
 		nvmf_tcp_qpair_receive(qp);
 	}
 }
@@ -113,12 +117,25 @@ static uint64_t stall_bytes_now(struct nvmf_tcp_group *g)
 	return nvmf_tcp_stall_bytes(scarce, moved, connections);
 }
 
+/* Whether the host has taken nothing since the last look of what the kernel refers to. */
+static bool is_holding_all(struct nvmf_tcp_qpair *qp)
+{
+	const struct tcp_zerocopy *z = qp->zerocopy;
+	uint32_t notified = z != NULL ? z->next - z->unnotified : 0;
+	bool was_holding = qp->was_holding, moves = notified != qp->notified_seen;
+
+	qp->was_holding = qp->held != 0;
+	qp->notified_seen = notified;
+	return was_holding && qp->was_holding && !moves;
+}
+
 static bool is_stalled_tcp_qpair(struct nvmf_tcp_qpair *qp, uint64_t bytes)
 {
 	bool moves = qp->moved - qp->moved_seen >= bytes || !has_to_move(qp);
+	bool holds = is_holding_all(qp);
 
 	qp->moved_seen = qp->moved;
-	qp->stalled = moves ? 0 : (uint8_t)(qp->stalled + 1);
+	qp->stalled = moves && !holds ? 0 : (uint8_t)(qp->stalled + 1);
 	return qp->stalled > STALL_LOOKS;
 }
 

@@ -24,6 +24,7 @@
 #include "tcp/pdu.h"
 #include "tcp/receiver.h"
 #include "tcp/socket.h"
+#include "tcp/zerocopy.h"
 #include "thread/thread.h"
 #include "tls/session.h"
 #include "trace/trace.h"
@@ -66,6 +67,8 @@ struct nvmf_tcp_request {
 	uint8_t state;   /* enum nvmf_tcp_request_state; set by set_tcp_request_state() only */
 	bool bad_digest; /* the digest of data from the host did not fit */
 	bool sends_data, sends_response;
+	bool is_held;                     /* all was sent; the kernel refers to its data still */
+	uint16_t zerocopies;              /* sends of its data that are not notified (tcp/zerocopy.h) */
 	uint8_t data_head, response_head; /* bytes of the next two */
 	uint16_t buffers;                 /* that it has in req.iov */
 	uint16_t ttag;                    /* of its R2T: its index in its array, or that plus the array's count */
@@ -114,24 +117,27 @@ extern const char *const nvmf_tcp_qpair_state_names[NVMF_TCP_QPAIR_STATES]; /* "
 struct nvmf_tcp_qpair {
 	struct nvmf_qpair base;
 	struct nvmf_tcp_group *tgroup;
-	int fd;                  /* -1: closed */
-	uint8_t state;           /* enum nvmf_tcp_qpair_state */
-	bool dirty;              /* in its group's list of those that have something to send or to look at */
-	bool look;               /* dirty, and bytes that were read may be waiting to be looked at */
-	bool send_blocked;       /* the socket took no more; EPOLLOUT is awaited */
-	bool growing;            /* the control thread makes the requests of its queue: */
-	bool grow_admin;         /* of an admin queue, and */
-	uint16_t grow_count;     /* how many */
-	bool described;          /* its trace owner names host and subsystem */
-	struct tls_session *tls; /* NULL: it is not encrypted */
-	bool broken;             /* the other side has closed, or the socket has an error */
-	uint8_t term_bytes;      /* of a TermReq that is sent when it is closed; 0: none */
-	uint16_t owner;          /* of trace records */
-	uint32_t events;         /* that epoll looks for */
-	uint32_t in_use;         /* requests that are not FREE */
-	uint32_t transfers;      /* R2Ts whose data have not arrived completely */
-	uint64_t unsent;         /* bytes that the requests in `out` have to send */
-	uint64_t sent_of_first;  /* of those of the first, how many have been sent */
+	int fd;                        /* -1: closed */
+	uint8_t state;                 /* enum nvmf_tcp_qpair_state */
+	bool dirty;                    /* in its group's list of those that have something to send or to look at */
+	bool look;                     /* dirty, and bytes that were read may be waiting to be looked at */
+	bool send_blocked;             /* the socket took no more; EPOLLOUT is awaited */
+	bool starved;                  /* if no request is free, some are `held`: no command can be taken */
+	bool growing;                  /* the control thread makes the requests of its queue: */
+	bool grow_admin;               /* of an admin queue, and */
+	uint16_t grow_count;           /* how many */
+	bool described;                /* its trace owner names host and subsystem */
+	struct tls_session *tls;       /* NULL: it is not encrypted */
+	struct tcp_zerocopy *zerocopy; /* NULL: what is sent is copied */
+	bool broken;                   /* the other side has closed, or the socket has an error */
+	uint8_t term_bytes;            /* of a TermReq that is sent when it is closed; 0: none */
+	uint16_t owner;                /* of trace records */
+	uint32_t events;               /* that epoll looks for */
+	uint32_t in_use;               /* requests that are not FREE */
+	uint32_t held;                 /* requests that are `is_held` */
+	uint32_t transfers;            /* R2Ts whose data have not arrived completely */
+	uint64_t unsent;               /* bytes that the requests in `out` have to send */
+	uint64_t sent_of_first;        /* of those of the first, how many have been sent */
 	struct nvmf_tcp_request_list free, out;
 	struct nvmf_tcp_request_array *array; /* setup, then requests */
 	struct nvmf_tcp_request_array requests;
@@ -146,6 +152,8 @@ struct nvmf_tcp_qpair {
 	STAILQ_ENTRY(nvmf_tcp_qpair) dirty_link;
 	TAILQ_ENTRY(nvmf_tcp_qpair) link;
 	uint64_t moved, moved_seen; /* bytes that were sent and read; when last looked at */
+	uint32_t notified_seen;     /* sends that were notified when last looked at, and */
+	bool was_holding;           /* whether there were `held` then */
 	uint64_t oldest_seen;       /* when the transfer began that was the oldest when last looked at */
 	uint8_t old_looks;          /* how many times in a row it was the same */
 	uint8_t stalled;            /* how many times in a row it had moved too little */
@@ -153,6 +161,8 @@ struct nvmf_tcp_qpair {
 	uint8_t *stage;
 	uint64_t bytes; /* of memory, in all */
 	uint8_t term_pdu[TCP_TERM_MAX];
+	struct thread_timer zerocopy_timer; /* CLOSING: looks for notifications */
+	uint32_t zerocopy_looks;
 	struct thread_msg grow_msg, grown_msg, free_msg, freed_msg, describe_msg;
 };
 TAILQ_HEAD(nvmf_tcp_qpair_list, nvmf_tcp_qpair);
@@ -163,6 +173,7 @@ struct nvmf_tcp_counters {
 	uint64_t polls, idle_polls, requests, request_latency;
 	uint64_t reads, read_bytes, sends, sent_bytes;
 	uint64_t r2ts, pending_send, digest_errors, terminations;
+	uint64_t zerocopy_sends, zerocopy_copied;
 };
 
 /* For the times in request_latency (util/latency.h). */
@@ -304,6 +315,8 @@ void nvmf_tcp_qpair_connected(struct nvmf_tcp_qpair *qp);
 void nvmf_tcp_qpair_check_closed(struct nvmf_tcp_qpair *qp);
 /* The stream of PDUs cannot go on: has a TermReq sent, and ends the connection. */
 void nvmf_tcp_qpair_terminate(struct nvmf_tcp_qpair *qp, const struct tcp_fault *fault);
+/* The connection has ended, and nothing refers to what was sent any more: the socket leaves. */
+void nvmf_tcp_qpair_release_socket(struct nvmf_tcp_qpair *qp);
 /* Has epoll look for what the connection can take now. */
 void nvmf_tcp_qpair_update_events(struct nvmf_tcp_qpair *qp);
 /* Has the group's poller send what is in `out`, and, with look, go on with bytes that were read before. */
@@ -349,6 +362,21 @@ void nvmf_tcp_qpair_send(struct nvmf_tcp_qpair *qp);
 bool nvmf_tcp_qpair_send_now(struct nvmf_tcp_qpair *qp, const void *bytes, size_t length);
 /* The connection ends: nothing in `out` is sent any more. */
 void nvmf_tcp_qpair_drop_unsent(struct nvmf_tcp_qpair *qp);
+
+/* zerocopy.c: what the kernel sends without a copy. A request whose data it refers to does not end before it says that
+ * it does not any more: the host could otherwise get what has come into its buffer since. */
+
+/* Control thread: a socket that is not encrypted, as the options of sockets say. */
+void nvmf_tcp_zerocopy_begin(struct nvmf_tcp_qpair *qp);
+/* As sendmsg() of data of a request, with more flags. The number of bytes or a negative errno. */
+ssize_t nvmf_tcp_zerocopy_send(struct nvmf_tcp_qpair *qp, struct nvmf_tcp_request *r, const struct msghdr *msg,
+			       int flags);
+/* All of a request was sent, or nothing more of it will be, and it has zerocopies: it ends with the last of them. */
+void nvmf_tcp_zerocopy_hold(struct nvmf_tcp_request *r);
+/* epoll says that there is something in the error queue. False: there was no notification. */
+bool nvmf_tcp_zerocopy_notified(struct nvmf_tcp_qpair *qp);
+/* A connection is CLOSING. True: its socket is kept until all is notified. */
+bool nvmf_tcp_zerocopy_end(struct nvmf_tcp_qpair *qp);
 
 /* request.c */
 extern const struct nvmf_transport_state nvmf_tcp_request_states[TCP_REQ_STATES];

@@ -296,7 +296,9 @@ static void free_memory(struct nvmf_tcp_qpair *qp)
 	nvmf_tcp_request_array_destroy(&qp->requests);
 	nvmf_tcp_request_array_destroy(&qp->setup);
 	free(qp->stage);
+	free(qp->zerocopy);
 	qp->stage = NULL;
+	qp->zerocopy = NULL;
 	trace_owner_release(qp->owner);
 	qp->owner = 0;
 }
@@ -380,6 +382,8 @@ void nvmf_tcp_qpair_accept(struct nvmf_tcp_listener *l, int fd, const struct soc
 
 	if (qp != NULL) {
 		set_socket_options(fd, nvmf_tcp_opts(qp->base.transport));
+		nvmf_tcp_zerocopy_begin(qp);
+		qp->base.placement = tcp_socket_placement(fd);
 		TRACE(TCP_QP_CREATE, qp->owner, 0, (uintptr_t)qp);
 		rc = nvmf_qpair_accept(&qp->base, 0);
 		unmade = qp->base.peer_address;
@@ -432,12 +436,8 @@ static void send_term(struct nvmf_tcp_qpair *qp)
 	}
 }
 
-static void let_socket_leave(struct nvmf_tcp_qpair *qp)
+void nvmf_tcp_qpair_release_socket(struct nvmf_tcp_qpair *qp)
 {
-	(void)epoll_ctl(qp->tgroup->epoll, EPOLL_CTL_DEL, qp->fd, NULL);
-	if (qp->tls != NULL && !qp->broken) {
-		tls_session_end(qp->tls);
-	}
 	if (qp->broken) {
 		close(qp->fd);
 	} else {
@@ -445,6 +445,17 @@ static void let_socket_leave(struct nvmf_tcp_qpair *qp)
 				      qp->base.hostnqn[0] != '\0' && !nvmf_tcp_qpair_is_of_a_stranger(qp));
 	}
 	qp->fd = -1;
+}
+
+static void let_socket_leave(struct nvmf_tcp_qpair *qp)
+{
+	(void)epoll_ctl(qp->tgroup->epoll, EPOLL_CTL_DEL, qp->fd, NULL);
+	if (qp->tls != NULL && !qp->broken) {
+		tls_session_end(qp->tls);
+	}
+	if (!nvmf_tcp_zerocopy_end(qp)) {
+		nvmf_tcp_qpair_release_socket(qp);
+	}
 }
 
 void nvmf_tcp_op_qpair_close(struct nvmf_qpair *base)

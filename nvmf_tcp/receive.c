@@ -17,10 +17,13 @@ static bool waits_for_setup(const struct nvmf_tcp_qpair *qp)
 }
 
 /* A host that does not read its responses gets no other commands carried out: they would hold data buffers. Data of
- * commands that were accepted are behind them, and such a host has to read first, too. */
+ * commands that were accepted are behind them, and such a host has to read first, too. And a host that has had all
+ * responses may send as many commands as its queue has entries before the kernel has told that it does not refer to the
+ * data of those before any more: they wait until a request is free. */
 static bool waits_for_sending(const struct nvmf_tcp_qpair *qp)
 {
-	return qp->send_blocked && qp->unsent > NVMF_TCP_UNSENT_MAX;
+	return unlikely(qp->send_blocked | qp->starved) &&
+	       ((qp->starved && STAILQ_EMPTY(&qp->free)) || (qp->send_blocked && qp->unsent > NVMF_TCP_UNSENT_MAX));
 }
 
 bool nvmf_tcp_qpair_reads_nothing(const struct nvmf_tcp_qpair *qp)
@@ -240,7 +243,7 @@ static void end_unread(struct nvmf_tcp_qpair *qp, int rc)
  * only where nvmf_tcp_qpair_reads_nothing() can become true: there the connection has its own stage. */
 static void choose_stage(struct nvmf_tcp_qpair *qp)
 {
-	if (likely(qp->state == NVMF_TCP_QPAIR_LIVE && !qp->send_blocked)) {
+	if (likely(qp->state == NVMF_TCP_QPAIR_LIVE && !qp->send_blocked && qp->zerocopy == NULL)) {
 		tcp_receiver_set_stage(&qp->receiver, qp->tgroup->stage, NVMF_TCP_SHARED_STAGE);
 	}
 }

@@ -509,6 +509,9 @@ void nvmf_tcp_request_received(struct nvmf_tcp_request *r, uint32_t icd_len, boo
 	struct nvmf_tcp_qpair *qp = r->qp;
 
 	qp->in_use++;
+	if (unlikely(qp->held != 0)) {
+		qp->starved = STAILQ_EMPTY(&qp->free);
+	}
 	qp->tgroup->counters.requests++;
 	if (unlikely(!qp->described && qp->base.hostnqn[0] != '\0')) {
 		nvmf_tcp_qpair_describe(qp);
@@ -623,7 +626,11 @@ static void fail_waiting_tcp_request(struct nvmf_tcp_request *r)
 		break;
 	case TCP_REQ_RDY_TO_COMPLETE:
 	case TCP_REQ_TRANSFER_C2H:
-		release_tcp_request(r);
+		if (unlikely(r->zerocopies != 0)) {
+			nvmf_tcp_zerocopy_hold(r);
+		} else {
+			release_tcp_request(r);
+		}
 		return;
 	default:
 		return;

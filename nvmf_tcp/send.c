@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sending: one sendmsg() for the PDUs of as many requests as there are, straight from their data buffers. The kernel
- * copies, so that a request ends as soon as all its bytes have been taken. */
+ * copies, so that a request ends as soon as all its bytes have been taken. Where it is to send large data without a
+ * copy, they are a sendmsg() of their own, and the request ends when the kernel does not refer to them any more. */
 #include <errno.h>
 
 #include "nvmf_tcp/internal.h"
@@ -51,6 +52,17 @@ static void add_data(struct pieces *p, const struct nvmf_request *req)
 	}
 }
 
+/* What is behind the data. */
+static inline void add_tail(struct pieces *p, const struct nvmf_tcp_request *r)
+{
+	if (r->sends_data && r->qp->receiver.agreed.data_digest) {
+		add_piece(p, &r->data_digest, sizeof(r->data_digest));
+	}
+	if (r->sends_response) {
+		add_piece(p, r->response_pdu, r->response_head);
+	}
+}
+
 /* An R2T, or data and response. */
 static void add_request(struct pieces *p, const struct nvmf_tcp_request *r)
 {
@@ -61,11 +73,8 @@ static void add_request(struct pieces *p, const struct nvmf_tcp_request *r)
 	if (r->sends_data) {
 		add_piece(p, r->data_pdu, r->data_head);
 		add_data(p, &r->req);
-		add_piece(p, &r->data_digest, r->qp->receiver.agreed.data_digest ? sizeof(r->data_digest) : 0);
 	}
-	if (r->sends_response) {
-		add_piece(p, r->response_pdu, r->response_head);
-	}
+	add_tail(p, r);
 }
 
 /* Pieces that do not fit are left to the next call, which begins where this one's bytes end. */
@@ -84,10 +93,62 @@ static unsigned collect_pieces(struct nvmf_tcp_qpair *qp)
 	return p.count;
 }
 
+/* ---- Large data, without a copy ---- */
+
+static bool has_large_data(const struct nvmf_tcp_request *r)
+{
+	return r->sends_data && r->req.length >= r->qp->zerocopy->threshold;
+}
+
+/* Collects the rest of a request's large data, and returns the request; or what is before the next large data. */
+static struct nvmf_tcp_request *collect_run(struct nvmf_tcp_qpair *qp, struct pieces *p, int *flags)
+{
+	struct nvmf_tcp_request *r;
+
+	STAILQ_FOREACH (r, &qp->out, link) {
+		nvmf_tcp_request_sending(r);
+		if (!has_large_data(r)) {
+			add_request(p, r);
+		} else {
+			add_piece(p, r->data_pdu, r->data_head);
+			if (p->count != 0) {
+				*flags = MSG_MORE;
+				return NULL;
+			}
+			add_data(p, &r->req);
+			if (p->count != 0) {
+				*flags = r->sends_response || qp->receiver.agreed.data_digest ? MSG_MORE : 0;
+				return r;
+			}
+			add_tail(p, r);
+		}
+		if (p->count == NVMF_TCP_SEND_IOVS) {
+			break;
+		}
+	}
+	return NULL;
+}
+
+static ssize_t send_run(struct nvmf_tcp_qpair *qp)
+{
+	struct pieces p = {.iovs = qp->tgroup->iovs, .skip = qp->sent_of_first};
+	int flags = 0;
+	struct nvmf_tcp_request *r = collect_run(qp, &p, &flags);
+	struct msghdr msg = {.msg_iov = p.iovs, .msg_iovlen = p.count};
+
+	if (r != NULL) {
+		return nvmf_tcp_zerocopy_send(qp, r, &msg, flags);
+	}
+	ssize_t n = sendmsg(qp->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL | flags);
+
+	return n >= 0 ? n : -errno;
+}
+
 /* ---- Sending ---- */
 
 static void account_sent(struct nvmf_tcp_qpair *qp, size_t bytes)
 {
+	bool holds = qp->zerocopy != NULL;
 	struct nvmf_tcp_request *r;
 
 	qp->tgroup->counters.sent_bytes += bytes;
@@ -97,15 +158,22 @@ static void account_sent(struct nvmf_tcp_qpair *qp, size_t bytes)
 	while ((r = STAILQ_FIRST(&qp->out)) != NULL && qp->sent_of_first >= r->unsent) {
 		qp->sent_of_first -= r->unsent;
 		STAILQ_REMOVE_HEAD(&qp->out, link);
-		nvmf_tcp_request_sent(r);
+		if (unlikely(holds) && r->zerocopies != 0) {
+			nvmf_tcp_zerocopy_hold(r);
+		} else {
+			nvmf_tcp_request_sent(r);
+		}
 	}
 }
 
 static ssize_t send_pieces(struct nvmf_tcp_qpair *qp)
 {
+	qp->tgroup->counters.sends++;
+	if (unlikely(qp->zerocopy != NULL) && qp->zerocopy->on) {
+		return send_run(qp);
+	}
 	struct msghdr msg = {.msg_iov = qp->tgroup->iovs, .msg_iovlen = collect_pieces(qp)};
 
-	qp->tgroup->counters.sends++;
 	if (unlikely(qp->tls != NULL)) {
 		ssize_t taken = tls_session_write(qp->tls, msg.msg_iov, (unsigned)msg.msg_iovlen);
 

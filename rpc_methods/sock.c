@@ -43,10 +43,10 @@ static const struct {
 	SOCK_FIELD(SEND, send_buf_size, true, true),
 	SOCK_FIELD(PIPE, enable_recv_pipe, false, false),
 	SOCK_FIELD(QUICKACK, enable_quickack, false, false),
-	SOCK_FIELD(PLACEMENT, enable_placement_id, true, false),
-	SOCK_FIELD(ZC_SERVER, enable_zerocopy_send_server, false, false),
-	SOCK_FIELD(ZC_CLIENT, enable_zerocopy_send_client, false, false),
-	SOCK_FIELD(ZC_THRESHOLD, zerocopy_threshold, true, false),
+	SOCK_FIELD(PLACEMENT, enable_placement_id, true, true),
+	SOCK_FIELD(ZC_SERVER, enable_zerocopy_send_server, false, true),
+	SOCK_FIELD(ZC_CLIENT, enable_zerocopy_send_client, false, true),
+	SOCK_FIELD(ZC_THRESHOLD, zerocopy_threshold, true, true),
 	SOCK_FIELD(TLS_VERSION, tls_version, true, false),
 	SOCK_FIELD(KTLS, enable_ktls, false, false),
 };
@@ -114,11 +114,19 @@ static const struct rpc_param sock_impl_params[] = {
 	SOCK_PARAM(PIPE, enable_recv_pipe, RPC_BOOL, "no effect: data are received into their place"),
 	SOCK_PARAM(QUICKACK, enable_quickack, RPC_BOOL,
 		   "no effect: Linux begins each connection so, and goes on by what comes"),
-	SOCK_PARAM(PLACEMENT, enable_placement_id, RPC_UINT32,
-		   "no effect: connections go to poll groups in turn, or as the scheduler has it"),
-	SOCK_PARAM(ZC_SERVER, enable_zerocopy_send_server, RPC_BOOL, "no effect: what is sent is copied by the kernel"),
-	SOCK_PARAM(ZC_CLIENT, enable_zerocopy_send_client, RPC_BOOL, "no effect: what is sent is copied by the kernel"),
-	SOCK_PARAM(ZC_THRESHOLD, zerocopy_threshold, RPC_UINT32, "no effect"),
+	SOCK_PARAM(
+		PLACEMENT, enable_placement_id, RPC_UINT32,
+		"connections of the target for which the kernel tells the same number go to the same poll group: 1: "
+		"of the network device's queue (SO_INCOMING_NAPI_ID), 2: of the CPU (SO_INCOMING_CPU); 0: they go to "
+		"the poll group with the fewest; 3 (a mark) has no effect"),
+	SOCK_PARAM(ZC_SERVER, enable_zerocopy_send_server, RPC_BOOL,
+		   "MSG_ZEROCOPY: the target's kernel sends the data of large reads without a copy, but for those over "
+		   "TLS"),
+	SOCK_PARAM(ZC_CLIENT, enable_zerocopy_send_client, RPC_BOOL,
+		   "the same of the data of large writes of this process as a host"),
+	SOCK_PARAM(ZC_THRESHOLD, zerocopy_threshold, RPC_UINT32,
+		   "bytes of the data of a command from which on they are not copied, at least 4096; 0: 16384",
+		   .bytes = true),
 	SOCK_PARAM(TLS_VERSION, tls_version, RPC_UINT32, "no effect: NVMe/TCP has TLS 1.3"),
 	SOCK_PARAM(KTLS, enable_ktls, RPC_BOOL, "no effect: records are encrypted in user space"),
 	RPC_PARAM_END};
@@ -130,15 +138,19 @@ static bool sock_asks_in_vain(const struct sock_impl *impl, const struct sock_op
 	for (unsigned i = 0; i < FIELDS; i++) {
 		vain = vain || (o->given[i] && !fields[i].effective && sock_value(o, i) != 0);
 	}
-	return vain;
+	return vain || (o->given[PLACEMENT] && o->enable_placement_id > TCP_PLACEMENT_CPU);
 }
 
 static void sock_use_options(void)
 {
 	const struct sock_options *o = &impls[0].options;
 
-	tcp_socket_set_opts(
-		&(struct tcp_socket_opts){.recv_buf_size = o->recv_buf_size, .send_buf_size = o->send_buf_size});
+	tcp_socket_set_opts(&(struct tcp_socket_opts){.recv_buf_size = o->recv_buf_size,
+						      .send_buf_size = o->send_buf_size,
+						      .zerocopy_server = o->enable_zerocopy_send_server,
+						      .zerocopy_client = o->enable_zerocopy_send_client,
+						      .zerocopy_threshold = o->zerocopy_threshold,
+						      .placement = o->enable_placement_id});
 }
 
 static void rpc_sock_impl_set_options(struct rpc_request *req, void *params)
@@ -158,8 +170,9 @@ static void rpc_sock_impl_set_options(struct rpc_request *req, void *params)
 	}
 	impl->is_set = true;
 	if (!told && sock_asks_in_vain(impl, o)) {
-		log_notice("sock_impl_set_options: recv_buf_size and send_buf_size of \"posix\" have an "
-			   "effect; all else is taken without effect");
+		log_notice(
+			"sock_impl_set_options: of \"posix\" the sizes of buffers, placement by 1 or 2, and zero copy "
+			"have an effect; all else is taken without effect");
 		told = true;
 	}
 	sock_use_options();

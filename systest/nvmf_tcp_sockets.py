@@ -12,9 +12,9 @@ import pathlib
 import socket
 import sys
 
-from appliance_lib import RpcError, check, main
+from appliance_lib import RpcError, Skip, check, main, wait_for
 from nvmf_lib import ADDRESS, NQN, PORT, verifying
-from nvmf_tcp_lib import TcpTarget
+from nvmf_tcp_lib import Connection, TcpTarget
 
 SYS_PIDFD_GETFD = 438
 FRONT = PORT + 21000
@@ -129,6 +129,58 @@ def test_options_are_told_and_saved():
                     check("tcp" in str(e) or "start" in str(e), e)
             t.stop_clean()
         check(scratch.call("framework_get_config", name="sock") == [], "what was not set is saved")
+
+
+def placed(placement, folder):
+    path = folder / "placement.json"
+    path.write_text(json.dumps({"subsystems": [{"subsystem": "sock", "config": [
+        {"method": "sock_impl_set_options", "params": {"impl_name": "posix", "enable_placement_id": placement}}]}]}))
+    return TcpTarget("-c", path, cores="[0-1]")
+
+
+def connections(t):
+    return [g["transports"][0]["connections"] for g in t.call("nvmf_get_stats")["poll_groups"]]
+
+
+def added(t, number):
+    """How many of so many new connections are in each poll group, and the connections."""
+    before = connections(t)
+    found = [Connection() for _ in range(number)]
+    wait_for(lambda: sum(connections(t)) == sum(before) + number, "the connections")
+    return [now - then for now, then in zip(connections(t), before)], found
+
+
+def test_connections_that_come_in_by_one_cpu_share_a_poll_group():
+    """On the loopback interface that is the CPU of the host."""
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        raise Skip("one CPU")
+    with TcpTarget(listen=False) as scratch, placed(2, scratch.folder) as t:
+        try:
+            os.sched_setaffinity(0, usable[:1])
+            there, first = added(t, 5)
+            check(sorted(there) == [0, 5], there)
+            os.sched_setaffinity(0, usable[1:2])
+            others, second = added(t, 4)
+            check(sorted(others) == [0, 4] and others != there and others[there.index(5)] == 0, f"{others}, beside {there}")
+        finally:
+            os.sched_setaffinity(0, usable)
+        close_all(first + second)
+        t.wait_empty()
+        t.stop_clean()
+
+
+def test_without_a_number_connections_are_spread():
+    """Nothing on the loopback interface has a NAPI id."""
+    with TcpTarget(listen=False) as scratch:
+        for placement in 0, 1, 3:
+            with placed(placement, scratch.folder) as t:
+                there, found = added(t, 6)
+                check(there == [3, 3], there)
+                check(t.log().count("taken without effect") == (placement == 3), t.log())
+                close_all(found)
+                t.wait_empty()
+                t.stop_clean()
 
 
 if __name__ == "__main__":

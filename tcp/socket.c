@@ -48,3 +48,27 @@ void tcp_socket_configure(int fd)
 				"net.core.wmem_max");
 	}
 }
+
+static uint32_t placement_option(int fd, int name)
+{
+	int value = -1;
+	socklen_t size = sizeof(value);
+
+	return getsockopt(fd, SOL_SOCKET, name, &value, &size) == 0 ? (uint32_t)value : UINT32_MAX;
+}
+
+/* A NAPI id of 0 is none (a device without, such as the loopback interface), and so is a CPU of -1. */
+uint32_t tcp_socket_placement(int fd)
+{
+	uint32_t id;
+
+	switch (current.placement) {
+	case TCP_PLACEMENT_NAPI:
+		id = placement_option(fd, SO_INCOMING_NAPI_ID);
+		return id != UINT32_MAX ? id : 0;
+	case TCP_PLACEMENT_CPU:
+		return placement_option(fd, SO_INCOMING_CPU) + 1;
+	default:
+		return 0;
+	}
+}

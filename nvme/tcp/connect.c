@@ -133,6 +133,7 @@ static void icresp_accept(struct nvme_tcp_qpair *q, const struct tcp_icresp *res
 		return;
 	}
 	q->rx.agreed = tcp_agree(&q->icreq, resp);
+	nvme_tcp_zerocopy_begin(q);
 	q->link = NVME_TCP_LINK_UP;
 	link_report(q, 0, "");
 }

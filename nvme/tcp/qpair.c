@@ -73,7 +73,7 @@ void nvme_tcp_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), void 
 	if (q->fd >= 0) {
 		shutdown(q->fd, SHUT_RDWR);
 	}
-	done(arg);
+	nvme_tcp_zerocopy_stop(q, done, arg);
 }
 
 void nvme_tcp_qpair_free(struct nvme_qpair *base)
@@ -92,6 +92,7 @@ void nvme_tcp_qpair_free(struct nvme_qpair *base)
 	if (q->fd >= 0) {
 		close(q->fd);
 	}
+	nvme_tcp_zerocopy_free(q);
 	qpair_buffers_free(q);
 	nvme_qpair_fini(base);
 	free(q);

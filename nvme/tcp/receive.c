@@ -309,6 +309,9 @@ int nvme_tcp_poll(struct nvme_qpair *base, uint32_t max)
 		return 0;
 	}
 	if (link == NVME_TCP_LINK_UP) {
+		if (unlikely(q->zerocopy != NULL)) {
+			nvme_tcp_zerocopy_read(q);
+		}
 		socket_read(q, max, &done);
 		if (nvme_tcp_has_output(q)) {
 			nvme_tcp_flush(base);
@@ -318,6 +321,9 @@ int nvme_tcp_poll(struct nvme_qpair *base, uint32_t max)
 		}
 	}
 	if (nvme_tcp_is_down(q)) {
+		if (!nvme_tcp_zerocopy_end(q)) {
+			return (int)done;
+		}
 		if (base->created || base->id == 0) {
 			nvme_qpair_fail(base);
 		}

@@ -63,6 +63,7 @@ static void batch_add(struct nvme_tcp_qpair *q, void *bytes, size_t length)
 static void batch_add_data(struct nvme_tcp_qpair *q, struct nvme_tcp_pdu *pdu, const struct nvme_request *req,
 			   size_t offset, size_t length)
 {
+	pdu->length = (uint32_t)length;
 	if (q->rx.agreed.data_digest) {
 		pdu->digest = htole32(
 			tcp_digest_end(tcp_digest_add_iovs(TCP_DIGEST_START, req->iovs, req->iovcnt, offset, length)));
@@ -89,6 +90,7 @@ static struct nvme_tcp_pdu *batch_pdu_begin(struct nvme_tcp_qpair *q, uint16_t i
 	pdu->slot = index;
 	pdu->iov_begin = q->num_iovs;
 	pdu->is_capsule = pdu->ends_r2t = false;
+	pdu->length = 0;
 	return pdu;
 }
 
@@ -201,6 +203,9 @@ static ssize_t batch_sendmsg(struct nvme_tcp_qpair *q)
 		errno = n < 0 ? (int)-n : 0;
 		return n;
 	}
+	if (unlikely(q->zerocopy != NULL) && nvme_tcp_zerocopy_is_on(q)) {
+		return nvme_tcp_zerocopy_send(q);
+	}
 	return sendmsg(q->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -210,8 +215,9 @@ static void batch_send(struct nvme_tcp_qpair *q)
 
 	if (n >= 0) {
 		batch_advance(q, (size_t)n);
-		q->blocked =
-			q->first_iov != q->num_iovs || (unlikely(q->tls != NULL) && tls_session_has_unsent(q->tls));
+		/* of a batch that is cut, the next part tells whether there is room */
+		q->blocked = (q->first_iov != q->num_iovs && q->zerocopy == NULL) ||
+			     (unlikely(q->tls != NULL) && tls_session_has_unsent(q->tls));
 		return;
 	}
 	q->blocked = true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared by the files of the TCP transport of the NVMe host (NVMe TCP Transport Specification 1.0c).
  *
+ * zerocopy.c: data that the kernel sends without a copy.
  * tcp.c: the controller and the transport's table. connect.c: sockets, and ICReq and ICResp. qpair.c: memory and the
  * end of a queue pair. send.c: commands and the data of writes. receive.c: responses, the data of reads, R2Ts.
  *
@@ -13,6 +14,7 @@
 
 #include "nvme/transport.h"
 #include "tcp/receiver.h"
+#include "tcp/zerocopy.h"
 #include "tls/handshake.h"
 
 #define NVME_TCP_DEFAULT_TRSVCID "4420"
@@ -44,7 +46,7 @@ struct nvme_tcp_slot {
 	uint8_t r2ts_outstanding; /* those whose data is not sent yet */
 	uint8_t r2ts_queued;      /* of these, those for which PDUs are still to be made; from r2t_first on */
 	uint8_t r2t_first;
-	uint16_t unsent;   /* entries of the send queue, and ends of them in the batch */
+	uint16_t unsent;   /* entries of the send queue, ends of them in the batch, and sends that are unnotified */
 	uint32_t received; /* bytes of data that have come */
 	uint32_t asked;    /* bytes that R2Ts have asked for */
 	uint32_t made;     /* bytes whose H2CData PDUs are made */
@@ -56,6 +58,7 @@ struct nvme_tcp_slot {
 struct nvme_tcp_pdu {
 	union tcp_header head;
 	uint32_t digest; /* of the data, as on the wire */
+	uint32_t length; /* bytes of the data */
 	uint16_t slot;
 	uint16_t iov_begin, iov_end; /* its iovs */
 	bool is_capsule;
@@ -95,7 +98,8 @@ struct nvme_tcp_qpair {
 	uint16_t num_pdus, first_pdu, num_iovs, first_iov; /* from first_* on: not sent yet */
 	bool partly;                                       /* the iov first_iov is what is left of it */
 	uint8_t *stage;
-	struct tls_session *tls; /* NULL: it is not encrypted */
+	struct tls_session *tls;            /* NULL: it is not encrypted */
+	struct nvme_tcp_zerocopy *zerocopy; /* NULL: what is sent is copied */
 	/* connecting; control thread */
 	struct tls_handshake *handshake; /* while it is being made */
 	uint8_t identity;                /* the version that it is tried with */
@@ -127,6 +131,26 @@ static inline struct nvme_tcp_ctrlr *nvme_tcp_ctrlr_of(const struct nvme_tcp_qpa
 {
 	return container_of(q->base.ctrlr, struct nvme_tcp_ctrlr, base);
 }
+
+/* zerocopy.c: what the kernel sends without a copy, on I/O queues. A command is not completed before the kernel has
+ * told that it does not refer to its data any more, and neither is one that is lost with its connection: the controller
+ * could otherwise write something else. */
+
+/* The connection is up: as the options of sockets say. Control thread. */
+void nvme_tcp_zerocopy_begin(struct nvme_tcp_qpair *q);
+/* The batch has to be cut for nvme_tcp_zerocopy_send(). The using thread, as the next two. */
+bool nvme_tcp_zerocopy_is_on(const struct nvme_tcp_qpair *q);
+/* As sendmsg() of what is left of the batch, up to or from the next large data. */
+ssize_t nvme_tcp_zerocopy_send(struct nvme_tcp_qpair *q);
+/* Notes what the kernel does not refer to any more. */
+void nvme_tcp_zerocopy_read(struct nvme_tcp_qpair *q);
+/* The connection is down: ends it, so that nothing is sent any more, and returns whether the kernel refers to nothing
+ * now. If not, to be called again. Any thread. */
+bool nvme_tcp_zerocopy_end(struct nvme_tcp_qpair *q);
+/* The same from now on, on the control thread, until it has ended: then calls done(arg). */
+void nvme_tcp_zerocopy_stop(struct nvme_tcp_qpair *q, void (*done)(void *arg), void *arg);
+/* The socket has been closed. Control thread. */
+void nvme_tcp_zerocopy_free(struct nvme_tcp_qpair *q);
 
 /* send.c: the operations of struct nvme_transport_ops of these names (nvme/transport.h). The using thread, as all of
  * send.c and receive.c. */

@@ -5,9 +5,13 @@
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
+#include <time.h>
+#include <linux/errqueue.h>
+#include <sys/socket.h>
 
 #include "env_dpdk/env.h"
 #include "nvme/nvme.h"
+#include "tcp/socket.h"
 #include "thread/thread.h"
 #include "unittest/nvme/tcp_peer.h"
 #include "unittest/unit.h"
@@ -59,6 +63,39 @@ void *__wrap_calloc(size_t n, size_t m)
 {
 	allocations += counting;
 	return __real_calloc(n, m);
+}
+
+/* Sends without a copy: how many were asked for, and what the kernel's notifications say. */
+static unsigned zerocopy_sends;
+static int zerocopy_refused;  /* errno of these sends; 0: none */
+static bool keeps_zerocopy;   /* that the loopback interface has copied is not told */
+static bool hides_zerocopies; /* notifications are not told at all; atomic */
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	if ((flags & MSG_ZEROCOPY) != 0 && zerocopy_refused != 0) {
+		errno = zerocopy_refused;
+		return -1;
+	}
+	zerocopy_sends += (flags & MSG_ZEROCOPY) != 0;
+	return __real_sendmsg(fd, msg, flags);
+}
+
+ssize_t __real_recvmsg(int fd, struct msghdr *msg, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	if ((flags & MSG_ERRQUEUE) != 0 && GET(hides_zerocopies)) {
+		errno = EAGAIN;
+		return -1;
+	}
+	ssize_t n = __real_recvmsg(fd, msg, flags);
+	if (n >= 0 && (flags & MSG_ERRQUEUE) != 0 && keeps_zerocopy) {
+		((struct sock_extended_err *)(void *)CMSG_DATA(CMSG_FIRSTHDR(msg)))->ee_code = 0;
+	}
+	return n;
 }
 
 /* --- The host --- */
@@ -465,6 +502,174 @@ static void test_a_socket_without_room_lets_the_thread_sleep(void)
 	end();
 }
 
+/* --- Without a copy --- */
+
+static void begin_zerocopy(bool keeps)
+{
+	begin();
+	tcp_socket_set_opts(&(struct tcp_socket_opts){.zerocopy_client = true, .zerocopy_threshold = 4096});
+	zerocopy_sends = 0;
+	zerocopy_refused = 0;
+	keeps_zerocopy = keeps;
+	SET(hides_zerocopies, false);
+}
+
+static void end_zerocopy(void)
+{
+	end();
+	tcp_socket_set_opts(&(struct tcp_socket_opts){0});
+}
+
+static void test_data_sent_without_a_copy_arrive_unchanged(void)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		begin_zerocopy(true);
+		fx.opts.tcp_header_digest = i & 1;
+		fx.opts.tcp_data_digest = i & 2;
+		if (i % 2 != 0) {
+			peer.max_h2c_data = 8192;
+			peer.r2t_bytes = 20000;
+			peer.r2ts = 4;
+		}
+		begin_io();
+		io_sizes();
+		CU_ASSERT(zerocopy_sends > 15);
+		unsigned sends = zerocopy_sends;
+		zerocopy_refused = ENOBUFS;
+		CU_ASSERT_EQUAL(io_run(true, 0, IO_BYTES, 65536), 0); /* it is copied */
+		CU_ASSERT_EQUAL(zerocopy_sends, sends);
+		end_zerocopy();
+	}
+}
+
+static void test_a_full_queue_works_without_copies(void)
+{
+	begin_zerocopy(true);
+	peer.r2t_bytes = 8192;
+	peer.r2ts = 2;
+	begin_io();
+	for (unsigned round = 0; round < 10; round++) {
+		for (unsigned i = 0; i < ENTRIES; i++) {
+			io_fill(&ios[i], (uint8_t)(round + i));
+			CU_ASSERT_EQUAL_FATAL(io_start(&ios[i], i % 3 != 0, i * 64, 512u << (round + i) % 6, 1000), 0);
+		}
+		nvme_qpair_flush(fx.qpair);
+		ios_wait(ENTRIES);
+		for (unsigned i = 0; i < ENTRIES; i++) {
+			CU_ASSERT_EQUAL(ios[i].status, 0);
+			CU_ASSERT_TRUE(io_is_disk(&ios[i], i * 64, 512u << (round + i) % 6));
+		}
+	}
+	end_zerocopy();
+}
+
+static void test_a_kernel_that_copies_is_asked_no_more(void)
+{
+	begin_zerocopy(false);
+	begin_io();
+	for (unsigned i = 0; i < 10; i++) {
+		CU_ASSERT_EQUAL(io_run(true, 0, 32768, 32768), 0);
+	}
+	CU_ASSERT(zerocopy_sends > 0 && zerocopy_sends < 10);
+	end_zerocopy();
+	begin_zerocopy(false); /* nor for small data */
+	begin_io();
+	CU_ASSERT_EQUAL(io_run(true, 0, 3584, 3584), 0);
+	CU_ASSERT_EQUAL(zerocopy_sends, 0);
+	end_zerocopy();
+}
+
+static bool write_is_on_disk(void)
+{
+	CU_ASSERT_EQUAL(nvme_qpair_poll(fx.qpair, 0), 0);
+	return io_is_disk(&ios[0], 0, 32768);
+}
+
+/* A write has been carried out, and nothing is notified. */
+static void begin_held_write(void)
+{
+	begin_zerocopy(true);
+	begin_io();
+	SET(hides_zerocopies, true);
+	io_fill(&ios[0], 99);
+	CU_ASSERT_EQUAL_FATAL(io_start(&ios[0], true, 0, 32768, 32768), 0);
+	nvme_qpair_flush(fx.qpair);
+	CU_ASSERT_FATAL(spin(write_is_on_disk));
+	CU_ASSERT(zerocopy_sends > 0);
+}
+
+static bool second_is_done(void)
+{
+	return nvme_qpair_poll(fx.qpair, 0) < 0 || ios[1].done;
+}
+
+static void test_a_command_waits_for_its_notification(void)
+{
+	begin_held_write();
+	CU_ASSERT_EQUAL(io_start(&ios[1], false, 0, 512, 512), 0); /* its answer is behind the write's */
+	nvme_qpair_flush(fx.qpair);
+	CU_ASSERT_FATAL(spin(second_is_done));
+	CU_ASSERT_TRUE(ios[1].done);
+	CU_ASSERT_FALSE(ios[0].done);
+	SET(hides_zerocopies, false);
+	ios_wait(1);
+	CU_ASSERT_EQUAL(ios[0].status, 0);
+	end_zerocopy();
+}
+
+static bool user_is_kept_awake(void)
+{
+	return nvme_qpair_poll(fx.qpair, 0) < 0 || nvme_qpair_arm(fx.qpair);
+}
+
+/* Commands are lost with their connection only when nothing refers to their data any more. */
+static void test_lost_commands_wait_for_their_notifications(void)
+{
+	begin_held_write();
+	peer_drop_all();
+	CU_ASSERT(spin(user_is_kept_awake)); /* the connection has ended, and nothing else has come */
+	for (unsigned i = 0; i < 1000; i++) {
+		CU_ASSERT_EQUAL_FATAL(nvme_qpair_poll(fx.qpair, 0), 0);
+	}
+	CU_ASSERT_FALSE(ios[0].done);
+	SET(hides_zerocopies, false);
+	ios_wait(1);
+	CU_ASSERT(ios[0].lost);
+	end_zerocopy();
+}
+
+static bool has_looked(void)
+{
+	static unsigned looks;
+
+	return ++looks % 100 == 0;
+}
+
+static bool is_stopped(void)
+{
+	return fx.stopped;
+}
+
+static void test_a_stop_waits_for_notifications(void)
+{
+	begin_held_write();
+	nvme_qpair_stop(fx.qpair, stopped, NULL);
+	CU_ASSERT_FALSE(fx.stopped);
+	CU_ASSERT(wait(has_looked));
+	CU_ASSERT_FALSE(fx.stopped);
+	CU_ASSERT_EQUAL(nvme_qpair_poll(fx.qpair, 0), 0); /* its user may be at work on it still */
+	CU_ASSERT_TRUE(nvme_qpair_arm(fx.qpair));
+	CU_ASSERT_FALSE(ios[0].done);
+	SET(hides_zerocopies, false);
+	CU_ASSERT(wait(is_stopped));
+	CU_ASSERT_FALSE(ios[0].done);
+	nvme_qpair_abort_all(fx.qpair);
+	CU_ASSERT(ios[0].done && ios[0].lost);
+	nvme_qpair_destroy(fx.qpair);
+	fx.qpair = NULL;
+	end_zerocopy();
+}
+
 /* --- A controller that does wrong --- */
 
 static void test_a_wrong_data_digest_fails_the_command_only(void)
@@ -749,6 +954,12 @@ static const struct unit_test tests[] = {
 	UNIT(test_polls_with_a_limit_leave_the_rest_for_the_next),
 	UNIT(test_an_answer_wakes_who_sleeps),
 	UNIT(test_a_socket_without_room_lets_the_thread_sleep),
+	UNIT(test_data_sent_without_a_copy_arrive_unchanged),
+	UNIT(test_a_full_queue_works_without_copies),
+	UNIT(test_a_kernel_that_copies_is_asked_no_more),
+	UNIT(test_a_command_waits_for_its_notification),
+	UNIT(test_lost_commands_wait_for_their_notifications),
+	UNIT(test_a_stop_waits_for_notifications),
 	UNIT(test_a_wrong_data_digest_fails_the_command_only),
 	UNIT(test_an_error_that_comes_while_data_is_sent_ends_the_command_afterwards),
 	UNIT(test_wrong_pdus_end_the_connection_and_name_the_field),

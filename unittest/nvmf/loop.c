@@ -60,6 +60,7 @@ const struct nvmf_address loop_address = {"LOOP", NVMF_ADDR_FAMILY_LOOP, "here",
 const struct nvmf_address loop_other_address = {"LOOP", NVMF_ADDR_FAMILY_LOOP, "there", "2"};
 
 const struct nvmf_address *loop_peer;
+uint32_t loop_placement;
 atomic_bool loop_hold_data, loop_zcopy;
 atomic_uint loop_requests, loop_qpairs, loop_zcopy_requests;
 
@@ -644,6 +645,7 @@ struct loop_conn *loop_open_begin(struct nvmf_tgt *to, const struct nvmf_address
 	qp->q.transport = nvmf_transport_find(to, "LOOP");
 	qp->q.listen_address = *address;
 	qp->q.local_address = *address;
+	qp->q.placement = loop_placement;
 	qp->q.peer_address = loop_peer != NULL ? *loop_peer : *address;
 	atomic_fetch_add(&loop_qpairs, 1);
 	if (nvmf_qpair_accept(&qp->q, qid) != 0) {

@@ -69,6 +69,7 @@ struct nvmf_subsystem *loop_subsystem(void);
 extern const struct nvmf_address loop_address, loop_other_address;
 /* Where new connections come from; NULL: from the address to which they go. */
 extern const struct nvmf_address *loop_peer;
+extern uint32_t loop_placement; /* nvmf_qpair.placement of new connections */
 struct thread *loop_group_thread(unsigned i);
 void loop_release_data(struct loop_conn *c);
 

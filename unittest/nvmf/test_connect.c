@@ -864,6 +864,40 @@ static void test_queue_pairs_are_spread_over_groups(void)
 	loop_close(admin);
 }
 
+/* Connections of one number are in one group, whatever the others have; and when all have gone, the number is free. */
+static void test_connections_of_one_placement_share_a_group(void)
+{
+	struct loop_conn *a[6], *b[3], *none[3];
+
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < ARRAY_SIZE(a); i++) {
+			loop_placement = 7;
+			a[i] = loop_open(&loop_address, 0);
+			CU_ASSERT_PTR_EQUAL(a[i]->thread, a[0]->thread);
+			if (i < ARRAY_SIZE(b)) {
+				loop_placement = UINT32_MAX;
+				b[i] = loop_open(&loop_address, 0);
+				CU_ASSERT_PTR_EQUAL(b[i]->thread, b[0]->thread);
+			}
+		}
+		CU_ASSERT_PTR_NOT_EQUAL(a[0]->thread, b[0]->thread);
+		loop_placement = 0;
+		for (unsigned i = 0; i < ARRAY_SIZE(none); i++) { /* where there are fewer */
+			none[i] = loop_open(&loop_address, 0);
+			CU_ASSERT_PTR_EQUAL(none[i]->thread, b[0]->thread);
+		}
+		for (unsigned i = 0; i < ARRAY_SIZE(none); i++) {
+			loop_close(none[i]);
+			loop_close(b[i]);
+		}
+		CU_ASSERT_FALSE(TAILQ_EMPTY(&loop_tgt()->placements));
+		for (unsigned i = 0; i < ARRAY_SIZE(a); i++) {
+			loop_close(a[i]);
+		}
+		CU_ASSERT(TAILQ_EMPTY(&loop_tgt()->placements));
+	}
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_connect_makes_a_controller),
 	UNIT(test_a_host_without_a_name_goes_by_its_address),
@@ -911,6 +945,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_stopped_subsystem_is_busy),
 	UNIT(test_many_connections_come_and_go),
 	UNIT(test_queue_pairs_are_spread_over_groups),
+	UNIT(test_connections_of_one_placement_share_a_group),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_connect", tests, loop_start, loop_stop)

@@ -2,10 +2,12 @@
 #include "unittest/nvmf_tcp/fake_target.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <linux/errqueue.h>
 
 struct fake fake;
 static struct nvmf_tcp_group group;
@@ -19,6 +21,114 @@ static void must(bool good)
 	fake.failures += !good;
 }
 
+/* ---- Sends without a copy ---- */
+
+#define PINNED_MAX 512
+
+static struct pin {
+	uint32_t number;
+	size_t at; /* in fake.sent */
+	struct iovec iovs[NVMF_TCP_SEND_IOVS];
+	size_t num_iovs;
+} pins[PINNED_MAX];
+
+static struct sock_extended_err notifications[PINNED_MAX];
+static unsigned num_notifications;
+static uint32_t next_number;
+
+/* All of what a device sends again at this moment. */
+static void copy_pinned(const struct pin *pin)
+{
+	size_t at = pin->at;
+
+	for (size_t i = 0; i < pin->num_iovs; i++) {
+		memcpy(fake.sent + at, pin->iovs[i].iov_base, pin->iovs[i].iov_len);
+		at += pin->iovs[i].iov_len;
+	}
+}
+
+void fake_take(unsigned n, unsigned count, bool copied)
+{
+	must(num_notifications < PINNED_MAX && n + count <= fake.pinned && count > 0);
+	for (unsigned i = n; i < n + count; i++) {
+		copy_pinned(&pins[i]);
+		must(pins[i].number == pins[n].number + i - n);
+	}
+	notifications[num_notifications++] =
+		(struct sock_extended_err){.ee_origin = SO_EE_ORIGIN_ZEROCOPY,
+					   .ee_code = copied ? SO_EE_CODE_ZEROCOPY_COPIED : 0,
+					   .ee_info = pins[n].number,
+					   .ee_data = pins[n + count - 1].number};
+	memmove(&pins[n], &pins[n + count], (fake.pinned - n - count) * sizeof(pins[0]));
+	fake.pinned -= count;
+	fake_run();
+}
+
+static ssize_t read_notification(struct msghdr *msg)
+{
+	struct cmsghdr *c = msg->msg_control;
+
+	if (num_notifications == 0) {
+		errno = EAGAIN;
+		return -1;
+	}
+	*c = (struct cmsghdr){
+		.cmsg_level = SOL_IP, .cmsg_type = IP_RECVERR, .cmsg_len = CMSG_LEN(sizeof(notifications[0]))};
+	memcpy(CMSG_DATA(c), &notifications[0], sizeof(notifications[0]));
+	msg->msg_controllen = CMSG_SPACE(sizeof(notifications[0]));
+	memmove(&notifications[0], &notifications[1], --num_notifications * sizeof(notifications[0]));
+	return 0;
+}
+
+static bool has_no_means(int flags)
+{
+	if ((flags & MSG_ZEROCOPY) == 0 || (fake.optmem != 0 && fake.pinned < PINNED_MAX)) {
+		return false;
+	}
+	errno = ENOBUFS;
+	return true;
+}
+
+static void pin_message(const struct msghdr *msg, size_t n)
+{
+	struct pin *pin = &pins[fake.pinned++];
+
+	*pin = (struct pin){.number = next_number++, .at = fake.sent_bytes - n};
+	for (size_t i = 0; i < msg->msg_iovlen && n > 0; i++) {
+		struct iovec v = msg->msg_iov[i];
+
+		v.iov_len = v.iov_len < n ? v.iov_len : n;
+		pin->iovs[pin->num_iovs++] = v;
+		n -= v.iov_len;
+	}
+	memset(fake.sent + pin->at, 0xaa, fake.sent_bytes - pin->at); /* until it is taken */
+	fake.optmem--;
+	fake.max = fake.pinned > fake.max ? fake.pinned : fake.max;
+}
+
+int __real_connect(int fd, const struct sockaddr *at, socklen_t n);
+int __wrap_connect(int fd, const struct sockaddr *at, socklen_t n);
+int __wrap_connect(int fd, const struct sockaddr *at, socklen_t n)
+{
+	if (fd != FAKE_FD) {
+		return __real_connect(fd, at, n);
+	}
+	must(fake.fd_open && at->sa_family == AF_UNSPEC);
+	fake.resets++;
+	return 0;
+}
+
+void fake_look(void)
+{
+	struct thread_timer *t = fake.qp != NULL ? &fake.qp->zerocopy_timer : NULL;
+
+	if (t != NULL && t->running) {
+		t->running = false;
+		t->fn(t->arg);
+		fake_run();
+	}
+}
+
 /* ---- The socket ---- */
 
 ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags);
@@ -27,6 +137,9 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
 	size_t n = 0;
 
 	must(fd == FAKE_FD && fake.fd_open);
+	if ((flags & MSG_ERRQUEUE) != 0) {
+		return read_notification(msg);
+	}
 	for (size_t i = 0; i < msg->msg_iovlen && n < fake.in_at_once; i++) {
 		size_t take = msg->msg_iov[i].iov_len;
 
@@ -69,8 +182,14 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 		errno = EAGAIN;
 		return -1;
 	}
+	if (has_no_means(flags)) {
+		return -1;
+	}
 	for (size_t i = 0; i < msg->msg_iovlen; i++) {
 		n += take_bytes(msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len);
+	}
+	if ((flags & MSG_ZEROCOPY) != 0) {
+		pin_message(msg, n);
 	}
 	return (ssize_t)n;
 }
@@ -394,6 +513,7 @@ void nvmf_buffers_put(struct nvmf_buffer_group *g, const struct iovec *iov, uint
 {
 	must(count == 1 && fake.buffers_used > 0);
 	fake.buffers_used--;
+	memset(iov[0].iov_base, 0xdd, iov[0].iov_len); /* it has another use */
 	free(iov[0].iov_base);
 }
 
@@ -424,12 +544,15 @@ void fake_open(void)
 {
 	struct sockaddr_in peer = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
-	memset(&fake, 0, offsetof(struct fake, sent));
+	memset(&fake, 0, offsetof(struct fake, sent)); /* what is behind it are options and counts */
 	fake.sent_bytes = 0;
 	fake.host_closed = fake.leaver_open = fake.holds = fake.control_is_quick = fake.closed = false;
 	fake.buffers_used = fake.memory = fake.executed = fake.completed = fake.writes = fake.failures = 0;
+	fake.pinned = fake.max = fake.resets = num_notifications = 0;
+	next_number = UINT32_MAX - 1;
 	fake.fd_open = true;
 	fake.buffers = 8;
+	fake.optmem = UINT_MAX;
 	fake.room = fake.in_at_once = SIZE_MAX;
 	STAILQ_INIT(&waiting);
 	STAILQ_INIT(&held);
@@ -441,8 +564,13 @@ void fake_open(void)
 	STAILQ_INIT(&group.dirty);
 	TAILQ_INIT(&group.qpairs);
 	TAILQ_INIT(&group.leavers);
+	tcp_socket_set_opts(&(struct tcp_socket_opts){.zerocopy_server = fake.zerocopy, .zerocopy_threshold = 8192});
 	nvmf_tcp_qpair_accept(&listener, FAKE_FD, (struct sockaddr *)&peer, NULL);
-	must(fake.qp != NULL && nvmf_tcp_op_qpair_add(&group.base, &fake.qp->base) == 0);
+	must(fake.qp != NULL && (fake.qp->zerocopy != NULL) == fake.zerocopy);
+	if (fake.qp->zerocopy != NULL) {
+		fake.qp->zerocopy->next = next_number; /* numbers begin again at 0 soon */
+	}
+	must(nvmf_tcp_op_qpair_add(&group.base, &fake.qp->base) == 0);
 	fake.qp->base.state = NVMF_QPAIR_CONNECTING;
 }
 
@@ -456,6 +584,10 @@ static bool poll_once(void)
 	qp = fake.qp;
 	if (qp == NULL || !nvmf_tcp_qpair_is_open(qp)) {
 		return did;
+	}
+	if (num_notifications > 0) {
+		did = true;
+		must(qp->zerocopy != NULL && nvmf_tcp_zerocopy_notified(qp));
 	}
 	if ((fake.in_bytes > 0 || fake.host_closed) && (qp->events & EPOLLIN) != 0) {
 		did = true;

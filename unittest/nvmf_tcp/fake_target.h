@@ -20,6 +20,11 @@ struct fake {
 	uint8_t sent[FAKE_SENT_MAX];
 	size_t sent_bytes;
 	bool fd_open, leaver_open;
+	/* What it was to send without a copy: it is looked at when the host takes it. */
+	bool zerocopy;        /* the option */
+	unsigned optmem;      /* such sends that the kernel takes before it has no means */
+	unsigned resets;      /* connections that were reset so that nothing more is sent */
+	unsigned pinned, max; /* sends that were not taken; the most of them */
 	/* The target. */
 	bool control_is_quick;         /* the control thread does at once what it is asked to */
 	bool holds;                    /* commands are not carried out until fake_carry_out() */
@@ -45,6 +50,11 @@ void fake_carry_out(void);
 bool fake_end(void);
 /* The request with a command id, or NULL. */
 struct nvmf_tcp_request *fake_request(uint16_t cid);
+/* The host takes what was sent without a copy, from the n-th of those that it has not taken on, as many as `count`, and
+ * the kernel tells, also that it has copied. */
+void fake_take(unsigned n, unsigned count, bool copied);
+/* The timer of a connection that ends has run out, if it runs. */
+void fake_look(void);
 /* Sends PDUs as a host does. */
 void fake_icreq(uint8_t digests);
 void fake_command(uint8_t opcode, uint16_t cid, uint16_t blocks, uint8_t fill, bool in_capsule);

@@ -129,6 +129,32 @@ static void test_what_is_refused_is_told(void)
 	close(fd);
 }
 
+static void test_placement_is_what_the_kernel_tells(void)
+{
+	static const struct {
+		enum tcp_placement placement;
+		int given;
+		uint32_t number;
+	} cases[] = {
+		{TCP_PLACEMENT_NONE, 5, 0}, {TCP_PLACEMENT_NAPI, 8193, 8193},     {TCP_PLACEMENT_NAPI, -ENOPROTOOPT, 0},
+		{TCP_PLACEMENT_CPU, 3, 4},  {TCP_PLACEMENT_CPU, -ENOPROTOOPT, 0}, {(enum tcp_placement)3, 5, 0},
+	};
+	int fd = begin();
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		tcp_socket_set_opts(&(struct tcp_socket_opts){.placement = cases[i].placement});
+		given = cases[i].given;
+		CU_ASSERT_EQUAL(tcp_socket_placement(fd), cases[i].number);
+	}
+	given = 0; /* the kernel's own answer: nothing has come in by a device */
+	tcp_socket_set_opts(&(struct tcp_socket_opts){.placement = TCP_PLACEMENT_NAPI});
+	CU_ASSERT_EQUAL(tcp_socket_placement(fd), 0);
+	tcp_socket_set_opts(&(struct tcp_socket_opts){.placement = TCP_PLACEMENT_CPU});
+	CU_ASSERT_EQUAL(tcp_socket_placement(fd), 0); /* -1 */
+	tcp_socket_set_opts(&(struct tcp_socket_opts){0});
+	close(fd);
+}
+
 static int setup(void)
 {
 	log_set_tap(count_warnings);
@@ -136,11 +162,9 @@ static int setup(void)
 }
 
 static const struct unit_test tests[] = {
-	UNIT(test_nothing_is_set_unless_it_is_asked_for),
-	UNIT(test_sizes_are_those_that_were_asked_for),
-	UNIT(test_without_the_capability_the_limit_holds),
-	UNIT(test_what_is_refused_is_told),
-	UNIT_END,
+	UNIT(test_nothing_is_set_unless_it_is_asked_for),  UNIT(test_sizes_are_those_that_were_asked_for),
+	UNIT(test_without_the_capability_the_limit_holds), UNIT(test_what_is_refused_is_told),
+	UNIT(test_placement_is_what_the_kernel_tells),     UNIT_END,
 };
 
 UNIT_MAIN("tcp_socket", tests, setup, NULL)
