@@ -23,7 +23,7 @@ PROGRAM = BUILD / "systest" / "varve-faults"
 SITES, DEPTH = 8192, 3
 HEADER = struct.Struct("<QqqqIiIIi12x")
 SITE = struct.Struct("<Q3QQqqq40s16x")
-BREAK, KILL = 0, 1
+BREAK, KILL, DELAY, LIE = range(4)
 BY_NAME = 2
 
 

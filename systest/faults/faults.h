@@ -24,6 +24,8 @@
 enum fault_action {
 	FAULT_BREAK, /* queue pairs that are not protected go into the error state */
 	FAULT_KILL,  /* the process `victim` is killed */
+	FAULT_DELAY, /* of rbd.c: the call is made `victim` milliseconds late */
+	FAULT_LIE,   /* of rbd.c: it succeeds, with an answer that cannot be: the one with the number `victim` */
 };
 
 struct fault_site {
