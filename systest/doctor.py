@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import types
 import urllib.request
 
 from appliance_lib import BUILD, TOP, VARVE, Client, Daemon, Skip, check, main, wait_for
@@ -93,6 +94,21 @@ def test_a_program_that_does_not_run_is_said_so():
     with folder() as f:
         Finding("-n", "varve-none", "-d", f, cwd=f).expect(1, "no process runs a program named varve-none", "ok     core", "hugepages")
         Finding("-p", NO_PID, "-d", f, cwd=f).expect(1, f"process {NO_PID} does not run")
+
+
+def test_a_process_that_is_dying_is_not_well():
+    with Daemon("-e", "rpc") as d:
+        d.process.kill()
+        wait_for(lambda: pathlib.Path(f"/proc/{d.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z", "it to be dead, with a status that nobody has fetched")
+        f = Finding("-p", d.pid, "-d", d.folder, cwd=d.folder).expect(1, f"process {d.pid} does not run")
+        check("ok     process" not in f.text and "ok     RPC" not in f.text, f.text)
+    sys.path.insert(0, str(TOP / "tools/varve-doctor"))
+    from varve_doctor import live, report
+    for dumping, healthy in (("0", True), ("1", False)):
+        dying = types.SimpleNamespace(pid=1, age_s=lambda: 1.0, field=lambda name, dumping=dumping: {"State": "D (disk sleep)", "CoreDumping": dumping}.get(name, ""))
+        r = report.Report()
+        check(live.check_process(r, dying) is healthy, r.lines)
+        check(healthy or "writes its core" in r.lines[0]["text"], r.lines)
 
 
 def test_the_only_running_one_is_the_default_and_several_are_a_question():

@@ -175,6 +175,38 @@ def test_a_queue_that_stays_refused_fails_when_the_controller_may_be_lost_no_lon
         t.__exit__()
 
 
+def test_lines_of_the_log_are_not_written_on_the_progress():
+    """On a terminal, where the line of progress is written over again and again."""
+    master, terminal = os.openpty()
+    os.set_blocking(master, False)
+    text = bytearray()
+
+    def read():
+        try:
+            text.extend(os.read(master, 65536))
+        except BlockingIOError:
+            pass
+        return bytes(text)
+
+    with Target(trtype="TCP") as t:
+        t.add_malloc("M0")
+        t.add_ns("M0", nsid=1)
+        h = subprocess.Popen([PERF, "--no-huge", "-m", f"[{NUM_CPUS - 1}]", "-s", "128", "-r", t.trid(), "-n", "1", "-w", "randread", "-t", "3600"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal, env={**os.environ, **preload()})
+        try:
+            wait_for(lambda: b" IOPS " in read(), "progress")
+            t.process.kill()
+            wait_for(lambda: b"*: " in read().rpartition(b"\n")[0], "a line of the log")
+            for line in [x for x in read().split(b"\n") if b"*: " in x]:
+                before = line[:line.index(b"*: ")]
+                check(b"IOPS" not in before.rsplit(b"\x1b[K", 1)[-1], line)
+        finally:
+            h.kill()
+            h.wait()
+            os.close(master)
+            os.close(terminal)
+
+
 def test_two_targets_are_driven_at_once():
     with Target() as one, Target(port=one.port + 1) as two:
         for t in (one, two):

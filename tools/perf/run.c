@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The measurement: filling, running, stopping, and how far it is. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "env_dpdk/env.h"
 #include "tools/perf/perf.h"
+#include "util/log.h"
 
 struct count {
 	unsigned opening, wanted, prefilling, outstanding, unconnected;
@@ -116,6 +118,19 @@ static bool perf_run_is_over(void *arg)
 	return env_ticks() >= p->run_end;
 }
 
+/* Whether the line that stderr's terminal has its cursor on is a line of progress. */
+static atomic_bool progress_line;
+
+static void perf_clear_progress(enum log_level level, const char *file, int line, const char *text)
+{
+	static const char clear[] = "\r\033[K";
+
+	if (level <= log_get_print_level() && atomic_exchange(&progress_line, false)) {
+		ssize_t ignored = write(STDERR_FILENO, clear, sizeof(clear) - 1);
+		(void)ignored;
+	}
+}
+
 static void perf_show_progress(void *arg)
 {
 	struct perf *p = arg;
@@ -131,6 +146,7 @@ static void perf_show_progress(void *arg)
 		: terminal    ? "               "
 			      : "",
 		terminal ? "" : "\n");
+	atomic_store(&progress_line, terminal);
 	p->progress_ios = ios;
 	thread_timer_start(&p->progress, 1000000);
 }
@@ -162,11 +178,13 @@ void perf_run(struct perf *p)
 		p->progress.fn = perf_show_progress;
 		p->progress.arg = p;
 		thread_timer_start(&p->progress, 1000000);
+		log_set_tap(perf_clear_progress);
 	}
 	thread_control_wait(perf_run_is_over, p, UINT64_MAX);
 	p->run_end = env_ticks();
 	thread_timer_stop(&p->progress);
-	if (p->progress.fn != NULL && isatty(STDERR_FILENO)) {
+	log_set_tap(NULL);
+	if (atomic_exchange(&progress_line, false)) {
 		fprintf(stderr, "\r%60s\r", "");
 	}
 	ph.phase = STREAM_STOP;

@@ -3,10 +3,14 @@
 from . import control, environment, rpc, work
 from .report import Unable, seconds
 
+
 def check_process(report, process):
     """False if it cannot answer anything."""
     if process.field("State")[:1] == "Z":
         report.found("process", "it is dead, and its parent has not fetched its status", f"ps -o ppid= -p {process.pid}")
+        return False
+    if process.field("CoreDumping") == "1":
+        report.found("process", "it has crashed, and the kernel writes its core", f"wait until it is gone, then: varve-doctor -p {process.pid}")
         return False
     report.ok("process", f"runs for {seconds(process.age_s() * 1e6)}, {process.field('Threads')} threads, "
               f"{process.field('VmRSS') or '0 kB'} resident")

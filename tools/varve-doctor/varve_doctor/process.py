@@ -47,14 +47,22 @@ class Thread:
         self.state, self.cpu_ticks = fields[0], int(fields[11]) + int(fields[12])
 
 
+def has_ended(pid):
+    """Whether a process is over, and only its parent has not asked for its status yet."""
+    try:
+        return Thread(pid, pid).state in "ZX"
+    except (OSError, ValueError, IndexError):
+        return True
+
+
 class Process:
     def __init__(self, pid):
         self.pid = pid
         try:
             self.program, self.replaced = program_of(pid)
         except FileNotFoundError:
-            if os.path.exists(f"/proc/{pid}"):
-                raise Unable(f"process {pid} has no program: it is a kernel thread, or has just ended") from None
+            if os.path.exists(f"/proc/{pid}") and not has_ended(pid):
+                raise Unable(f"process {pid} has no program: it is a kernel thread") from None
             raise ProcessLookupError from None
         except PermissionError:
             raise Unable(f"process {pid} is another user's: run this as root") from None
