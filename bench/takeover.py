@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The longest time that an I/O of a host takes while another process takes over from its target (varve --takeover), in verified I/O over TCP and RDMA, and
-the part of it in which nothing listens: from the stop of the old process until the new one serves. An error or a miscompare is a failure."""
+the part of it in which nothing listens: from the stop of the old process until the new one serves. An error or a miscompare is a failure.
+
+    takeover.tcp.stall_ms, takeover.rdma.stall_ms   the longest I/O; wanted: 1000 or less
+    takeover.tcp.closed_ms, takeover.rdma.closed_ms nothing listens"""
 import pathlib
 import re
 import statistics

@@ -246,6 +246,24 @@ def check_paths():
                 yield f"{f} links to {link}, which is not there"
 
 
+def head_of(file):
+    """The comment or text that a program begins with."""
+    text = (TOP / file).read_text(errors="replace")
+    found = re.search(r'"""(.*?)"""', text, re.S) if file.endswith(".py") else re.search(r"(?:\s*/\*.*?\*/)+", text, re.S)
+    return found[0] if found else ""
+
+
+def check_figures():
+    """Figures that documents name (`nvmf_tcp.own_ns`) are in the head of a benchmark: with the benchmark's name, or in a program whose name begins
+    with it. So tables of what is wanted and of what was measured do not outlive what measures it."""
+    heads = {Path(f).stem: head_of(f) for f in tracked("bench/*.c", "bench/*.py")}
+    for f in tracked("*.md"):
+        for bench, figure in re.findall(r"`([a-z_]+)\.([a-z0-9_.]+)`", (TOP / f).read_text()):
+            own = [head for name, head in heads.items() if name.startswith(bench)]
+            if bench in heads and figure not in ("c", "py", "h", "md") and not any(re.search(rf"\b(?:{bench}\.)?{re.escape(figure)}\b", head) for head in own):
+                yield f"{f} names the figure {bench}.{figure}, which is in the head of no bench/{bench}*"
+
+
 def check_tracepoints():
     p = subprocess.run([sys.executable, TOP / "scripts/check_tracepoints.py"], cwd=TOP, text=True, capture_output=True)
     if p.returncode:
@@ -272,7 +290,7 @@ def public_headers():
     return [f for f in sources() if f.endswith(".h") and not PRIVATE.search(f) and f.split("/")[0] not in ("tools", "softverbs")]
 
 
-CHECKS = [check_format, check_function_names, check_prefixes, check_lengths, check_includes, check_words, check_spdx, check_paths, check_tracepoints, check_doxygen]
+CHECKS = [check_format, check_function_names, check_prefixes, check_lengths, check_includes, check_words, check_spdx, check_paths, check_figures, check_tracepoints, check_doxygen]
 PROGRAMS = {"check_format": "clang-format", "check_function_names": "ctags", "check_prefixes": "ctags", "check_lengths": "ctags", "check_doxygen": "doxygen"}
 
 

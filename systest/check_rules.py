@@ -15,6 +15,7 @@ from pathlib import Path
 from appliance_lib import DEADLINE, TOP, Skip, check, main
 
 SPDX = "/* SPDX-License-Identifier: BSD-3-Clause */\n"
+SPDX_PY = "# SPDX-License-Identifier: BSD-3-Clause\n"
 MD = "<!-- SPDX-License-Identifier: BSD-3-Clause -->\n"
 COPIED = ("scripts/check.py", "scripts/check_tracepoints.py", "scripts/doxygen_filter.py", ".clang-format", "doc/Doxyfile", "doc/glossary.md")
 FILES = {
@@ -159,6 +160,15 @@ def test_paths():
                     ("`test_locks_shut`, and later `test_locks_open`", "`test_locks_shut`,\nand `test_doors_open`", "test_doors_open of systest/locks.py")):
                 t.told("paths", "doc/doors.md", MD + good.replace(before, after), f"doc/doors.md names {what}, which is not there")
         t.told("paths", "doc/doors.md", MD + "See [windows](windows.md#glass).\n", "doc/doors.md links to windows.md")
+
+
+def test_figures():
+    with tree("figures") as t, t.changed("bench/door.py", SPDX_PY + '"""Doors.\n\n    door.open_ns   to open one\n    read_ratio"""\nclosed_ns = 1\n'), \
+            t.changed("bench/door_own.c", SPDX + "/* own_ns: a door alone */\nint closed_ns;\n"):
+        with t.changed("doc/doors.md", MD + "`door.open_ns`, `door.read_ratio`, `door.own_ns`, `door.py`, `window.open_ns`\n"):
+            t.passes("figures")
+        for wrong in ("closed_ns", "open_n", "shut_ns"):
+            t.told("figures", "doc/doors.md", MD + f"`door.{wrong}`\n", f"doc/doors.md names the figure door.{wrong}, which is in the head of no bench/door*")
 
 
 def test_tracepoints():

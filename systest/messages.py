@@ -5,6 +5,7 @@
 # beside
 """Answers to calls and complaints of tools say what happened, to whom, and what to do: not only the log does."""
 import os
+import re
 import subprocess
 import sys
 
@@ -84,6 +85,8 @@ def test_a_host_is_told_what_is_not_there_and_once():
         t.call("nvmf_subsystem_remove_listener", nqn=NQN, listen_address=t.listen_address())
         _, err = perf(t.trid())
         check(err.count(f"nobody listens at {ADDRESS} port {PORT}") == 1, err)
+        _, err = perf(f"trtype:RDMA adrfam:IPv4 traddr:192.0.2.1 trsvcid:{PORT} subnqn:{NQN}")
+        check(err.count("no RDMA device of this machine knows a way to 192.0.2.1") == 1 and err.count("varve-perf:") == 1, err)
 
 
 def test_many_namespaces_are_driven():
@@ -115,6 +118,15 @@ def test_varve_top_fits_a_small_terminal():
             wait_for(lambda: s.text().splitlines()[3].split() == before, lambda: f"the first columns: {s.text()}")
             s.key("q")
             check(s.wait_end() == 0, s.status)
+
+
+def test_rings_of_threads_are_told_from_those_of_reactors():
+    with Daemon("-e", "rpc") as d:
+        d.call("log_get_level")
+        out = subprocess.run([BUILD / "bin/varve-trace", "-p", str(d.process.pid), "-d", "/dev/shm"], capture_output=True, text=True, timeout=DEADLINE).stdout
+        sizes = [line for line in out.splitlines() if line.startswith("Trace Size")]
+        check(len(sizes) == 2 and re.fullmatch(r"Trace Size of lcore \(\d+\): 32768", sizes[0]), sizes)
+        check(re.fullmatch(r"Trace Size of lcore \(\d+\), the thread control: 4096", sizes[1]), sizes)
 
 
 def test_what_is_no_trace_and_no_tracepoint_is_said():

@@ -358,13 +358,27 @@ static void text_origin_print(const struct trace_view *v, const struct trace_sna
 	}
 }
 
+/* A ring is an lcore's, or that of another thread, which has then a name. Rings that no thread has had are left out, if
+ * the file has names at all. */
+static void text_ring_print(const struct trace_view *v, const struct trace_lcore *lc)
+{
+	bool reactor = strncmp(lc->name, "reactor_", strlen("reactor_")) == 0, named = lc->name[0] != '\0';
+	char name[4 * sizeof(lc->name)];
+
+	if (!named && lc->written == 0 && trace_reader_info(v->r) != NULL) {
+		return;
+	}
+	text_escape(name, sizeof(name), lc->name, strlen(lc->name));
+	out_printf(v->out, "Trace Size of lcore (%u)%s%s: %" PRIu64 "\n", lc->lcore,
+		   named && !reactor ? ", the thread " : "", named && !reactor ? name : "", lc->num_entries);
+}
+
 void text_header(const struct trace_view *v, const struct trace_snapshot *s)
 {
 	out_printf(v->out, "TSC Rate: %" PRIu64 "\n", s->tsc_rate);
 	text_origin_print(v, s);
 	for (size_t i = 0; i < s->num_lcores; i++) {
-		out_printf(v->out, "Trace Size of lcore (%u): %" PRIu64 "\n", s->lcores[i].lcore,
-			   s->lcores[i].num_entries);
+		text_ring_print(v, &s->lcores[i]);
 	}
 	for (size_t i = 0; i < s->num_lcores; i++) {
 		text_lost(v, &s->lcores[i], NULL);
