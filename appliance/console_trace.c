@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The live trace. A page asks again and again; a worker thread looks, one look at a time, only while somebody asks, and
- * less than LOOK_SHARE of one CPU. Looks for the same thing are shared. */
+ * less than 1/LOOK_SHARE of one CPU. Looks for the same thing are shared. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,8 @@
 #define LOOK_FRESH_US   1000000  /* for how long a look is given again */
 #define LOOK_FORGET_US  10000000 /* a look that nobody has asked for is freed after that */
 #define LOOK_TICK_US    1000000
-#define LOOK_SHARE      20 /* after a look that took t of a CPU's time, the next one waits LOOK_SHARE * t */
-#define LOOK_NICENESS   10 /* of the worker thread: it may have to share a reactor's CPU */
+#define LOOK_SHARE      200 /* after a look that took t of a CPU's time, the next one waits LOOK_SHARE * t */
+#define LOOK_NICENESS   10  /* of the worker thread: it may have to share a reactor's CPU */
 #define TRACE_FILE_PATH 256
 
 enum look_state { LOOK_FREE, LOOK_WAITS, LOOK_RUNS, LOOK_DONE };
@@ -195,6 +195,13 @@ static struct console_look *console_look_ask(const struct console_trace_query *q
 	return l;
 }
 
+/* Whether there is something to tell: what was found before, too, if the next look must wait because of what the last
+ * ones took. */
+static bool console_look_has_result(const struct console_look *l)
+{
+	return l->state == LOOK_DONE || (l->state == LOOK_WAITS && l->done_ticks != 0 && env_ticks() < live.next_ticks);
+}
+
 /* ---- The answer ---- */
 
 static json_t *console_trace_groups(void)
@@ -268,7 +275,7 @@ json_t *console_trace(const char *query, size_t query_len)
 		json_object_set_new(o, "state", json_string("off"));
 	} else if ((l = console_look_ask(&q)) == NULL) {
 		json_object_set_new(o, "state", json_string("busy"));
-	} else if (l->state == LOOK_DONE) {
+	} else if (console_look_has_result(l)) {
 		console_trace_add_result(o, l);
 	} else {
 		json_object_set_new(o, "state", json_string("pending"));

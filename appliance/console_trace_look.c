@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_ENTRIES 65536 /* of all rings together that a look reads */
+#define LOOK_ENTRIES 32768 /* of all rings together that a look reads */
 
 /* What the events of one look have in common. */
 struct look {
