@@ -94,6 +94,10 @@ void bdev_split_pool_destroy(struct bdev_split_pool *p)
 
 static ALWAYS_INLINE bool iovs_fit(const struct bdev *b, const struct iovec *iovs, uint32_t iovcnt)
 {
+	/* Of a bdev that has a boundary only, no iov is looked at. */
+	if ((b->buf_align | b->max_segments | b->max_segment_bytes) == 0) {
+		return true;
+	}
 	uintptr_t address_mask = b->buf_align != 0 ? b->buf_align - 1 : 0;
 	size_t length_mask = b->buf_align != 0 ? RTE_MIN(b->buf_align, b->block_size) - 1 : 0;
 	size_t max = b->max_segment_bytes != 0 ? b->max_segment_bytes : SIZE_MAX;

@@ -10,6 +10,10 @@ random reads, 128 outstanding, one thread.
     instructions.null, null_traced  the bdev layer and a null bdev
     instructions.nvme, nvme_traced  the NVMe driver on PCIe; the model of a controller taken off
     instructions.nvme_model         the model
+    instructions.lvol_read, lvol_write
+                                    a volume on a RAM disk; the RAM disk taken off
+    instructions.lvol_base_read, lvol_base_write
+                                    the RAM disk
 
 For a profile by function, run what this program prints with --commands, and callgrind_annotate on the files."""
 import os
@@ -24,9 +28,10 @@ TOP = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("VARVE_BUILD", TOP / "build"))
 # Valgrind counts each byte that a string instruction copies or clears: the C library's ways without one are counted instead.
 NO_STRINGS = {"GLIBC_TUNABLES": "glibc.cpu.x86_rep_movsb_threshold=1000000000:glibc.cpu.x86_rep_stosb_threshold=1000000000"}
-PROGRAMS = ("nvmf_rdma_own", "nvmf_tcp_own", "bdev", "nvme")
+PROGRAMS = ("nvmf_rdma_own", "nvmf_tcp_own", "bdev", "nvme", "lvol")
 # what is taken off: of the fake device, of the model
-LESS = {"target": "fake", "target_traced": "fake", "tcp": "tcp_fake", "tcp_traced": "tcp_fake", "tcp_write": "tcp_fake_write", "nvme": "nvme_model", "nvme_traced": "nvme_model"}
+LESS = {"target": "fake", "target_traced": "fake", "tcp": "tcp_fake", "tcp_traced": "tcp_fake", "tcp_write": "tcp_fake_write", "nvme": "nvme_model", "nvme_traced": "nvme_model",
+        "lvol_read": "lvol_base_read", "lvol_write": "lvol_base_write"}
 
 
 def command(program, out):

@@ -35,6 +35,7 @@
 #define FIRST_WRITES  (VOLUME_BLOCKS / STRIDE)
 #define BASE_BLOCKS   (16 * VOLUME_BLOCKS)
 #define IOS           100000
+#define FEW_IOS       20000 /* where instructions are counted */
 #define TURNS         15
 #define WAIT_US       60000000
 
@@ -316,7 +317,29 @@ static void measure(struct bench_load *l)
 	bench_print("lvol.allocs_per_io", bench_load_allocations(), "allocations");
 }
 
-int main(void)
+/* After a run of each kind, which pays for what is done once. */
+static void count_instructions(struct bench_load *l)
+{
+	static const struct {
+		unsigned load;
+		const char *name;
+	} counted[] = {{BASE_READ, "lvol_base_read"},
+		       {READ, "lvol_read"},
+		       {BASE_WRITE, "lvol_base_write"},
+		       {WRITE, "lvol_write"}};
+	const size_t n = sizeof(counted) / sizeof(counted[0]);
+
+	for (size_t i = 0; i < n; i++) {
+		bench_load_run(&l[counted[i].load], FEW_IOS);
+	}
+	bench_counted("warm", FEW_IOS);
+	for (size_t i = 0; i < n; i++) {
+		bench_load_run(&l[counted[i].load], FEW_IOS);
+		bench_counted(counted[i].name, FEW_IOS);
+	}
+}
+
+int main(int argc, char **argv)
 {
 	struct bench_load l[LOADS];
 
@@ -329,7 +352,11 @@ int main(void)
 		l[i] = load_of(loads[i].bdev, loads[i].type);
 		bench_load_open(&l[i]);
 	}
-	measure(l);
+	if (bench_counts(argc, argv)) {
+		count_instructions(l);
+	} else {
+		measure(l);
+	}
 	for (unsigned i = 0; i < LOADS; i++) {
 		bench_load_close(&l[i]);
 	}

@@ -40,8 +40,8 @@ def image(kind=None, mb=128):
         yield path
 
 
-def attach(d, path):
-    d.call("bdev_uring_create", name="A0", filename=str(path), block_size=4096)
+def attach(d, path, block_size=4096):
+    d.call("bdev_uring_create", name="A0", filename=str(path), block_size=block_size)
 
 
 def version(path):
@@ -110,6 +110,28 @@ def test_a_stock_store_is_opened_and_answered_as_it_was():
                 expected = contents(volume)
                 check(read_volume(d, f"lvs0/{volume}", len(expected)) == expected, f"{kind}: {volume} differs")
             stop_and_check(d, path)
+
+
+def test_a_store_on_smaller_blocks_than_its_own():
+    with image("dirty") as path, TcpTarget() as d:
+        attach(d, path, block_size=512)
+        d.call("bdev_wait_for_examine")
+        [v] = d.call("bdev_get_bdevs", name="lvs0/thick")
+        check(v["block_size"] == 4096, v)
+        for volume in ("thick", "snap1", "clone1"):
+            expected = contents(volume)
+            check(read_volume(d, f"lvs0/{volume}", len(expected)) == expected, f"{volume} differs")
+        d.call("bdev_lvol_create", lvs_name="lvs0", lvol_name="new", size_in_mib=8, thin_provision=True)
+        nsid = d.add_ns("lvs0/new")
+        with Host(d, "-w", "randrw", "--verify", "-t", "600", "-q", "8", nsid=nsid) as host:
+            wait_io(d, [host])
+            d.call("bdev_lvol_snapshot", lvol_name="lvs0/new", snapshot_name="of_new")
+            wait_io(d, [host])
+        d.remove_ns(nsid)
+        for volume in ("thick", "snap1", "clone1"):
+            expected = contents(volume)
+            check(read_volume(d, f"lvs0/{volume}", len(expected)) == expected, f"{volume} differs after I/O of another volume")
+        stop_and_check(d, path)
 
 
 def test_a_stock_store_is_changed_and_closed():

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bdev_modules/lvol/internal.h"
+#include "util/compiler.h"
 #include "util/log.h"
 
 #define RESERVED_OPS 16u /* for when there is no memory; the engine writes little at a time */
@@ -179,7 +180,7 @@ static void grace_put(struct grace *g)
 	}
 }
 
-void lvol_grace_report(struct store_channel *sc)
+COLD void lvol_grace_report(struct store_channel *sc)
 {
 	sc->grace_reports = false;
 	grace_put(&sc->store->grace);
@@ -239,7 +240,7 @@ static void pause_put(struct bdev_lvol *l)
 	}
 }
 
-void lvol_pause_report(struct lvol_channel *ch)
+COLD void lvol_pause_report(struct lvol_channel *ch)
 {
 	ch->pause_reports = false;
 	pause_put(ch->lvol);

@@ -108,7 +108,8 @@ struct bdev_lvol {
 	struct bdev_lvol_store *store;
 	struct lvol_live_volume *v;
 	uint32_t cluster_blocks;
-	int cluster_shift; /* log2 of cluster_blocks; -1: no power of two */
+	int cluster_shift;    /* log2 of cluster_blocks; -1: no power of two */
+	uint32_t block_shift; /* the store's: each I/O needs it, and nothing else of the store */
 	_Atomic bool paused;
 	atomic_uint pause_left; /* channels whose writes have not ended, and one while the control thread asks them */
 	struct thread_msg pause_msg;

@@ -68,7 +68,7 @@ static ALWAYS_INLINE void io_uncount(struct bdev_io *io, struct lvol_io *ctx)
 }
 
 /* NULL: there is none. */
-static void slow_free(struct lvol_slow *slow)
+static NOINLINE void slow_free(struct lvol_slow *slow)
 {
 	if (slow != NULL) {
 		lvol_bounce_free(slow);
@@ -97,6 +97,16 @@ void lvol_io_end_errno(struct bdev_io *io, int rc)
 	lvol_io_end(io, bdev_status_from_errno(rc));
 }
 
+/* The rest of lvol_io_child_done(). */
+static COLD void child_done_slow(struct bdev_io *io, const struct bdev_io *child)
+{
+	struct lvol_io *ctx = bdev_io_ctx(io);
+
+	slow_free(ctx->slow);
+	ctx->slow = NULL;
+	bdev_io_complete_as(io, child);
+}
+
 void lvol_io_child_done(struct bdev_io *child, void *parent)
 {
 	struct bdev_io *io = parent;
@@ -104,8 +114,8 @@ void lvol_io_child_done(struct bdev_io *child, void *parent)
 
 	io_uncount(io, ctx);
 	if (unlikely(ctx->slow != NULL)) { /* it had waited for its cluster */
-		slow_free(ctx->slow);
-		ctx->slow = NULL;
+		child_done_slow(io, child);
+		return;
 	}
 	bdev_io_complete_as(io, child);
 }
@@ -200,7 +210,7 @@ void lvol_io_steps_begin(struct bdev_io *io)
 }
 
 /* One I/O on the base where blocks differ in size, or the range is another one. */
-static void step_run(struct bdev_io *io, enum bdev_io_type type, uint64_t offset, uint64_t blocks)
+static NOINLINE void step_run(struct bdev_io *io, enum bdev_io_type type, uint64_t offset, uint64_t blocks)
 {
 	struct lvol_io *ctx = bdev_io_ctx(io);
 	struct lvol_slow *slow = lvol_io_get_slow(io);
@@ -216,7 +226,7 @@ static void step_run(struct bdev_io *io, enum bdev_io_type type, uint64_t offset
 /* A READ or WRITE in one cluster. */
 static ALWAYS_INLINE void io_to_base(struct lvol_channel *ch, struct bdev_io *io, uint64_t offset)
 {
-	uint32_t shift = ch->lvol->store->block_shift;
+	uint32_t shift = ch->lvol->block_shift;
 
 	if (likely(shift == 0)) {
 		bdev_child_submit_at(ch->sc->pool, io, offset);
@@ -411,7 +421,7 @@ static void fill_begin(struct lvol_channel *ch, struct bdev_io *io, uint64_t wit
 	struct lvol_slow *slow = ctx->slow;
 	const struct lvol_live_fill *f = &slow->fill;
 	uint64_t behind = within + blocks;
-	uint32_t shift = l->store->block_shift;
+	uint32_t shift = l->block_shift;
 	enum bdev_io_type around = f->source != 0 ? BDEV_IO_COPY : BDEV_IO_WRITE_ZEROES;
 
 	lvol_events_copy_begins(io, l, f);
@@ -465,29 +475,37 @@ static ALWAYS_INLINE void read_run(struct lvol_channel *ch, struct bdev_io *io)
 	lvol_io_read_external(io);
 }
 
-static ALWAYS_INLINE void write_run(struct lvol_channel *ch, struct bdev_io *io)
+static ALWAYS_INLINE void write_to_cluster(struct lvol_channel *ch, struct bdev_io *io, uint32_t entry)
+{
+	const struct bdev_lvol *l = ch->lvol;
+	struct lvol_io *ctx = bdev_io_ctx(io);
+
+	grace_enter(ch->sc, ctx);
+	writes_enter(ch, ctx);
+	io_to_base(ch, io, base_block(l, lvol_live_cluster(entry), within_cluster(l, io->offset_blocks)));
+}
+
+/* A WRITE that goes to no cluster of the volume's own, or may not. */
+static NOINLINE void write_run_otherwise(struct lvol_channel *ch, struct bdev_io *io)
 {
 	const struct bdev_lvol *l = ch->lvol;
 	uint64_t n = cluster_of(l, io->offset_blocks), within = within_cluster(l, io->offset_blocks);
-	struct lvol_io *ctx = bdev_io_ctx(io);
+	int rc;
 
-	if (unlikely(ch->paused)) {
+	if (ch->paused) {
 		io_hold(ch, io);
 		return;
 	}
 	/* The layer's check is older where the I/O has waited in the layer: for a limit, a lock, the rest of a split.
 	 */
-	if (unlikely(l->bdev.read_only)) {
+	if (l->bdev.read_only) {
 		lvol_io_end(io, NVME_SC_NS_WRITE_PROTECTED | NVME_SC_DNR);
 		return;
 	}
-	int rc;
 	do {
 		uint32_t entry = lvol_live_entry(l->v, n);
-		if (likely(lvol_live_is_writable(entry))) {
-			grace_enter(ch->sc, ctx);
-			writes_enter(ch, ctx);
-			io_to_base(ch, io, base_block(l, lvol_live_cluster(entry), within));
+		if (lvol_live_is_writable(entry)) {
+			write_to_cluster(ch, io, entry);
 			return;
 		}
 		rc = first_write(ch, io, n, within, io->num_blocks);
@@ -495,6 +513,20 @@ static ALWAYS_INLINE void write_run(struct lvol_channel *ch, struct bdev_io *io)
 	if (rc != 0) {
 		lvol_io_end_errno(io, rc);
 	}
+}
+
+static ALWAYS_INLINE void write_run(struct lvol_channel *ch, struct bdev_io *io)
+{
+	const struct bdev_lvol *l = ch->lvol;
+
+	if (likely(!ch->paused && !l->bdev.read_only)) {
+		uint32_t entry = lvol_live_entry(l->v, cluster_of(l, io->offset_blocks));
+		if (likely(lvol_live_is_writable(entry))) {
+			write_to_cluster(ch, io, entry);
+			return;
+		}
+	}
+	write_run_otherwise(ch, io);
 }
 
 /* --- WRITE_ZEROES --- */
@@ -518,7 +550,7 @@ static bool zeroes_piece(struct lvol_channel *ch, struct bdev_io *io, struct lvo
 		slow->at += blocks;
 		grace_reenter(ch->sc, bdev_io_ctx(io));
 		step_run(io, BDEV_IO_WRITE_ZEROES, base_block(l, lvol_live_cluster(entry), within),
-			 blocks << l->store->block_shift);
+			 blocks << l->block_shift);
 		return false;
 	}
 	if (entry == 0 && n >= l->v->external_clusters) {
@@ -555,7 +587,7 @@ static bool unmap_piece(struct lvol_channel *ch, struct bdev_io *io, struct lvol
 		return true;
 	}
 	grace_reenter(ch->sc, bdev_io_ctx(io));
-	step_run(io, BDEV_IO_UNMAP, base_block(l, lvol_live_cluster(entry), within), blocks << l->store->block_shift);
+	step_run(io, BDEV_IO_UNMAP, base_block(l, lvol_live_cluster(entry), within), blocks << l->block_shift);
 	return false;
 }
 
@@ -697,7 +729,14 @@ void lvol_io_submit(void *channel, struct bdev_io *io)
 	ctx->slow = NULL;
 	ctx->stage = STAGE_BASE;
 	ctx->in_grace = ctx->in_writes = false;
-	lvol_io_run(io);
+	/* The two that matter are here at once, and all else is out of their way. */
+	if (likely(io->type == BDEV_IO_READ)) {
+		read_run(channel, io);
+	} else if (likely(io->type == BDEV_IO_WRITE)) {
+		write_run(channel, io);
+	} else {
+		lvol_io_run(io);
+	}
 }
 
 static void io_steps_ended(struct bdev_io *io, uint16_t status)

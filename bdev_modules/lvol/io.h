@@ -90,7 +90,7 @@ static ALWAYS_INLINE uint64_t within_cluster(const struct bdev_lvol *l, uint64_t
 /* The base's block of a volume's block that lies in a cluster of the store. */
 static ALWAYS_INLINE uint64_t base_block(const struct bdev_lvol *l, uint32_t cluster, uint64_t within)
 {
-	return ((uint64_t)cluster * l->cluster_blocks + within) << l->store->block_shift;
+	return ((uint64_t)cluster * l->cluster_blocks + within) << l->block_shift;
 }
 
 /* --- io.c --- */

@@ -231,8 +231,7 @@ static void bounce_write(struct bdev_io *io)
 	ctx->stage = STAGE_FILL;
 	slow->num_steps = 0;
 	b->iov.iov_len = b->blocks * l->bdev.block_size;
-	lvol_io_add_step(slow, BDEV_IO_WRITE, base_block(l, slow->fill.cluster, b->at), 0,
-			 b->blocks << l->store->block_shift);
+	lvol_io_add_step(slow, BDEV_IO_WRITE, base_block(l, slow->fill.cluster, b->at), 0, b->blocks << l->block_shift);
 	lvol_io_steps_begin(io);
 }
 

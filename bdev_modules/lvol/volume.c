@@ -190,6 +190,7 @@ static struct bdev_lvol *lvol_new(struct bdev_lvol_store *s, struct lvol_live_vo
 	l->store = s;
 	l->v = v;
 	l->cluster_blocks = s->cluster_bytes / s->block_bytes;
+	l->block_shift = s->block_shift;
 	l->cluster_shift = rte_is_power_of_2(l->cluster_blocks) ? (int)rte_log2_u32(l->cluster_blocks) : -1;
 	atomic_init(&l->refs, 1);
 	/* A change may hold the volume that has begun before its bdev came. */

@@ -302,6 +302,23 @@ static void test_data_survives_few_short_segments(void)
 	hammer(t, 200, true, 4);
 }
 
+/* Each limit on memory by itself: a bdev that has none of them has no iov looked at. */
+static void test_data_survives_few_segments(void)
+{
+	struct testdev *t = testdev_new("t0", 512, BLOCKS);
+	t->bdev.max_segments = 2;
+	t->shuffle = true;
+	hammer(t, 200, true, 10);
+}
+
+static void test_data_survives_short_segments(void)
+{
+	struct testdev *t = testdev_new("t0", 512, BLOCKS);
+	t->bdev.max_segment_bytes = 1536;
+	t->shuffle = true;
+	hammer(t, 200, true, 11);
+}
+
 static void test_data_survives_bouncing_of_misaligned_memory(void)
 {
 	struct testdev *t = testdev_new("t0", 512, BLOCKS);
@@ -528,6 +545,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_each_decision_is_by_one_boundary),
 	UNIT(test_data_survives_a_maximal_transfer_size),
 	UNIT(test_data_survives_few_short_segments),
+	UNIT(test_data_survives_few_segments),
+	UNIT(test_data_survives_short_segments),
 	UNIT(test_data_survives_bouncing_of_misaligned_memory),
 	UNIT(test_data_survives_all_limits_at_once),
 	UNIT(test_data_survives_a_native_compare_that_is_split),
