@@ -41,7 +41,7 @@ trace/reader_source.c,trace/reader_tables.c,trace/reader_ring.c trace_reader tra
 env_dpdk/cores.c cores env 0
 env_dpdk/pci_uevent.c pci_uevent pci_device 16
 util/parse.c cores util_parse 0
-lvol/decode.c,lvol/reserve.c,lvol/space.c,lvol/volume.c lvol_store lvol_store,lvol_live,lvol_live_faults,lvol_live_reserve,lvol_owner,lvol_space 0
+lvol/decode.c,lvol/reserve.c,lvol/space.c,lvol/volume.c lvol_store lvol_store,lvol_live,lvol_live_faults,lvol_live_reserve,lvol_live_pages,lvol_owner,lvol_space 0
 dhchap/message.c,dhchap/secret.c dhchap dhchap-messages 1
 bdev_modules/crypto/key_text.c crypto_key bdev_crypto_keys 0
 tls/psk.c tls_psk tls-psk 0
