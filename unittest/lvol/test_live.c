@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lvol/live_internal.h"
 #include "unittest/lvol/world.h"
 #include "unittest/unit.h"
 
@@ -550,6 +551,52 @@ static int do_reserve_nothing(void)
 	return world_reserve(&w, 2, 0);
 }
 
+/* An attribute that needs another page, of a volume with a reservation. */
+static int do_xattr(void)
+{
+	static const uint8_t value[3900];
+	struct outcome o = {.done = false};
+
+	lvol_live_volume_xattr_set(world_volume(&w, 3), "long", value, sizeof(value), outcome_done, &o);
+	return world_wait(&w, &o);
+}
+
+/* v3 becomes a clone of v4, which has other data: what v3 has not itself is read there. */
+static int do_set_parent(void)
+{
+	struct lvol_live_volume *v = world_volume(&w, 3);
+	struct model_volume *m = &w.model.volumes[3];
+	struct outcome o = {.done = false};
+
+	for (uint64_t k = 0; k < m->clusters * WORLD_SECTORS; k++) {
+		bool own = (lvol_live_entry(v, k / WORLD_SECTORS) & LVOL_LIVE_OWN) != 0;
+		m->sectors[k] = own ? m->sectors[k] : w.model.volumes[4].sectors[k];
+	}
+	m->parent = 4;
+	lvol_live_volume_set_parent(v, world_volume(&w, 4), outcome_done, &o);
+	return world_wait(&w, &o);
+}
+
+/* The device has twice the size. */
+static int do_grow_store(void)
+{
+	struct outcome o = {.done = false};
+	uint8_t **halves[] = {&w.disk.bytes, &w.disk.before};
+
+	for (size_t i = 0; i < 2; i++) {
+		uint8_t *larger = calloc(2, w.disk.size);
+		memcpy(larger, *halves[i], w.disk.size);
+		free(*halves[i]);
+		*halves[i] = larger;
+	}
+	w.disk.size *= 2;
+	uint32_t clusters = lvol_live_info(w.store).total_data_clusters;
+	lvol_live_grow(w.store, w.disk.size, outcome_done, &o);
+	int rc = world_wait(&w, &o);
+	CU_ASSERT_TRUE(lvol_live_info(w.store).total_data_clusters > clusters);
+	return rc;
+}
+
 static int do_close(void)
 {
 	struct outcome o = {.done = false};
@@ -591,6 +638,20 @@ static void sweep_world(void)
 	expect_equal();
 }
 
+/* What was acknowledged and is not in the model: the size of the store, and attributes. */
+static void sweep_acknowledged(void)
+{
+	if (w.store == NULL) {
+		return;
+	}
+	CU_ASSERT_EQUAL(lvol_live_info(crashed.store).total_data_clusters, lvol_live_info(w.store).total_data_clusters);
+	for (struct lvol_live_volume *v = NULL; (v = lvol_live_next(w.store, v)) != NULL;) {
+		const struct lvol_live_volume *same = lvol_live_find(crashed.store, v->name);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(same);
+		CU_ASSERT_EQUAL(same->internal->meta.num_xattrs, v->internal->meta.num_xattrs);
+	}
+}
+
 /* What the crashed store must be: as before the operation, or as after it. */
 static void sweep_state(const struct model *before, size_t entries, uint32_t seed)
 {
@@ -607,6 +668,9 @@ static void sweep_state(const struct model *before, size_t entries, uint32_t see
 		       w.disk.num_log, seed, old, now);
 	}
 	world_count(&crashed);
+	if (entries == w.disk.num_log) {
+		sweep_acknowledged();
+	}
 	if (seed % 2 == 0) {
 		world_close(&crashed);
 	} else {
@@ -666,6 +730,9 @@ SWEEP(threshold)
 SWEEP(create_reserved)
 SWEEP(reserve)
 SWEEP(reserve_nothing)
+SWEEP(xattr)
+SWEEP(set_parent)
+SWEEP(grow_store)
 SWEEP(close)
 SWEEP(close_and_open)
 
@@ -780,6 +847,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_power_fails_in_create_reserved),
 	UNIT(test_power_fails_in_reserve),
 	UNIT(test_power_fails_in_reserve_nothing),
+	UNIT(test_power_fails_in_xattr),
+	UNIT(test_power_fails_in_set_parent),
+	UNIT(test_power_fails_in_grow_store),
 	UNIT(test_power_fails_in_close),
 	UNIT(test_power_fails_in_close_and_open),
 	UNIT(test_random_operations),
