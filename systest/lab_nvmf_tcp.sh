@@ -197,6 +197,20 @@ test_host_goes_on_after_the_target_was_killed() {
   write_and_compare "$(lab_disk)" 1048576 $((32 << 20))
 }
 
+# The RAM disk begins anew.
+test_host_goes_on_after_another_process_has_taken_over() {
+  load_start "$(lab_disk)"
+  rm -f /tmp/varve.status
+  target_start --takeover $SOCK --takeover-force
+  await 90 test -s /tmp/varve.status
+  same 'exit status of the one before' "$(cat /tmp/varve.status)" 0
+  rpc appliance_get_state | grep "\"pid\": *$(target_pid)"
+  await 120 is_live $NQN
+  load_goes_on
+  load_stop
+  write_and_compare "$(lab_disk)" 1048576 $((32 << 20))
+}
+
 test_disconnect_under_io() {
   load_start "$(lab_disk)"
   nvme disconnect -n $NQN

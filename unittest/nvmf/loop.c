@@ -157,6 +157,14 @@ static void stop_listen(struct nvmf_transport *t, const struct nvmf_address *add
 {
 }
 
+unsigned loop_resumes;
+
+static void resume(struct nvmf_transport *t)
+{
+	CU_ASSERT_FALSE(t->held);
+	loop_resumes++;
+}
+
 static void discover(struct nvmf_transport *t, const struct nvmf_address *address, struct nvmf_disc_log_entry *entry)
 {
 	entry->tsas.common[0] = 'L';
@@ -432,6 +440,7 @@ static struct nvmf_transport_ops loop_ops = {
 	.destroy = destroy,
 	.listen = listen_on,
 	.stop_listen = stop_listen,
+	.resume = resume,
 	.discover = discover,
 	.group_create = group_create,
 	.group_destroy = group_destroy,

@@ -54,6 +54,8 @@ extern atomic_bool loop_measures;        /* each I/O command is a sample of the 
 #define LOOP_LATENCY_US 1000
 extern atomic_uint loop_zcopy_requests; /* requests served from bdev memory */
 
+extern unsigned loop_resumes; /* how often a transport was told to take connections again */
+
 /* What is the host's, and may be reached with LOOP_KEY; NULL: everything. Set it while nothing is outstanding. */
 extern void *loop_memory;
 extern size_t loop_memory_len;

@@ -733,7 +733,30 @@ static void test_target_that_was_never_started_can_be_destroyed(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m"), 0);
 }
 
+/* Those that there are, and those that are made meanwhile; each is told once. */
+static void test_transports_are_told_when_hosts_may_connect(void)
+{
+	struct nvmf_transport_opts topts;
+	struct nvmf_tgt *second;
+	unsigned before = loop_resumes;
+
+	nvmf_hold_connections(true);
+	CU_ASSERT_TRUE(nvmf_transport_find(loop_tgt(), "LOOP")->held);
+	CU_ASSERT_EQUAL_FATAL(nvmf_tgt_create(&(struct nvmf_tgt_opts){.name = "second"}, &second), 0);
+	nvmf_transport_opts_init("LOOP", &topts);
+	CU_ASSERT_EQUAL_FATAL(nvmf_transport_create(second, "LOOP", &topts, (char[NVMF_ERROR_MAX]){0}), 0);
+	CU_ASSERT_TRUE(nvmf_transport_find(second, "LOOP")->held);
+	CU_ASSERT_EQUAL(loop_resumes, before);
+	nvmf_hold_connections(false);
+	CU_ASSERT_EQUAL(loop_resumes, before + 2);
+	CU_ASSERT_FALSE(nvmf_transport_find(second, "LOOP")->held);
+	nvmf_hold_connections(false);
+	CU_ASSERT_EQUAL(loop_resumes, before + 2);
+	nvmf_tgt_destroy(second);
+}
+
 static const struct unit_test tests[] = {
+	UNIT(test_transports_are_told_when_hosts_may_connect),
 	UNIT(test_paused_commands_wait_and_go_on),
 	UNIT(test_pause_of_one_namespace_leaves_the_others),
 	UNIT(test_changes_that_are_not_possible_are_refused),
