@@ -7,6 +7,9 @@
  * of those files meanwhile: they are waited for. What was in the buffers of its connections to other targets may still
  * be delivered. A successor that neither serves nor ends within its time is killed.
  *
+ * A signal that asks this process to stop is for the node: before anything was given, the successor is told so, and
+ * ends; later it is sent SIGTERM, and its end is waited for.
+ *
  * Control thread. */
 #ifndef APPLIANCE_HAND_OVER_H
 #define APPLIANCE_HAND_OVER_H
@@ -21,8 +24,8 @@
 bool hand_over_prepare(void);
 
 /* Then, in HANDING_OVER: stops to serve, and waits for what becomes of the successor. DONE: it serves; STOP: a signal
- * asked for the end meanwhile; ERROR: the successor has ended without having served, and all that was handed over is to
- * be started again. Outside of the control loop. */
+ * asked for the end, and the successor serves nothing; ERROR: the successor has ended without having served, and all
+ * that was handed over is to be started again. Outside of the control loop. */
 enum appliance_event hand_over_run(void);
 
 #endif
