@@ -70,7 +70,8 @@ static struct qos_cost qos_waiting_cost(const struct nvmf_request *req)
 	return cost;
 }
 
-/* How many ticks a command has to wait; 0: it may go. *cause: for what, at first. */
+/* How many ticks a command has to wait; 0: it may go. *cause: for what. If it is for both limits, that of all counts:
+ * whoever is held by nothing else could not go either. */
 static uint64_t qos_ticks_to_wait(const struct nvmf_qos *own, const struct nvmf_qos *all, const struct qos_cost *cost,
 				  enum nvmf_qos_cause *cause)
 {
@@ -83,7 +84,7 @@ static uint64_t qos_ticks_to_wait(const struct nvmf_qos *own, const struct nvmf_
 	if (all != NULL) {
 		for_all = rate_limiter_wait(&all->limiter, minimum, cost->kind, cost->bytes, now);
 	}
-	*cause = for_own != 0 ? NVMF_QOS_HOST : NVMF_QOS_ALL;
+	*cause = for_all != 0 ? NVMF_QOS_ALL : NVMF_QOS_HOST;
 	return RTE_MAX(for_own, for_all);
 }
 
@@ -204,6 +205,7 @@ static void qpair_has_fewer_waiting(struct nvmf_qpair *qpair, enum rate_kind kin
 	qpair->view->qos_waiting[kind] -= taken;
 	if (line_is_empty(&qpair->qos_wait[kind])) {
 		qpair_set_cause(qpair, kind, NVMF_QOS_HOST);
+		qpair->view->qos_lines[kind]--;
 	}
 	if (qpair->qos_listed && !qpair_has_waiting(qpair)) {
 		TAILQ_REMOVE(&qpair->view->qos_qpairs, qpair, qos_link);
@@ -248,6 +250,7 @@ static void qos_wait(struct nvmf_request *req, enum rate_kind kind, enum nvmf_qo
 		qpair->qos_listed = true;
 	}
 	if (line_is_empty(&qpair->qos_wait[kind])) {
+		view->qos_lines[kind]++;
 		qpair_set_cause(qpair, kind, cause);
 	}
 	view->qos_waiting[kind]++;
@@ -413,10 +416,18 @@ static uint64_t qos_dry_ticks(const struct nvmf_subsystem_view *view, enum rate_
 					    : UINT64_MAX;
 }
 
+/* Whether all that waits waits for the limit of all, which nothing passes by a minimum. */
+static bool view_waits_for_all(const struct nvmf_subsystem_view *view)
+{
+	return view->qos != NULL && !atomic_load_explicit(&view->qos->has_minimums, memory_order_relaxed) &&
+	       view->qos_waits_for_all[RATE_READS] == view->qos_lines[RATE_READS] &&
+	       view->qos_waits_for_all[RATE_WRITES] == view->qos_lines[RATE_WRITES];
+}
+
 /* Whether the subsystem's limit lets nothing go of what waits: without looking at each queue pair. */
 static bool view_is_dry(struct nvmf_subsystem_view *view)
 {
-	if (view->qos == NULL || atomic_load_explicit(&view->qos->has_minimums, memory_order_relaxed)) {
+	if (!view_waits_for_all(view)) {
 		return false;
 	}
 	uint64_t reads = qos_dry_ticks(view, RATE_READS), writes = qos_dry_ticks(view, RATE_WRITES);

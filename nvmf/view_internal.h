@@ -79,7 +79,8 @@ struct nvmf_subsystem_view {
 	TAILQ_HEAD(, nvmf_qpair) qos_qpairs; /* those with commands that wait for a limit */
 	uint32_t num_qos_qpairs;
 	uint32_t qos_waiting[RATE_KINDS];       /* commands that they have */
-	uint32_t qos_waits_for_all[RATE_KINDS]; /* how many of them wait with that kind for the limit of all */
+	uint32_t qos_lines[RATE_KINDS];         /* of queue pairs, with such commands */
+	uint32_t qos_waits_for_all[RATE_KINDS]; /* how many of these lines wait for the limit of all */
 	/* Since the timer's last wait or the last command that went: how many queue pairs in a row had none that may
 	 * go, and the shortest time until one may. */
 	uint32_t qos_fruitless;
