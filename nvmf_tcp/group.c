@@ -175,7 +175,7 @@ static int poll_stalled_tcp_qpairs(void *ctx)
 		next = TAILQ_NEXT(qp, link);
 		if (is_stalled_tcp_qpair(qp, bytes) || has_too_old_transfer(qp)) {
 			qp->broken = true;
-			nvmf_qpair_fail(&qp->base, qp->unsent != 0
+			nvmf_qpair_fail(&qp->base, qp->unsent != 0 || qp->held != 0
 							   ? "it takes too little of what it is sent"
 							   : "it does not send the data of its commands in time");
 		}

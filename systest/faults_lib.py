@@ -169,7 +169,9 @@ SILENT = (
      "what OpenSSL keeps to be faster, it does without: the authentication succeeds. (When it does not, both say so.)"),
     (r"^(epoll_ctl|malloc|shutdown) in nvmf_tcp_socket_leave |^recv in nvmf_tcp_leaver_readable |^shutdown in nvme_tcp_qpair_stop ",
      "the connection has ended already: its socket is closed at once, and does not wait for its host to close"),
-    (r"^recvmsg in receive |^sendmsg in send_pieces |^send in nvmf_tcp_qpair_send_now ", "the host has gone, as hosts do: the trace has the end of its queue pair"),
+    (r"^recvmsg in receive |^sendmsg in (send_pieces|send_run|zerocopy_sendmsg) |^send in nvmf_tcp_qpair_send_now ", "the host has gone, as hosts do: the trace has the end of its queue pair"),
+    (r"^recvmsg in tcp_zerocopy_read ", "what the kernel has to tell it tells the next time"),
+    (r"^recv in look_at_record ", "the handshake is given up, as with a peer that goes: each side says so of itself"),
     (r"^malloc in waiter_add ctrlr\.c:\d+ < entry_detach discovery", "the controller is detached nevertheless: only nobody waits for it"),
 )
 # Those of which only the log says nothing, and only the trace.
@@ -185,12 +187,13 @@ SILENT_IN = {
 class Victim(Target):
     """varve-faults with a host of its own at work on a namespace of its own, which is to notice nothing."""
     program = PROGRAM
+    options = ()        # that it is started with
 
     def __init__(self, worker=0):
         self.area = Area()
         self.steady = []
         try:
-            Daemon.__init__(self, "-m", "[0]", "-s", "512", *TRACE, env={**preload(), **self.area.env()})
+            Daemon.__init__(self, "-m", "[0]", "-s", "512", *TRACE, *self.options, env={**preload(*self.libraries), **self.area.env()})
         except BaseException:
             self.area.close()
             raise

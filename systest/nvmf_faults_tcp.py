@@ -6,12 +6,15 @@
 # long
 # beside
 """The sweep of nvmf_faults.py with a target that serves over TCP: a fault at every call on sockets, of memory and of the system on the way."""
+import pathlib
 import re
 import sys
+import tempfile
 
 from appliance_lib import check, main, wait_for
 from faults_lib import SEED, sweep  # noqa: F401 (main() names the seed)
 from nvmf_faults import REPORT, VICTIM, Faulty, Scenario
+from nvmf_tcp_zerocopy import NEVER_COPIED, configured
 from nvmf_tls_lib import KEYS, vectors
 
 
@@ -57,6 +60,26 @@ CALLS = (("socket", "listen.c"), ("setsockopt", "listen.c"), ("bind", "listen.c"
 def test_a_fault_at_every_site_of_a_target_over_tcp_harms_nobody_else():
     names = sweep(FaultyTcp, TcpScenario)
     missing = [c for c in CALLS if not any(re.match(rf"{c[0]} in \S+ {c[1]}:", n) for n in names)]
+    check(not missing, f"no scenario comes by {missing}")
+
+
+class FaultyWithoutCopies(FaultyTcp):
+    """Large data are sent without a copy, all the time."""
+    libraries = (NEVER_COPIED,)
+
+
+class ScenarioWithoutCopies(TcpScenario):
+    ALL = ("host", "killed", "removed")
+
+
+ZEROCOPY_CALLS = (("calloc", "zerocopy.c"), ("setsockopt", "zerocopy.c"), ("sendmsg", "zerocopy.c"), ("recvmsg", "zerocopy.c"), ("sendmsg", "send.c"))
+
+
+def test_a_fault_at_every_site_of_a_target_that_does_not_copy_harms_nobody_else():
+    with tempfile.TemporaryDirectory(prefix="varve-test-") as folder:
+        FaultyWithoutCopies.options = ("-c", configured(pathlib.Path(folder), 4096))
+        names = sweep(FaultyWithoutCopies, ScenarioWithoutCopies)
+    missing = [c for c in ZEROCOPY_CALLS if not any(re.match(rf"{c[0]} in \S+ {c[1]}:", n) for n in names)]
     check(not missing, f"no scenario comes by {missing}")
 
 

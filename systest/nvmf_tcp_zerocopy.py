@@ -7,9 +7,10 @@
 copies and says so, after which nothing more is asked for; with systest/never_copied.c it does not say so."""
 import json
 import random
+import socket
 import sys
 
-from appliance_lib import BUILD, check, main, wait_for
+from appliance_lib import BUILD, DEADLINE, check, main, wait_for
 from nvmf_lib import ADDRESS, NQN, PORT, preload, verifying, wait_io
 from nvmf_tcp_lib import Queue, TcpTarget
 from nvmf_tls_lib import TlsTarget
@@ -20,9 +21,11 @@ OPTIONS = {"enable_zerocopy_send_server": True, "enable_zerocopy_send_client": T
 NEVER_COPIED = BUILD / "systest" / "libnever-copied.so"
 
 
-def configured(folder):
+def configured(folder, threshold=THRESHOLD):
+    """The options, in a file."""
     path = folder / "sock.json"
-    path.write_text(json.dumps({"subsystems": [{"subsystem": "sock", "config": [{"method": "sock_impl_set_options", "params": {"impl_name": "posix", **OPTIONS}}]}]}))
+    options = {"impl_name": "posix", **OPTIONS, "zerocopy_threshold": threshold}
+    path.write_text(json.dumps({"subsystems": [{"subsystem": "sock", "config": [{"method": "sock_impl_set_options", "params": options}]}]}))
     return path
 
 
@@ -150,6 +153,33 @@ def test_a_host_that_takes_nothing_is_let_go():
         q.close()
         admin.close()
         t.stop_clean("connection", "queue pair")
+
+
+class Narrow(Queue):
+    """A host that has room for few bytes."""
+
+    def open_socket(self, address, port):
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.settimeout(DEADLINE)
+        s.connect((address, port))
+        return s
+
+
+def test_a_host_that_keeps_a_buffer_without_taking_its_data_is_disconnected():
+    """The socket of the target takes all of the data, so that nothing is left to be sent."""
+    with TcpTarget(listen=False) as scratch, started(scratch.folder, libraries=[NEVER_COPIED], ack_timeout=1000) as t:
+        t.add_malloc("M0")
+        t.add_ns("M0")
+        admin = Queue()
+        admin.enable()
+        with admin, Narrow(1, admin.cntlid) as q:
+            q.start(q.rw_sqe(2, 0, 48), length=48 * 512)
+            wait_for(lambda: counters(t)[0] > 0, "the data to be sent")
+            wait_for(lambda: "it takes too little of what it is sent" in t.log(), "the connection to be ended")
+            wait_for(lambda: t.num_qpairs() == 1, "the connection to be gone")
+        t.wait_empty()
+        t.stop_clean()
 
 
 if __name__ == "__main__":

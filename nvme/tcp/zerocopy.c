@@ -45,6 +45,8 @@ void nvme_tcp_zerocopy_begin(struct nvme_tcp_qpair *q)
 	}
 	struct nvme_tcp_zerocopy *z = calloc(1, sizeof(*z));
 	if (z == NULL) {
+		log_limited(LOG_LEVEL_WARNING, "%s: queue pair %u: no memory for zero copy: what it sends is copied",
+			    q->base.ctrlr->trid.traddr, q->base.id);
 		return;
 	}
 	z->sends = tcp_zerocopy_make(q->fd, o->zerocopy_threshold);
