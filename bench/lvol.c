@@ -13,6 +13,9 @@
  *     lvol.first_write_q1_us, lvol.copy_write_q1_us	the same two, one after the other: the time of one
  *     lvol.read_over_ns, _over_percent ...	what that is more than the RAM disk's
  *     lvol.read_base_ios ...	I/Os that the base counted for each of the volume (bdev_get_stat())
+ *     lvol.first_write_md_bytes	metadata that a first write has the base write; and with _q1
+ *     lvol.snapshot_md_bytes	the same of a snapshot of such a volume
+ *     lvol.delete_md_bytes	and of the deletion of that snapshot
  *     lvol.counted_ns		the mean time of a write in the volume's statistics, by queue depth
  *     lvol.counted_run_ns	what the same run took for each write: about the same
  *     lvol.allocs_per_io	calls of malloc and its kin per I/O, while the above ran
@@ -291,6 +294,36 @@ static void print_counted(struct bench_load *l, unsigned i)
 	}
 }
 
+/* What was written since the last call. */
+static void print_metadata(const char *name, unsigned operations)
+{
+	static uint64_t before;
+	uint64_t now = lvol_live_info(bdev_lvol_store_live(the_store())).md_bytes;
+
+	if (name != NULL) {
+		bench_print(name, (double)(now - before) / operations, "bytes");
+	}
+	before = now;
+}
+
+static void count_metadata(void)
+{
+	volume_make("first", true);
+	volume_make("second", true);
+	print_metadata(NULL, 1);
+	write_each_cluster("lvs/first", QD);
+	print_metadata("lvol.first_write_md_bytes", FIRST_WRITES);
+	write_each_cluster("lvs/second", 1);
+	print_metadata("lvol.first_write_q1_md_bytes", FIRST_WRITES);
+	volume_change(BDEV_LVOL_SNAPSHOT, "lvs/first", "below");
+	print_metadata("lvol.snapshot_md_bytes", 1);
+	volume_change(BDEV_LVOL_DELETE, "lvs/below", NULL);
+	print_metadata("lvol.delete_md_bytes", 1);
+	volume_change(BDEV_LVOL_DELETE, "lvs/first", NULL);
+	volume_change(BDEV_LVOL_DELETE, "lvs/second", NULL);
+	store_rest();
+}
+
 static void measure(struct bench_load *l)
 {
 	static unsigned deep = QD, one = 1;
@@ -315,6 +348,7 @@ static void measure(struct bench_load *l)
 		}
 	}
 	bench_print("lvol.allocs_per_io", bench_load_allocations(), "allocations");
+	count_metadata();
 }
 
 /* After a run of each kind, which pays for what is done once. */
