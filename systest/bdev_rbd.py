@@ -138,6 +138,23 @@ def test_an_osd_that_is_killed_and_comes_back_loses_nothing():
         t.stop_clean()
 
 
+def waits(t):
+    """I/O has waited for the cluster for more than two seconds."""
+    return any(i["state"] == "module" and i["age_us"] > 2000000 for b in t.call("bdev_get_inflight", name="R0") for i in b["inflight"])
+
+
+def test_a_pool_that_is_full_and_grows_loses_nothing():
+    with serving() as (ceph, t):
+        with verifying(t, 1, "-q", "4", "-o", "4096", "-t", "3600", "--region", "256K") as h:
+            wait_io(t, [h])
+            ceph.run("ceph", "osd", "pool", "set-quota", "rbd", "max_objects", "1")
+            wait_for(lambda: waits(t), "I/O to wait")
+            ceph.run("ceph", "osd", "pool", "set-quota", "rbd", "max_objects", "0")
+            wait_io(t, [h], 400)
+            h.check_perfect(h.stop())
+        t.stop_clean()
+
+
 def test_a_client_that_is_blocklisted_acknowledges_nothing_any_more():
     with serving(TcpTarget) as (ceph, t):
         with queues(t) as io:
