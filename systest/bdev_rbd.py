@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # needs: ceph
-# limit: 600
+# limit: 700
 # beside
 """Images of a real Ceph (a monitor, a manager and an OSD that the test starts), served over RDMA and TCP: what hosts write is what `rbd export`
 finds; images that others resize; a cluster that is killed, stopped, or does not want this client any more."""
@@ -13,8 +13,9 @@ import random
 import signal
 import sys
 
-from appliance_lib import RpcError, check, main, wait_for
+from appliance_lib import DEADLINE, RpcError, check, main, wait_for
 from ceph_lib import Ceph
+from cluster_lib import check_aborted_only
 from nvmf_lib import PORT, Target, verifying, wait_io
 from nvmf_tcp_lib import Queue, TcpTarget
 
@@ -138,9 +139,24 @@ def test_an_osd_that_is_killed_and_comes_back_loses_nothing():
         t.stop_clean()
 
 
-def waits(t):
-    """I/O has waited for the cluster for more than two seconds."""
-    return any(i["state"] == "module" and i["age_us"] > 2000000 for b in t.call("bdev_get_inflight", name="R0") for i in b["inflight"])
+def waits(t, seconds=2):
+    """I/O has waited for the cluster for so long."""
+    return any(i["state"] == "module" and i["age_us"] > seconds * 1000000 for b in t.call("bdev_get_inflight", name="R0") for i in b["inflight"])
+
+
+def test_a_cluster_that_is_stopped_for_a_minute_loses_nothing():
+    """Hosts abort what has waited for 30 s."""
+    with serving() as (ceph, t):
+        with verifying(t, 1, "-q", "4", "-o", "4096", "-t", "3600", "--region", "256K") as h:
+            wait_io(t, [h])
+            for name in ceph.processes:
+                ceph.signal(name, signal.SIGSTOP)
+            wait_for(lambda: waits(t, 60), "I/O to wait for a minute", 2 * DEADLINE)
+            for name in ceph.processes:
+                ceph.signal(name, signal.SIGCONT)
+            wait_io(t, [h], 400)
+            check_aborted_only(h, h.stop())
+        t.stop_clean()
 
 
 def test_a_pool_that_is_full_and_grows_loses_nothing():
