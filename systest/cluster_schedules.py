@@ -20,8 +20,8 @@ import time
 
 from appliance_lib import check, main
 from cluster_lib import enter_network, need_network
-from cluster_random_lib import endless_agent
-from cluster_schedules_lib import AroundEvents, ScheduledGateway, scheduled_scene, stored_somewhere
+from cluster_random_lib import ProgramEvents, endless_agent
+from cluster_schedules_lib import ScheduledGateway, scheduled_scene, stored_somewhere
 
 SECONDS = float(os.environ.get("VARVE_SCHEDULES_SECONDS", "1"))
 COUNT = int(os.environ.get("VARVE_SCHEDULES", "50"))
@@ -66,10 +66,10 @@ def test_a_lease_that_the_daemon_does_not_know_is_found():
     with endless_agent() as path:
         kind = type("EndlessGateway", (ScheduledGateway,), {"cluster": path})
         with scheduled_scene(kind) as (r, observer):
-            cut = [AroundEvents(r, i).cut_from_etcd for i in range(2)]
+            stop = [ProgramEvents(r, i).stop_agent for i in range(2)]
             for i in range(FIND):
                 if not observer.found:
-                    r.play_events(SEED + i, cut[i % 2:i % 2 + 1])
+                    r.play_events(SEED + i, [stop[i % 2]])
             check(any("serves group" in text for text in observer.found), f"{observer.found[:3]}\n{r.account()}")
             print(f"# found after {len(r.times)} events: {observer.found[0]}", flush=True)
 
