@@ -22,8 +22,9 @@ static bool waits_for_setup(const struct nvmf_tcp_qpair *qp)
  * data of those before any more: they wait until a request is free. */
 static bool waits_for_sending(const struct nvmf_tcp_qpair *qp)
 {
-	return unlikely(qp->send_blocked | qp->starved) &&
-	       ((qp->starved && STAILQ_EMPTY(&qp->free)) || (qp->send_blocked && qp->unsent > NVMF_TCP_UNSENT_MAX));
+	return unlikely(qp->send_blocked || qp->starved) &&
+	       ((qp->starved && STAILQ_EMPTY(&qp->free) && qp->receiving == NULL) ||
+		(qp->send_blocked && qp->unsent > NVMF_TCP_UNSENT_MAX));
 }
 
 bool nvmf_tcp_qpair_reads_nothing(const struct nvmf_tcp_qpair *qp)

@@ -494,6 +494,9 @@ struct nvmf_tcp_request *nvmf_tcp_request_begin(struct nvmf_tcp_qpair *qp, const
 
 	if (likely(r != NULL)) {
 		STAILQ_REMOVE_HEAD(&qp->free, link);
+		if (unlikely(STAILQ_EMPTY(&qp->free)) && qp->held != 0) {
+			qp->starved = true; /* when the command is complete */
+		}
 		memcpy(&r->sqe, sqe, sizeof(r->sqe));
 	}
 	return r;
@@ -509,9 +512,6 @@ void nvmf_tcp_request_received(struct nvmf_tcp_request *r, uint32_t icd_len, boo
 	struct nvmf_tcp_qpair *qp = r->qp;
 
 	qp->in_use++;
-	if (unlikely(qp->held != 0)) {
-		qp->starved = STAILQ_EMPTY(&qp->free);
-	}
 	qp->tgroup->counters.requests++;
 	if (unlikely(!qp->described && qp->base.hostnqn[0] != '\0')) {
 		nvmf_tcp_qpair_describe(qp);

@@ -26,10 +26,12 @@ void nvmf_tcp_qpair_drop_unsent(struct nvmf_tcp_qpair *qp)
 struct pieces {
 	struct iovec *iovs;
 	unsigned count;
-	uint64_t skip; /* bytes that have been sent already */
+	int flags;                      /* of sendmsg(), besides those that it always has */
+	uint64_t skip;                  /* bytes that have been sent already */
+	struct nvmf_tcp_request *large; /* they are its data, and not to be copied; NULL: they are */
 };
 
-static void add_piece(struct pieces *p, const void *at, size_t length)
+static ALWAYS_INLINE void add_piece(struct pieces *p, const void *at, size_t length)
 {
 	if (p->skip >= length) {
 		p->skip -= length;
@@ -41,7 +43,7 @@ static void add_piece(struct pieces *p, const void *at, size_t length)
 	}
 }
 
-static void add_data(struct pieces *p, const struct nvmf_request *req)
+static ALWAYS_INLINE void add_data(struct pieces *p, const struct nvmf_request *req)
 {
 	struct iov_cursor c = iov_cursor_at(req->iov, 0);
 
@@ -53,7 +55,7 @@ static void add_data(struct pieces *p, const struct nvmf_request *req)
 }
 
 /* What is behind the data. */
-static inline void add_tail(struct pieces *p, const struct nvmf_tcp_request *r)
+static ALWAYS_INLINE void add_tail(struct pieces *p, const struct nvmf_tcp_request *r)
 {
 	if (r->sends_data && r->qp->receiver.agreed.data_digest) {
 		add_piece(p, &r->data_digest, sizeof(r->data_digest));
@@ -64,7 +66,7 @@ static inline void add_tail(struct pieces *p, const struct nvmf_tcp_request *r)
 }
 
 /* An R2T, or data and response. */
-static void add_request(struct pieces *p, const struct nvmf_tcp_request *r)
+static ALWAYS_INLINE void add_request(struct pieces *p, const struct nvmf_tcp_request *r)
 {
 	if (r->state == TCP_REQ_AWAIT_R2T_ACK) {
 		add_piece(p, r->data_pdu, r->data_head);
@@ -77,71 +79,54 @@ static void add_request(struct pieces *p, const struct nvmf_tcp_request *r)
 	add_tail(p, r);
 }
 
-/* Pieces that do not fit are left to the next call, which begins where this one's bytes end. */
-static unsigned collect_pieces(struct nvmf_tcp_qpair *qp)
-{
-	struct pieces p = {.iovs = qp->tgroup->iovs, .skip = qp->sent_of_first};
-	struct nvmf_tcp_request *r;
-
-	STAILQ_FOREACH (r, &qp->out, link) {
-		nvmf_tcp_request_sending(r);
-		add_request(&p, r);
-		if (p.count == NVMF_TCP_SEND_IOVS) {
-			break;
-		}
-	}
-	return p.count;
-}
-
-/* ---- Large data, without a copy ---- */
+/* ---- Large data, without a copy: in a sendmsg() of their own ---- */
 
 static bool has_large_data(const struct nvmf_tcp_request *r)
 {
 	return r->sends_data && r->req.length >= r->qp->zerocopy->threshold;
 }
 
-/* Collects the rest of a request's large data, and returns the request; or what is before the next large data. */
-static struct nvmf_tcp_request *collect_run(struct nvmf_tcp_qpair *qp, struct pieces *p, int *flags)
+/* Adds the head of a request with large data if it is not sent yet, or else the rest of these data, and nothing more.
+ * False: both have been sent, and what is behind them is added. */
+static NOINLINE bool add_until_cut(struct pieces *p, struct nvmf_tcp_request *r)
+{
+	add_piece(p, r->data_pdu, r->data_head);
+	if (p->count != 0) {
+		p->flags = MSG_MORE;
+		return true;
+	}
+	add_data(p, &r->req);
+	if (p->count != 0) {
+		p->large = r;
+		p->flags = r->sends_response || r->qp->receiver.agreed.data_digest ? MSG_MORE : 0;
+		return true;
+	}
+	add_tail(p, r);
+	return false;
+}
+
+/* Pieces that do not fit, or are behind a cut, are left to the next call, which begins where this one's bytes end. */
+static ALWAYS_INLINE void collect_pieces(struct nvmf_tcp_qpair *qp, struct pieces *p, bool cut)
 {
 	struct nvmf_tcp_request *r;
 
 	STAILQ_FOREACH (r, &qp->out, link) {
 		nvmf_tcp_request_sending(r);
-		if (!has_large_data(r)) {
-			add_request(p, r);
+		if (unlikely(cut) && has_large_data(r)) {
+			struct pieces copy = *p; /* so that `p` need not be in memory elsewhere */
+			bool is_cut = add_until_cut(&copy, r);
+
+			*p = copy;
+			if (is_cut) {
+				break;
+			}
 		} else {
-			add_piece(p, r->data_pdu, r->data_head);
-			if (p->count != 0) {
-				*flags = MSG_MORE;
-				return NULL;
-			}
-			add_data(p, &r->req);
-			if (p->count != 0) {
-				*flags = r->sends_response || qp->receiver.agreed.data_digest ? MSG_MORE : 0;
-				return r;
-			}
-			add_tail(p, r);
+			add_request(p, r);
 		}
 		if (p->count == NVMF_TCP_SEND_IOVS) {
 			break;
 		}
 	}
-	return NULL;
-}
-
-static ssize_t send_run(struct nvmf_tcp_qpair *qp)
-{
-	struct pieces p = {.iovs = qp->tgroup->iovs, .skip = qp->sent_of_first};
-	int flags = 0;
-	struct nvmf_tcp_request *r = collect_run(qp, &p, &flags);
-	struct msghdr msg = {.msg_iov = p.iovs, .msg_iovlen = p.count};
-
-	if (r != NULL) {
-		return nvmf_tcp_zerocopy_send(qp, r, &msg, flags);
-	}
-	ssize_t n = sendmsg(qp->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL | flags);
-
-	return n >= 0 ? n : -errno;
 }
 
 /* ---- Sending ---- */
@@ -168,18 +153,20 @@ static void account_sent(struct nvmf_tcp_qpair *qp, size_t bytes)
 
 static ssize_t send_pieces(struct nvmf_tcp_qpair *qp)
 {
-	qp->tgroup->counters.sends++;
-	if (unlikely(qp->zerocopy != NULL) && qp->zerocopy->on) {
-		return send_run(qp);
-	}
-	struct msghdr msg = {.msg_iov = qp->tgroup->iovs, .msg_iovlen = collect_pieces(qp)};
+	struct pieces p = {.iovs = qp->tgroup->iovs, .skip = qp->sent_of_first};
 
+	collect_pieces(qp, &p, unlikely(qp->zerocopy != NULL) && qp->zerocopy->on);
+	struct msghdr msg = {.msg_iov = p.iovs, .msg_iovlen = p.count};
+	qp->tgroup->counters.sends++;
 	if (unlikely(qp->tls != NULL)) {
 		ssize_t taken = tls_session_write(qp->tls, msg.msg_iov, (unsigned)msg.msg_iovlen);
 
 		return taken != 0 ? taken : -EAGAIN;
 	}
-	ssize_t n = sendmsg(qp->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (unlikely(p.large != NULL)) {
+		return nvmf_tcp_zerocopy_send(qp, p.large, &msg, p.flags);
+	}
+	ssize_t n = sendmsg(qp->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL | p.flags);
 
 	return n >= 0 ? n : -errno;
 }
