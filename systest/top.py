@@ -310,6 +310,44 @@ def test_the_selected_row_is_always_on_the_screen():
             check(s.wait_end() == 0, s.status)
 
 
+class Colours:
+    """What is written to a terminal that has colours."""
+
+    def __init__(self, d, **env):
+        pid, self.fd = pty.fork()
+        if pid == 0:
+            os.environ.update(TERM="xterm-256color", LC_ALL="C", **env)
+            os.execv(TOP, [str(TOP), "-s", str(d.path), "-d", "0.2"])
+        self.pid, self.text = pid, ""
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+
+    def wait(self, what):
+        def found():
+            if select.select([self.fd], [], [], 0)[0]:
+                self.text += os.read(self.fd, 65536).decode("ascii", "replace")
+            return what in self.text
+
+        wait_for(found, lambda: f"{what}: {self.text!r}")
+        return self.text
+
+    def end(self):
+        os.write(self.fd, b"q")
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+def test_what_is_wrong_is_red_where_colours_are_wanted():
+    for env, wanted in (({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)):
+        with Daemon() as d:
+            c = Colours(d, **env)
+            c.wait("RUNNING")
+            d.process.kill()
+            text = c.wait("No answer")
+            red = re.search(r"\x1b\[(?:\d+;)*31m(?:\x1b\[[\d;]*m)*No answer", text)
+            check((red is not None) == wanted and ("\x1b[36m" in text or "36m" in text) == wanted, (env, text))
+            c.end()
+
+
 def test_columns_that_do_not_fit_are_reached():
     with Daemon() as d:
         d.call("bdev_null_create", name="Null0", num_blocks=1024, block_size=512)

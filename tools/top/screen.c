@@ -100,6 +100,39 @@ static void top_look(void)
 	top_remember();
 }
 
+/* ---- Colours ---- */
+
+enum { COLOR_WRONG = 1, COLOR_FULL, COLOR_HERE }; /* pairs of curses; without colours they look like other text */
+
+#define FULL_PERCENT 90
+#define LATE_US      1000000
+
+/* As https://no-color.org has it: NO_COLOR, if it is not empty, means none. */
+static void top_start_colors(void)
+{
+	const char *none = getenv("NO_COLOR");
+
+	if ((none != NULL && none[0] != '\0') || !has_colors() || start_color() != OK) {
+		return;
+	}
+	use_default_colors();
+	init_pair(COLOR_WRONG, COLOR_RED, -1);
+	init_pair(COLOR_FULL, COLOR_YELLOW, -1);
+	init_pair(COLOR_HERE, COLOR_CYAN, -1);
+}
+
+/* What is late is red, what is nearly full is yellow. */
+static attr_t top_cell_color(const struct top_cell *cell, const struct top_column *c)
+{
+	if (!cell->known || c->kind == TOP_TEXT) {
+		return A_NORMAL;
+	}
+	if (c->kind == TOP_US && strcmp(c->key, "oldest_us") == 0 && cell->value >= LATE_US) {
+		return COLOR_PAIR(COLOR_WRONG) | A_BOLD;
+	}
+	return c->kind == TOP_PERCENT && cell->value >= FULL_PERCENT ? COLOR_PAIR(COLOR_FULL) | A_BOLD : A_NORMAL;
+}
+
 /* ---- Drawing ---- */
 
 /* The width of all tabs if titles but that of the view are cut to so many letters. */
@@ -123,7 +156,7 @@ static void top_draw_tabs(void)
 	}
 	move(1, 0);
 	for (unsigned v = 0; v < top_n_views; v++) {
-		attrset(v == scr.view ? A_REVERSE : A_NORMAL);
+		attrset(v == scr.view ? A_REVERSE | COLOR_PAIR(COLOR_HERE) : A_NORMAL);
 		printw(" %u %.*s ", v + 1, v == scr.view ? 20 : letters, top_views[v]->title);
 	}
 	attrset(A_NORMAL);
@@ -151,9 +184,9 @@ static void top_draw_head(void)
 	}
 	top_draw_tabs();
 	if (scr.why[0] != '\0') {
-		attron(A_BOLD);
+		attrset(COLOR_PAIR(COLOR_WRONG) | A_BOLD);
 		mvprintw(2, 0, "No answer: %.*s; trying again", COLS > 30 ? COLS - 30 : 1, scr.why);
-		attroff(A_BOLD);
+		attrset(A_NORMAL);
 	} else if (scr.filter[0] != '\0' && !scr.typing) {
 		mvprintw(2, 0, "Only rows with \"%s\"", scr.filter);
 	}
@@ -218,9 +251,11 @@ static void top_draw_rows(const struct top_table *t, struct view_state *s)
 	top_show_selected(t, s, room);
 	for (size_t i = 0; i < room && s->first + i < t->n_rows; i++) {
 		int x = 0;
-		attrset(s->first + i == s->selected ? A_REVERSE : A_NORMAL);
+		attr_t row = s->first + i == s->selected ? A_REVERSE : A_NORMAL;
 		for (unsigned c = 0; c < t->n_columns; c = top_column_behind(s, c)) {
-			top_cell_format(&t->rows[s->first + i].cells[c], t->columns[c].kind, text, sizeof(text));
+			const struct top_cell *cell = &t->rows[s->first + i].cells[c];
+			top_cell_format(cell, t->columns[c].kind, text, sizeof(text));
+			attrset(row | top_cell_color(cell, &t->columns[c]));
 			top_draw_cell(text, &t->columns[c], &x, HEAD_LINES + 1 + (int)i);
 		}
 	}
@@ -543,6 +578,7 @@ int top_screen_run(const struct top_options *opt)
 			term != NULL ? term : "");
 		return TOP_EXIT_USAGE;
 	}
+	top_start_colors();
 	cbreak();
 	noecho();
 	keypad(stdscr, TRUE);
