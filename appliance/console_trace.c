@@ -232,6 +232,7 @@ static json_t *console_trace_event(const struct look_event *e)
 
 	json_object_set_new(o, "shown", json_boolean(e->shown));
 	json_object_set_new(o, "family", e->family != LOOK_NO_FAMILY ? json_integer(e->family) : json_null());
+	json_object_set_new(o, "at_ns", rpc_uint(e->at_ns));
 	json_object_set_new(o, "time_us", e->realtime_us != 0 ? rpc_uint(e->realtime_us) : json_null());
 	json_object_set_new(o, "thread", rpc_string(e->thread));
 	json_object_set_new(o, "owner", console_text_or_null(e->owner));

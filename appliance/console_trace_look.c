@@ -79,6 +79,7 @@ static void look_print_event(const struct look *look, const struct trace_event *
 
 	*to = (struct look_event){
 		.tsc = e->tsc,
+		.at_ns = trace_ticks_to_ns(e->tsc - look->s->first_tsc, look->s->tsc_rate),
 		.realtime_us = trace_snapshot_realtime_ns(look->s, e->tsc) / 1000,
 		.state_ns = e->state_ticks != TRACE_NO_TIME ? trace_ticks_to_ns(e->state_ticks, look->s->tsc_rate)
 							    : TRACE_NO_TIME,

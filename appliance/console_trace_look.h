@@ -17,6 +17,7 @@
 /* One event, as texts. Texts may have bytes that are not UTF-8, and may end in the middle of a character. */
 struct look_event {
 	uint64_t tsc;
+	uint64_t at_ns;       /* since the oldest event that the look has read */
 	uint64_t realtime_us; /* 0: not known */
 	uint64_t state_ns;    /* since the object's previous event; TRACE_NO_TIME: not known */
 	uint32_t lcore;

@@ -4,7 +4,7 @@
 # limit: 900
 # beside
 """The console in a real browser, headless Chromium: each view, small, dark, by keyboard, with 100 hosts and 1000 namespaces, and with names
-that are meant to break out. VARVE_SCREENSHOTS=FOLDER keeps pictures of two views."""
+that are meant to break out. VARVE_SCREENSHOTS=FOLDER keeps pictures of three views."""
 import json
 import os
 import signal
@@ -160,10 +160,14 @@ def test_the_trace_page_is_live():
             name = b.run("const c = document.querySelector('[aria-label=Trace] tbody button'); c.click(); return c.textContent")
             life = "[...document.querySelectorAll('#life tbody tr')].map((r) => [...r.children].map((c) => c.textContent))"
             b.wait(f"{life}.some((r) => r[3] === 'BDEV_IO_START') && {life}.some((r) => r[3].startsWith('TCP_REQ_'))", "the whole life, other groups too")
+            after = b.run(f"return {life}.map((r) => r[0])")
+            check(after[0] == "0 ns" and after[-1] != "0 ns", after)
             check(b.run("return document.querySelector('#life h2').textContent").startswith(f"The life of {name}"), name)
             for width, dark in ((400, True), (1280, False)):
                 b.look(width, 800, dark)
                 check_page(b, ("life", width, dark))
+            if PICTURES:
+                b.screenshot(f"{PICTURES}/console-trace.png")
             first = b.run(f"return {rows}[0][0]")
             h.stop()
             check(b.run(f"return {rows}[0][0]") == first, "paused")

@@ -281,13 +281,13 @@ function clock(us) {
 }
 // from: the time that the others are counted from, in a life; null: the list of all.
 function events(label, list, from, all) {
-  const cells = (e) => [el("td", { class: "number" }, from === null ? clock(e.time_us) : e.time_us === null ? "–" : `${((e.time_us - from) / 1000).toFixed(3)} ms`), el("td", {}, e.thread),
+  const cells = (e) => [el("td", { class: "number" }, from === null ? clock(e.time_us) : time(e.at_ns - from).join(" ")), el("td", {}, e.thread),
     el("td", { class: "name" }, e.owner || "–"), el("td", {}, e.tpoint),
     el("td", {}, from === null && e.family !== null ? el("button", { type: "button", title: "Show its life",
       onclick: () => { view.life = { name: e.object || e.parent, events: all.filter((o) => o.family === e.family) }; show(); } }, e.object || e.parent) : e.object || "–",
     e.object && e.parent ? ` (${e.parent})` : ""),
     el("td", { class: "number" }, e.since_ns === null ? "–" : time(e.since_ns).join(" ")), el("td", { class: "number" }, e.size || "–"), el("td", { class: "name" }, e.args || "–")];
-  return table(label, ["Time", "Thread", "Owner", "Tracepoint", "Object", "Since its last", "Size", "Arguments"].map((t, i) =>
+  return table(label, [from === null ? "Time" : "After", "Thread", "Owner", "Tracepoint", "Object", "Since its last", "Size", "Arguments"].map((t, i) =>
     el("th", { scope: "col", class: [0, 5, 6].includes(i) ? "number" : "" }, t)), list.map((e) => el("tr", {}, cells(e))));
 }
 // The events of a life came with the event that was chosen: later the recorder may have overwritten them.
@@ -295,7 +295,7 @@ function life() {
   const chosen = view.life;
   if (chosen === null) return null;
   return el("section", { id: "life" }, el("div", { class: "tools" }, el("h2", {}, `The life of ${chosen.name}, and of what belongs to it`),
-    el("button", { type: "button", id: "close", onclick: () => { view.life = null; show(); } }, "Close")), events("Its life", chosen.events, chosen.events[0].time_us));
+    el("button", { type: "button", id: "close", onclick: () => { view.life = null; show(); } }, "Close")), events("Its life", chosen.events, chosen.events[0].at_ns));
 }
 const TRACE_STATES = { off: "The recorder is off: varve was started without it.", busy: "Too many look at the trace in different ways: wait a moment.", pending: "The daemon has not come to it yet." };
 function groups(answer) {

@@ -70,6 +70,7 @@ static void test_what_is_shown_comes_with_its_whole_life(void)
 	CU_ASSERT_STRING_EQUAL(r->events[1].parent, r->events[0].object);
 	CU_ASSERT_STRING_EQUAL(r->events[1].object, r->events[2].object);
 	CU_ASSERT(!r->events[0].shown && r->events[1].shown);
+	CU_ASSERT(r->events[0].at_ns == 0 && r->events[1].at_ns <= r->events[2].at_ns && r->events[3].at_ns > 0);
 	CU_ASSERT(r->events[1].state_ns == TRACE_NO_TIME && r->events[2].state_ns != TRACE_NO_TIME);
 	CU_ASSERT(r->events[0].family != LOOK_NO_FAMILY);
 	CU_ASSERT_EQUAL(count_family(r, r->events[0].family), 4);
