@@ -70,8 +70,8 @@ static struct qos_cost qos_waiting_cost(const struct nvmf_request *req)
 	return cost;
 }
 
-/* How many ticks a command has to wait; 0: it may go. *cause: for what. If it is for both limits, that of all counts:
- * whoever is held by nothing else could not go either. */
+/* How many ticks a command has to wait; 0: it may go. *cause: for what. If it is for both limits, that of its host
+ * counts, which would hold it also without the others. */
 static uint64_t qos_ticks_to_wait(const struct nvmf_qos *own, const struct nvmf_qos *all, const struct qos_cost *cost,
 				  enum nvmf_qos_cause *cause)
 {
@@ -84,7 +84,7 @@ static uint64_t qos_ticks_to_wait(const struct nvmf_qos *own, const struct nvmf_
 	if (all != NULL) {
 		for_all = rate_limiter_wait(&all->limiter, minimum, cost->kind, cost->bytes, now);
 	}
-	*cause = for_all != 0 ? NVMF_QOS_ALL : NVMF_QOS_HOST;
+	*cause = for_own != 0 ? NVMF_QOS_HOST : NVMF_QOS_ALL;
 	return RTE_MAX(for_own, for_all);
 }
 

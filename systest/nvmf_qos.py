@@ -149,7 +149,7 @@ def test_what_is_counted_is_what_the_trace_has():
     """Of commands that wait for their host's limit, for that of all, and for one after the other."""
     with two_hosts("TCP", "-e", "nvmf") as t:
         with verifying(t, 1, "-q", "8", "-t", "3600") as a, verifying(t, 2, "-q", "8", "-t", "3600", hostnqn=OTHER) as b:
-            wait_io(t, [a, b], 3000)
+            wait_for(lambda: all(bdev_counts(t, n)["reads"] > 100 for n in ("limited", "free")), "what is verified to be written")
             set_limit(t, host=HOSTNQN, rw_ios_per_sec=IOPS // 2)
             set_limit(t, rw_ios_per_sec=IOPS * 3 // 2, burst_ms=1)
             wait_io(t, [a, b], 600)

@@ -269,8 +269,8 @@ static void expect_waits(const char *hostnqn, uint64_t waits)
 	CU_ASSERT_TRUE(fixture_poll(so_many_waits_are_counted, &e));
 }
 
-/* The first waits for the limit of all and then for that of its host, the second, which comes in between, for the
- * latter only, and the third for that of all only. */
+/* The first waits for the limit of its host and then for that of all. The second, which comes in between, and the
+ * third wait for the latter only. */
 static void test_a_wait_counts_for_each_limit_that_held_the_command(void)
 {
 	attach();
@@ -281,20 +281,20 @@ static void test_a_wait_counts_for_each_limit_that_held_the_command(void)
 	uint64_t before_us = counts_of(LOOP_HOSTNQN).waited_us;
 	submit(&cmds[0], io, nvme_cmd_write, 500);
 	expect_limited(1);
-	expect_waits(NULL, 1);
-	expect_waits(LOOP_HOSTNQN, 0);
-	set(NULL, &(struct rate_limits){.w_bytes_per_sec = 1 << 30});
 	expect_waits(LOOP_HOSTNQN, 1);
+	expect_waits(NULL, 0);
+	set(LOOP_HOSTNQN, &(struct rate_limits){.w_bytes_per_sec = 1 << 30});
+	expect_waits(NULL, 1);
 	submit(&cmds[1], io, nvme_cmd_write, 501);
 	expect_limited(2);
-	expect_waits(LOOP_HOSTNQN, 2);
-	expect_waits(NULL, 1);
+	expect_waits(NULL, 2);
+	expect_waits(LOOP_HOSTNQN, 1);
 	CU_ASSERT_EQUAL(counts_of(LOOP_HOSTNQN).waited_us, before_us); /* none of them has gone on */
-	set(LOOP_HOSTNQN, &(struct rate_limits){.w_bytes_per_sec = 1 << 30});
+	set(NULL, &(struct rate_limits){.w_bytes_per_sec = 1 << 30});
 	expect_success(2);
 	struct rate_counts own = counts_of(LOOP_HOSTNQN), all = counts_of(NULL);
 	CU_ASSERT(own.waited_us > before_us && all.waited_us > 0);
-	CU_ASSERT(own.waits == noted_own + 2 && all.waits == noted_all + 1);
+	CU_ASSERT(own.waits == noted_own + 1 && all.waits == noted_all + 2);
 
 	set(NULL, &slow_writes);
 	exceed(io2, nvme_cmd_write);
@@ -336,12 +336,12 @@ static void test_an_aborted_wait_is_no_wait_for_the_next_limit(void)
 	expect_limited(2);
 	abort_command(&cmds[0]);
 	expect_limited(1);
-	expect_waits(NULL, 2);
-	set(NULL, &(struct rate_limits){.w_bytes_per_sec = 1 << 30});
-	expect_waits(LOOP_HOSTNQN, 1);
-	unset(LOOP_HOSTNQN);
-	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	expect_waits(LOOP_HOSTNQN, 2);
+	set(LOOP_HOSTNQN, &(struct rate_limits){.w_bytes_per_sec = 1 << 30});
+	expect_waits(NULL, 1);
 	unset(NULL);
+	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
+	unset(LOOP_HOSTNQN);
 	detach();
 }
 
@@ -357,7 +357,7 @@ static void test_a_minimum_passes_those_who_wait_for_the_limit_of_all(void)
 	CU_ASSERT_EQUAL(loop_wait(&cmds[1]), 0);
 	CU_ASSERT_EQUAL(one(io, nvme_cmd_read, 0), 0); /* a second later */
 	CU_ASSERT_FALSE(atomic_load(&cmds[0].done));
-	CU_ASSERT_EQUAL(counts_of(LOOP_HOSTNQN).ios[RATE_WRITES], 0); /* it began to count when it was set */
+	CU_ASSERT_EQUAL(counts_of(LOOP_HOSTNQN).ios[RATE_WRITES], 1);
 	unset(LOOP_HOSTNQN);
 	submit(&cmds[1], io, nvme_cmd_write, 502);
 	expect_limited(2);
