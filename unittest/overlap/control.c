@@ -351,8 +351,9 @@ static void control_do_sub(const struct ov_op *op)
 			call_rpc(op, "nvmf_subsystem_set_qos_limit", "{" SUB_FMT ",'rw_ios_per_sec':%u}", SUB_ARGS,
 				 op->a[3] % 3 * 500);
 		} else {
-			call_rpc(op, "nvmf_subsystem_set_qos_limit", "{" SUB_FMT ",'host':'%s','rw_ios_per_sec':%u}",
-				 SUB_ARGS, ov_host_nqn(op->a[2] % (OV_HOSTS + 1)), op->a[3] % 3 * 100);
+			call_rpc(op, "nvmf_subsystem_set_qos_limit",
+				 "{" SUB_FMT ",'host':'%s','rw_ios_per_sec':%u,'min_rw_ios_per_sec':%u}", SUB_ARGS,
+				 ov_host_nqn(op->a[2] % (OV_HOSTS + 1)), op->a[3] % 3 * 100, op->a[3] / 3 % 2 * 100);
 		}
 		break;
 	case OV_host_add:
