@@ -56,7 +56,7 @@ static struct {
 	struct nvme_qpair *qpair;
 	int qpair_error;
 	bool qpair_answered;
-	bool counts_delays; /* the delays are recorded, in units of DELAY_S, and not waited for */
+	bool counts_delays; /* the delays are recorded, in quarters of DELAY_S, and not waited for */
 	uint32_t num_delays, delays[DELAYS_MAX];
 } fx;
 
@@ -378,7 +378,7 @@ static void count_delay(struct nvme_ctrlr *ctrlr)
 	CU_ASSERT_EQUAL_FATAL(nvme_ctrlr_state(ctrlr), NVME_CTRLR_BACK_OFF);
 	CU_ASSERT_FATAL(fx.num_delays < DELAYS_MAX);
 	fx.delays[fx.num_delays++] =
-		(uint32_t)((ctrlr->step_timer.deadline - ctrlr->state_ticks) / env_ticks_hz() / DELAY_S);
+		(uint32_t)((ctrlr->step_timer.deadline - ctrlr->state_ticks) / env_ticks_hz() * 4 / DELAY_S);
 	thread_timer_start(&ctrlr->step_timer, 0);
 }
 
@@ -887,9 +887,9 @@ static void check_delays(const uint32_t *expected, uint32_t n)
 	fx.num_delays = 0;
 }
 
-static void test_the_delay_doubles_up_to_eight_times_and_begins_anew_after_success(void)
+static void test_the_delay_begins_with_a_quarter_doubles_up_to_eight_times_and_begins_anew_after_success(void)
 {
-	static const uint32_t first[] = {1, 2, 4, 8, 8, 8}, lost[] = {0, 1, 2}, reset[] = {0, 1};
+	static const uint32_t first[] = {1, 4, 8, 16, 32, 32}, lost[] = {0, 1, 4}, reset[] = {0, 1};
 
 	begin();
 	fx.counts_delays = true;
@@ -972,7 +972,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_discovery_controller_without_notices_is_not_asked_for_events),
 	UNIT(test_a_capsule_has_room_for_what_the_controller_takes_there),
 	UNIT(test_flow_control_of_sqs_is_turned_off_where_that_is_asked_for),
-	UNIT(test_the_delay_doubles_up_to_eight_times_and_begins_anew_after_success),
+	UNIT(test_the_delay_begins_with_a_quarter_doubles_up_to_eight_times_and_begins_anew_after_success),
 	UNIT_END,
 };
 UNIT_MAIN("nvme_fabrics", tests, setup, teardown)
