@@ -9,12 +9,16 @@
 
 static void ns_resized(struct nvmf_ns *ns)
 {
-	ns->geo.num_blocks = bdev_num_blocks(ns->bdev);
+	uint64_t before = ns->geo.num_blocks, now = bdev_num_blocks(ns->bdev);
+
+	ns->geo.num_blocks = now;
 	if (ns->subsystem->views_open) {
 		nvmf_views_update_ns(ns->subsystem, ns);
 	}
-	log_notice("subsystem %s: namespace %u has %lu blocks now", ns->subsystem->nqn, ns->nsid,
-		   (unsigned long)ns->geo.num_blocks);
+	/* Who shrinks a bdev is answered true, whoever uses it. */
+	log_write(now < before ? LOG_LEVEL_WARNING : LOG_LEVEL_NOTICE, __FILE__, __LINE__, __func__,
+		  "subsystem %s: namespace %u has %lu blocks now%s", ns->subsystem->nqn, ns->nsid, (unsigned long)now,
+		  now < before ? ", fewer than before: hosts have lost what was behind them" : "");
 	nvmf_notice(NVMF_NOTICE_NS_RESIZE, NULL, "%s %u", ns->subsystem->nqn, ns->nsid);
 	nvmf_ns_changed(ns->subsystem, ns);
 }

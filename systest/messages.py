@@ -51,6 +51,19 @@ def test_who_has_a_bdev_is_said():
         refused(t, ["it is claimed (exclusive_write) by nvmf", "nvmf_get_subsystems"], "nvmf_subsystem_add_ns", nqn=NQN, namespace={"bdev_name": "Ram"})
 
 
+def test_a_file_that_shrinks_under_its_hosts_is_a_warning():
+    with Target(trtype="TCP") as t:
+        path = t.folder / "disk"
+        path.write_bytes(bytes(2 << 20))
+        t.call("bdev_uring_create", name="U0", filename=str(path), block_size=4096)
+        t.add_ns("U0", nsid=1)
+        for size, warned in ((4 << 20, False), (1 << 20, True)):
+            os.truncate(path, size)
+            t.call("bdev_uring_rescan", name="U0")
+            line = next(x for x in t.log().splitlines() if f"has {size // 4096} blocks now" in x)
+            check(("*WARNING*" in line and "fewer than before" in line) == warned and ("*NOTICE*" in line) != warned, line)
+
+
 def test_a_call_too_early_is_to_be_repeated():
     with Daemon("--wait-for-rpc", ready=False) as d:
         client = wait_for(d.connect, "the RPC socket")
