@@ -13,7 +13,7 @@
  *     lvol.first_write_q1_us, lvol.copy_write_q1_us	the same two, one after the other: the time of one
  *     lvol.read_over_ns, _over_percent ...	what that is more than the RAM disk's
  *     lvol.read_base_ios ...	I/Os that the base counted for each of the volume (bdev_get_stat())
- *     lvol.first_write_md_bytes	metadata that a first write has the base write; and with _q1
+ *     lvol.first_write_md_bytes, lvol.first_write_q1_md_bytes	metadata that a first write has the base write
  *     lvol.snapshot_md_bytes	the same of a snapshot of such a volume
  *     lvol.delete_md_bytes	and of the deletion of that snapshot
  *     lvol.counted_ns		the mean time of a write in the volume's statistics, by queue depth
