@@ -195,14 +195,38 @@ static void batch_refuse(struct live_batch *b, int rc)
 	s->batch = NULL;
 	if (b->change != NULL) {
 		live_change_end(b->change, rc);
-	} else if (s->single_parts > 0) {
-		s->single_parts--;
+	} else if (s->single_parts > 0 || b->alone) {
+		s->single_parts -= s->single_parts > 0;
 		live_fills_fail(b, rc);
 	} else {
 		s->single_parts = LVOL_JOURNAL_SLOT_MAX;
 		live_fills_return(b);
 	}
 	batch_free(b);
+}
+
+/* It has been built, or not (rc): it is written, refused, or has nothing. */
+static void batch_built(struct live_batch *b, int rc)
+{
+	struct lvol_live *s = b->store;
+
+	if (rc != 0) {
+		batch_refuse(b, rc);
+		return;
+	}
+	if (b->change == NULL && live_fills_are_none(b)) {
+		s->batch = NULL;
+		batch_free(b);
+		return;
+	}
+	if (b->change != NULL) {
+		b->change->state = LIVE_CHANGE_COMMITS;
+	} else if (s->single_parts > 0) {
+		s->single_parts--;
+	}
+	batch_seal(b);
+	batch_tell(b, LVOL_LIVE_JOURNAL, 0);
+	b->phase = LIVE_DIRECT;
 }
 
 static bool batch_begin(struct lvol_live *s)
@@ -226,18 +250,9 @@ static bool batch_begin(struct lvol_live *s)
 	int rc = c != NULL ? c->type->build(c, b) : live_fills_build(b);
 	rc = rc != 0 ? rc : live_pages_check(b);
 	rc = rc != 0 ? rc : live_freed_reserve(&s->freed, b->freed.num_clusters, b->freed.num_memory);
-	if (rc != 0) {
-		batch_refuse(b, rc);
-		return true;
-	}
-	if (c != NULL) {
-		c->state = LIVE_CHANGE_COMMITS;
-	} else if (s->single_parts > 0) {
-		s->single_parts--;
-	}
-	batch_seal(b);
-	batch_tell(b, LVOL_LIVE_JOURNAL, 0);
-	b->phase = LIVE_DIRECT;
+	struct lvol_live_fill *refused = b->refused;
+	batch_built(b, rc);
+	live_fills_refuse(s, refused, -ENOSPC);
 	return true;
 }
 

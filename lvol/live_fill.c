@@ -292,29 +292,85 @@ static void touch_set(struct live_touch *t, uint64_t n, uint32_t cluster)
 	memcpy(t->places + n % LVOL_EXTENT_PAGE_CLUSTERS * sizeof(cluster), &cluster, sizeof(cluster));
 }
 
-/* One fill. Returns 0, 1 (the batch is full), or an error. */
-static int build_fill(struct live_batch *b)
+/* The chain of a volume when one more table is there. */
+static uint64_t chain_with(struct live_meta *m, uint64_t table)
 {
-	struct lvol_live *s = b->store;
-	struct lvol_live_fill *f = s->fills;
-	int rc;
-	struct live_touch *t = touch(b, f->volume, f->n, &rc);
+	m->tables[table] = 1; /* any page */
+	uint64_t chain = live_meta_chain_now(m);
+	m->tables[table] = 0;
+	return chain;
+}
 
-	if (rc == 0 && t == NULL) {
-		return 1;
+static uint64_t touched_fresh(const struct live_batch *b, const struct lvol_live_volume *v)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < b->num_touched; i++) {
+		n += b->touched[i].volume == v && b->touched[i].fresh;
 	}
-	/* It is the batch's now, to be undone with it if it cannot be built. */
+	return n;
+}
+
+/* Whether there is a metadata page for a fill, if it needs one that nobody has been promised. 0; -ENOSPC: there is
+ * none; 1: there may be, in a batch of its own. A batch with a fill for which there is none could not be built, and
+ * would be tried again in single parts, a commit for each: who repeats such a fill would slow down everybody. */
+static int fill_ask(struct live_batch *b, const struct lvol_live_fill *f)
+{
+	struct live_meta *m = &f->volume->internal->meta;
+	uint64_t table = f->n / LVOL_EXTENT_PAGE_CLUSTERS;
+
+	if (m->tables[table] != 0 || live_xattr_reserve_get(m) != 0) {
+		return 0;
+	}
+	uint64_t most = 1 + (touch_find(b, f->volume, true, 0) == NULL ? live_meta_chain_most(m) : 0);
+	if (b->unpromised + most <= live_pages_left(b)) {
+		b->unpromised += most;
+		return 0;
+	}
+	if (live_pages_lack(b, m, touched_fresh(b, f->volume), chain_with(m, table))) {
+		return -ENOSPC;
+	}
+	b->alone = b->num_touched == 0;
+	return b->alone ? 0 : 1;
+}
+
+static struct lvol_live_fill *fills_take_first(struct lvol_live *s)
+{
+	struct lvol_live_fill *f = s->fills;
+
 	s->fills = f->next;
 	if (s->fills == NULL) {
 		s->fills_end = &s->fills;
 	}
 	f->next = NULL;
+	return f;
+}
+
+/* One fill. Returns 0, 1 (the batch is full), or an error. */
+static int build_fill(struct live_batch *b)
+{
+	struct lvol_live *s = b->store;
+	struct lvol_live_fill *f = s->fills;
+	int rc = fill_ask(b, f);
+
+	if (rc == -ENOSPC) {
+		f = fills_take_first(s);
+		f->next = b->refused;
+		b->refused = f;
+		return 0;
+	}
+	struct live_touch *t = rc == 0 ? touch(b, f->volume, f->n, &rc) : NULL;
+	if (rc == 1 || (rc == 0 && t == NULL)) {
+		return 1;
+	}
+	/* It is the batch's now, to be undone with it if it cannot be built. */
+	fills_take_first(s);
 	*b->fills_end = f;
 	b->fills_end = &f->next;
 	if (rc == 0) {
 		touch_set(t, f->n, f->cluster);
 	}
-	return rc;
+	return rc == 0 && b->alone ? 1 : rc;
 }
 
 static bool release_may(const struct lvol_live_volume *v, uint64_t n)
@@ -397,6 +453,11 @@ int live_fills_build(struct live_batch *b)
 		rc = build_release(b);
 	}
 	return rc < 0 ? rc : build_roots(b);
+}
+
+bool live_fills_are_none(const struct live_batch *b)
+{
+	return b->fills == NULL && STAILQ_EMPTY(&b->releases);
 }
 
 /* ---- The end of a batch ---- */
@@ -535,24 +596,34 @@ void live_fills_publish(struct live_batch *b)
 	}
 }
 
-/* The batch is not committed: of a store that has failed the clusters may be on the device, so they are not free. */
-void live_fills_fail(struct live_batch *b, int status)
+/* Of a store that has failed the clusters may be on the device, so they are not free. */
+void live_fills_refuse(struct lvol_live *s, struct lvol_live_fill *fills, int status)
 {
-	bool free_again = live_state(b->store) != -EIO;
+	bool free_again = live_state(s) != -EIO;
 	struct lvol_live_fill *f;
-	struct live_release *r;
 
-	touches_end(b, false);
-	STAILQ_FOREACH (r, &b->releases, link) {
-		release_entries(r, false);
-	}
-	while ((f = batch_fill_take(b)) != NULL) {
+	while ((f = fills) != NULL) {
+		fills = f->next;
 		if (free_again) {
 			live_cluster_return(f->volume, f->cluster);
 		}
 		entry_free(f->volume, f->n);
 		f->done(f->arg, status);
 	}
+}
+
+/* The batch is not committed. */
+void live_fills_fail(struct live_batch *b, int status)
+{
+	struct lvol_live_fill *fills = b->fills;
+	struct live_release *r;
+
+	touches_end(b, false);
+	STAILQ_FOREACH (r, &b->releases, link) {
+		release_entries(r, false);
+	}
+	b->fills = NULL;
+	live_fills_refuse(b->store, fills, status);
 	while ((r = batch_release_take(b)) != NULL) {
 		/* All of it, whatever parts it was to have. */
 		release_wake(r, r->at, r->end);

@@ -324,6 +324,11 @@ uint64_t live_xattr_reserve_get(const struct live_meta *m);
 uint64_t live_meta_promise(const struct live_meta *m);
 /* A batch that has been built: whether it leaves the pages that volumes are promised. 0 or -ENOSPC. */
 int live_pages_check(const struct live_batch *b);
+/* So many pages were free when the batch began that nobody was promised. */
+uint64_t live_pages_left(const struct live_batch *b);
+/* Whether no batch of first writes can give a volume without a reservation one more page of places. own: so many it has
+ * of this batch already; chain: the pages behind its root page when it has one more. */
+bool live_pages_lack(const struct live_batch *b, const struct live_meta *m, uint64_t own, uint64_t chain);
 /* It is committed. */
 void live_pages_publish(struct live_batch *b);
 /* So many pages volumes are promised that are not there, because another program has filled the store. */
@@ -349,7 +354,8 @@ const struct live_xattr *live_xattr_find(const struct live_meta *m, uint8_t type
 int live_xattr_name_set(struct live_meta *m, const char *name);
 /* Reads it from its pages, which lvol_store_read() has found to be right. Returns 0 or a negative errno. */
 int live_meta_read(const struct lvol_store *from, uint64_t id, struct live_meta *m);
-/* How many pages live_batch_meta() needs behind the root page when each of its tables is there. */
+/* How many pages live_batch_meta() needs behind the root page: now, and when each of its tables is there. */
+uint64_t live_meta_chain_now(const struct live_meta *m);
 uint64_t live_meta_chain_most(const struct live_meta *m);
 
 /* ---- Batches ---- */
@@ -383,6 +389,9 @@ struct live_batch {
 	/* What it is for: */
 	struct live_change *change;
 	struct lvol_live_fill *fills, **fills_end;
+	struct lvol_live_fill *refused; /* there is no metadata page for them: they are no part of it */
+	bool alone;                     /* its only fill might take pages that others are promised */
+	uint64_t unpromised;            /* so many pages it takes at most that nobody is promised */
 	STAILQ_HEAD(, live_release) releases;
 	struct live_touch *touched;
 	size_t num_touched, room_touched;
@@ -411,12 +420,16 @@ bool live_commit_step(struct lvol_live *s);
 /* ---- Fills and releases ---- */
 
 bool live_fills_wait(const struct lvol_live *s);
-/* Adds as many parts as there is room for. Returns 0, or the error of a part: the batch is to be undone. */
+/* Adds as many parts as there is room for. Returns 0, or the error of a part: the batch is to be undone. Those of
+ * b->refused end by themselves; there may be no others. */
 int live_fills_build(struct live_batch *b);
+bool live_fills_are_none(const struct live_batch *b);
 /* It is committed: publishes them. */
 void live_fills_publish(struct live_batch *b);
 /* Parts that end with an error. */
 void live_fills_fail(struct live_batch *b, int status);
+/* Fills, one behind the other, that are in no batch end with an error. */
+void live_fills_refuse(struct lvol_live *s, struct lvol_live_fill *fills, int status);
 /* Puts parts back into the queues. */
 void live_fills_return(struct live_batch *b);
 /* Of a store that has failed while a change gave up all clusters from `first` on: they are not the volume's own any

@@ -418,11 +418,12 @@ static void size_xattrs(const struct live_meta *m, uint8_t type, size_t *left, u
 	}
 }
 
-uint64_t live_meta_chain_most(const struct live_meta *m)
+/* With so many entries in the table of extents. */
+static uint64_t size_chain(const struct live_meta *m, uint64_t entries)
 {
 	const size_t entry = sizeof(struct lvol_desc_table_entry);
 	size_t left = sizeof(((struct lvol_md_page *)NULL)->descriptors);
-	uint64_t chain = 0, tables = live_tables(m->num_clusters);
+	uint64_t chain = 0;
 
 	size_add(&left, &chain, sizeof(m->flags));
 	size_xattrs(m, LVOL_DESC_XATTR, &left, &chain);
@@ -430,11 +431,26 @@ uint64_t live_meta_chain_most(const struct live_meta *m)
 	do {
 		size_add(&left, &chain, 8 + entry);
 		left += entry;
-		uint64_t here = left / entry < tables ? left / entry : tables;
+		uint64_t here = left / entry < entries ? left / entry : entries;
 		left -= here * entry;
-		tables -= here;
-	} while (tables > 0);
+		entries -= here;
+	} while (entries > 0);
 	return chain;
+}
+
+uint64_t live_meta_chain_most(const struct live_meta *m)
+{
+	return size_chain(m, live_tables(m->num_clusters));
+}
+
+uint64_t live_meta_chain_now(const struct live_meta *m)
+{
+	uint64_t entries = 0;
+
+	for (uint64_t at = 0; at < live_tables(m->num_clusters); entries++) {
+		at += table_entry(m, at).count;
+	}
+	return size_chain(m, entries);
 }
 
 int live_batch_meta(struct live_batch *b, uint64_t id, struct live_meta *m, const struct live_meta *old)

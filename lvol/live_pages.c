@@ -36,6 +36,26 @@ int live_pages_check(const struct live_batch *b)
 	return costs > 0 && left < 0 ? -ENOSPC : 0;
 }
 
+static uint64_t pages_there(const struct live_batch *b)
+{
+	return (uint64_t)b->store->free_pages + b->num_fresh;
+}
+
+uint64_t live_pages_left(const struct live_batch *b)
+{
+	uint64_t there = pages_there(b), promised = b->store->promised_pages;
+
+	return promised < there ? there - promised : 0;
+}
+
+bool live_pages_lack(const struct live_batch *b, const struct live_meta *m, uint64_t own, uint64_t chain)
+{
+	/* The old chain is free when the new one is committed. */
+	int64_t costs = (int64_t)(own + 1 + chain) - (int64_t)m->num_chain;
+
+	return 1 + chain > pages_there(b) || (costs > 0 && (uint64_t)costs > live_pages_left(b));
+}
+
 void live_pages_publish(struct live_batch *b)
 {
 	struct lvol_live *s = b->store;

@@ -364,6 +364,116 @@ static void test_a_batch_of_both_kinds(void)
 	}
 }
 
+enum { MANY = 64 };
+
+struct many {
+	struct lvol_live_fill fills[MANY + 1];
+	struct outcome o[MANY + 1];
+};
+
+static void fill_begin(struct many *m, unsigned i, const char *name, uint64_t n)
+{
+	m->o[i] = (struct outcome){.done = false};
+	CU_ASSERT_EQUAL_FATAL(lvol_live_fill_claim(found(name), n, &m->fills[i]), 0);
+	memset(w.disk.bytes + (uint64_t)m->fills[i].cluster * WORLD_CLUSTER, 0, WORLD_CLUSTER);
+}
+
+/* Commits those that have begun, and one more before the last half. Returns how many commits that took. */
+static uint64_t fills_commit(struct many *m, unsigned num, int other)
+{
+	uint64_t before = lvol_live_info(w.store).commits;
+
+	w.disk.late = true;
+	for (unsigned i = 0; i < num; i++) {
+		if (i == num / 2) {
+			lvol_live_fill_commit(&m->fills[MANY], outcome_done, &m->o[MANY]);
+		}
+		lvol_live_fill_commit(&m->fills[i], outcome_done, &m->o[i]);
+	}
+	for (unsigned i = 0; i < num; i++) {
+		CU_ASSERT_EQUAL(world_wait(&w, &m->o[i]), 0);
+	}
+	CU_ASSERT_EQUAL(world_wait(&w, &m->o[MANY]), other);
+	w.disk.late = false;
+	disk_run(&w.disk);
+	return lvol_live_info(w.store).commits - before;
+}
+
+/* One that is refused, again and again, costs the others no commit: theirs are in as few batches as without it. */
+static void test_who_is_refused_slows_nobody_down(void)
+{
+	static struct many m;
+
+	begin(MANY + 64);
+	CU_ASSERT_EQUAL_FATAL(create("v", TABLES * TABLE, 5), 0);
+	CU_ASSERT_EQUAL_FATAL(create("other", TABLES * TABLE, 0), 0);
+	eat();
+	uint32_t clusters = lvol_live_info(w.store).free_clusters;
+	for (uint64_t round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < MANY / 2; i++) {
+			fill_begin(&m, i, "v", i % TABLES * TABLE + i / TABLES + round * MANY);
+		}
+		fill_begin(&m, MANY, "other", 0);
+		CU_ASSERT_TRUE(fills_commit(&m, MANY / 2, -ENOSPC) <= 2); /* the first one begins a batch at once */
+		CU_ASSERT_EQUAL(kept(), 0);
+	}
+	/* By itself: there is nothing to commit. */
+	uint64_t commits = lvol_live_info(w.store).commits;
+	CU_ASSERT_EQUAL(put("other", 0), -ENOSPC);
+	CU_ASSERT_EQUAL(lvol_live_info(w.store).commits, commits);
+	CU_ASSERT_EQUAL(lvol_live_info(w.store).free_clusters, clusters - MANY);
+	reopen();
+	world_free(&w);
+}
+
+/* The last free pages: those get them for whom there are enough, also where a chain is there twice for a moment. */
+static void test_the_last_pages_are_given_away(void)
+{
+	static struct many m;
+
+	for (unsigned pages = 0; pages < 8; pages++) {
+		begin(MANY + 64);
+		CU_ASSERT_EQUAL_FATAL(create("v", TABLES * TABLE, 5), 0);
+		CU_ASSERT_EQUAL_FATAL(create("other", TABLES * TABLE, 0), 0);
+		CU_ASSERT_TRUE(xattr("v", "a", 3900) == 0 && xattr("other", "a", 3900) == 0);
+		CU_ASSERT_TRUE(xattr("other", "b", 3900) == 0 && xattr("other", "c", 3900) == 0);
+		CU_ASSERT_TRUE(found("other")->internal->meta.num_chain > 1);
+		eat();
+		for (unsigned i = 0; i < pages; i++) {
+			spare();
+		}
+		for (unsigned i = 0; i < TABLES; i++) {
+			fill_begin(&m, 0, "v", 1 + i); /* a batch is under way while the others come */
+			fill_begin(&m, 1, "v", i * TABLE + TABLE / 2);
+			fill_begin(&m, MANY, "other", i * TABLE);
+			CU_ASSERT_TRUE(fills_commit(&m, 2, pages > i ? 0 : -ENOSPC) <= 3);
+			CU_ASSERT_EQUAL(kept(), i < TABLES - 1 ? TABLES - 1 - i + 1 : 0); /* 1: its chain */
+		}
+		CU_ASSERT_EQUAL(w.store->single_parts, 0);
+		reopen();
+		world_free(&w);
+	}
+}
+
+/* Nobody is promised any, but the new chain must be written before the old one is free. */
+static void test_a_chain_is_there_twice_for_a_moment(void)
+{
+	begin(64);
+	CU_ASSERT_EQUAL_FATAL(create("other", TABLES * TABLE, 0), 0);
+	CU_ASSERT_TRUE(xattr("other", "a", 3900) == 0 && xattr("other", "b", 3900) == 0);
+	uint64_t chain = found("other")->internal->meta.num_chain;
+	eat();
+	for (uint64_t i = 0; i <= chain; i++) {
+		CU_ASSERT_EQUAL(put("other", 0), -ENOSPC);
+		spare();
+	}
+	CU_ASSERT_EQUAL(put("other", 0), 0);
+	CU_ASSERT_EQUAL(free_pages(), chain);
+	CU_ASSERT_EQUAL(w.store->single_parts, 0);
+	reopen();
+	world_free(&w);
+}
+
 /* Each of its operations fails once: then nothing is promised that is not there, and nothing is forgotten. */
 static void test_a_batch_that_fails_keeps_what_it_kept(void)
 {
@@ -480,6 +590,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_snapshot_needs_its_pages_once_more),
 	UNIT(test_a_long_chain_is_written_anew),
 	UNIT(test_a_batch_of_both_kinds),
+	UNIT(test_who_is_refused_slows_nobody_down),
+	UNIT(test_the_last_pages_are_given_away),
+	UNIT(test_a_chain_is_there_twice_for_a_moment),
 	UNIT(test_a_batch_that_fails_keeps_what_it_kept),
 	UNIT(test_the_journal_leaves_what_is_kept),
 	UNIT(test_pages_that_another_program_has_taken),
