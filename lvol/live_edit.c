@@ -272,7 +272,7 @@ static int resize_tables(struct live_change *c, struct live_batch *b)
 			uint32_t entry = resize_entry(c, first + n);
 			places[n] = (entry & LVOL_LIVE_OWN) != 0 ? lvol_live_cluster(entry) : 0;
 		}
-		rc = live_table_replace(b, v->id, first, places, n, &c->metas[0].tables[i]);
+		rc = live_table_replace(b, v->id, first, places, n, &c->metas[0]);
 	}
 	for (uint64_t i = now; i < old && rc == 0; i++) {
 		uint32_t table = v->internal->meta.tables[i];
@@ -535,7 +535,7 @@ static int convert_build(struct live_change *c, struct live_batch *b)
 	for (uint64_t i = 0; i < live_tables(v->num_clusters) && rc == 0; i++) {
 		uint64_t first = i * LVOL_EXTENT_PAGE_CLUSTERS;
 		uint32_t n = live_places(v, first, places);
-		rc = live_table_replace(b, v->id, first, places, n, &c->metas[0].tables[i]);
+		rc = live_table_replace(b, v->id, first, places, n, &c->metas[0]);
 	}
 	c->metas[0].rle = false;
 	return rc != 0 ? rc : edit_write(c, b);

@@ -536,9 +536,10 @@ int live_xattr_parent_set(struct live_meta *m, const struct lvol_live_volume *pa
 int live_xattr_external_set(struct live_meta *m, const char *external);
 /* The volume has the metadata of a change. */
 void live_meta_take(struct lvol_live_volume *v, struct live_meta *m);
-/* Writes the places of n clusters from `first` on into a new page, and frees the old one; *table is the page, 0 if
- * there are none. */
+/* Writes the places of n clusters from `first` on into a new page, and frees the old one; m->tables has the page, 0 if
+ * there are no places. But a volume with a reservation keeps an empty page that it had: it would be promised another
+ * one, and its chain twice. */
 int live_table_replace(struct live_batch *b, uint64_t id, uint64_t first, const uint32_t *places, uint32_t n,
-		       uint32_t *table);
+		       struct live_meta *m);
 
 #endif

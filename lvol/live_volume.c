@@ -401,16 +401,17 @@ static int merge_places(struct live_batch *b, const struct lvol_live_volume *clo
 }
 
 int live_table_replace(struct live_batch *b, uint64_t id, uint64_t first, const uint32_t *places, uint32_t n,
-		       uint32_t *table)
+		       struct live_meta *m)
 {
-	uint32_t any = 0, old = *table;
+	uint32_t *table = &m->tables[first / LVOL_EXTENT_PAGE_CLUSTERS], old = *table;
+	bool any = old != 0 && live_xattr_reserve_get(m) > 0;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		any |= places[i];
+		any |= places[i] != 0;
 	}
 	*table = 0;
-	if (any != 0) {
+	if (any) {
 		struct lvol_md_page *p = live_batch_new(b, table, &rc);
 		if (p != NULL) {
 			live_table_fill(p, id, first, places, n);
@@ -441,7 +442,7 @@ static int merge_table(struct live_change *c, struct live_batch *b, uint64_t i)
 	}
 	int rc = merge_places(b, clone, v, first, places, &n);
 	rc = rc != 0 ? rc : live_batch_gone(b, theirs);
-	return rc != 0 ? rc : live_table_replace(b, clone->id, first, places, n, table);
+	return rc != 0 ? rc : live_table_replace(b, clone->id, first, places, n, &c->metas[0]);
 }
 
 /* The clone has what its snapshot had: its clusters, its parent, its external snapshot. */

@@ -7,6 +7,7 @@
 
 #include "lvol/live_internal.h"
 #include "lvol/reserve.h"
+#include "util/compiler.h"
 #include "unittest/lvol/world.h"
 #include "unittest/unit.h"
 
@@ -328,6 +329,54 @@ static void test_a_long_chain_is_written_anew(void)
 	world_free(&w);
 }
 
+enum { PROMISED = 12 };
+
+/* A volume with attributes of many pages and all of its tables, one of which has no places, nor has its snapshot's, if
+ * there is one. Nobody gets a page any more, but those that another volume is promised are there while a batch is
+ * written. */
+static void begin_empty_table(bool with_snapshot)
+{
+	static const char *const attributes[] = {"a", "b", "c", "d", "e"};
+
+	begin(256);
+	CU_ASSERT_EQUAL_FATAL(create("promised", PROMISED * TABLE, 1), 0);
+	CU_ASSERT_EQUAL_FATAL(create("v", TABLES * TABLE, 4), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(attributes); i++) {
+		CU_ASSERT_EQUAL_FATAL(xattr("v", attributes[i], 3900), 0);
+	}
+	if (with_snapshot) {
+		CU_ASSERT_TRUE(put("v", 0) == 0 && give_up("v", 0) == 0 && snapshot("s", "v") == 0);
+	}
+	for (uint64_t i = 0; i < TABLES; i++) {
+		CU_ASSERT_EQUAL(put("v", i), 0);
+	}
+	CU_ASSERT_EQUAL(give_up("v", with_snapshot ? 0 : TABLES - 1), 0);
+	CU_ASSERT_EQUAL(kept(), PROMISED);
+	eat();
+}
+
+/* What an operator is told to do where pages are short: it takes none. */
+static void test_a_snapshot_goes_where_pages_are_short(void)
+{
+	begin_empty_table(true);
+	CU_ASSERT_EQUAL(delete ("s"), 0);
+	CU_ASSERT_EQUAL(kept(), PROMISED);
+	CU_ASSERT_EQUAL(put("v", 0), 0);
+	reopen();
+	world_free(&w);
+}
+
+/* The same of a volume that shrinks within its last table. */
+static void test_a_volume_shrinks_where_pages_are_short(void)
+{
+	begin_empty_table(false);
+	CU_ASSERT_EQUAL(resize("v", TABLES * TABLE - 1), 0);
+	CU_ASSERT_EQUAL(kept(), PROMISED);
+	CU_ASSERT_EQUAL(put("v", TABLES - 1), 0);
+	reopen();
+	world_free(&w);
+}
+
 /* ---- At once ---- */
 
 /* First writes of both kinds in one batch: those without a promise fail, and only those. */
@@ -589,6 +638,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_changes_the_pages_that_are_kept),
 	UNIT(test_a_snapshot_needs_its_pages_once_more),
 	UNIT(test_a_long_chain_is_written_anew),
+	UNIT(test_a_snapshot_goes_where_pages_are_short),
+	UNIT(test_a_volume_shrinks_where_pages_are_short),
 	UNIT(test_a_batch_of_both_kinds),
 	UNIT(test_who_is_refused_slows_nobody_down),
 	UNIT(test_the_last_pages_are_given_away),
