@@ -541,7 +541,8 @@ static int convert_build(struct live_change *c, struct live_batch *b)
 	return rc != 0 ? rc : edit_write(c, b);
 }
 
-static const struct live_change_type convert_type = {convert_check, convert_build, edit_publish, "convert"};
+static const struct live_change_type convert_type = {
+	.check = convert_check, .build = convert_build, .publish = edit_publish, .name = "convert", .of_open = true};
 
 void live_volume_convert(struct lvol_live_volume *v, lvol_live_done done, void *arg)
 {

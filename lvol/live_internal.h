@@ -451,6 +451,7 @@ struct live_change_type {
 	const char *name; /* for whoever watches */
 	bool of_store;    /* not of a volume */
 	bool quiet;       /* the end of what it is a part of is told, not its own */
+	bool of_open;     /* without it the store does not open: it may take pages that volumes are promised */
 };
 
 enum live_change_state { LIVE_CHANGE_QUEUED, LIVE_CHANGE_PAUSES, LIVE_CHANGE_READY, LIVE_CHANGE_COMMITS };

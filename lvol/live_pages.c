@@ -8,7 +8,8 @@
  * Only the owner takes pages, batch by batch. So nothing is held in advance: a batch is built, and then counted, before
  * any of it is written. While it is built it may take pages that are promised; they are back when it is committed, as
  * far as it wrote pages anew, and otherwise it is refused. The rule is that of clusters: free >= promised. A batch that
- * takes no more than it gives passes, whatever is free: another program may have broken the rule. */
+ * takes no more than it gives passes, whatever is free: another program may have broken the rule. So does one without
+ * which the store would not open. */
 #include <errno.h>
 
 #include "lvol/live_internal.h"
@@ -33,6 +34,9 @@ int live_pages_check(const struct live_batch *b)
 	int64_t costs = (int64_t)b->num_fresh - (int64_t)b->num_gone + b->promised;
 	int64_t left = (int64_t)s->free_pages + (int64_t)b->num_gone - (int64_t)s->promised_pages - b->promised;
 
+	if (b->change != NULL && b->change->type->of_open) {
+		return 0;
+	}
 	return costs > 0 && left < 0 ? -ENOSPC : 0;
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "lvol/reserve.h"
 #include "unittest/allocations.h"
 #include "unittest/lvol/image.h"
 #include "unittest/lvol/samples.h"
@@ -683,6 +684,47 @@ static void test_runs_of_an_older_program_become_tables(void)
 	world_free(&w);
 }
 
+/* A thin volume with no cluster, whose first writes need as many pages as the store has. */
+static void image_reserved_add(uint32_t root)
+{
+	const struct {
+		uint64_t num_clusters;
+		struct lvol_desc_table_entry entry;
+	} table = {(uint64_t)IMAGE_MD_PAGES * LVOL_EXTENT_PAGE_CLUSTERS, {.page = 0, .count = IMAGE_MD_PAGES}};
+	static const char uuid[] = "00000000-0000-0000-0000-00000000000f";
+	uint8_t value[LVOL_RESERVE_BYTES];
+
+	lvol_reserve_encode(1, value);
+	image_page_begin(&m, root, root, 0);
+	image_mark(&m, 3, root, true);
+	image_flags_add(&m, root, LVOL_INVALID_THIN | LVOL_INVALID_EXTENT_TABLE, 0);
+	image_xattr_add(&m, root, false, "name", "reserved", sizeof("reserved"));
+	image_xattr_add(&m, root, false, "uuid", uuid, sizeof(uuid));
+	image_xattr_add(&m, root, false, LVOL_RESERVE_XATTR, value, sizeof(value));
+	image_desc_add(&m, root, LVOL_DESC_EXTENT_TABLE, &table, sizeof(table));
+}
+
+/* The page that it takes is promised, but so is more than there is: that it does not open would help nobody. */
+static void test_a_store_whose_pages_are_promised_is_converted(void)
+{
+	static const struct lvol_desc_rle runs[] = {{20, 2}};
+
+	image_init(&m);
+	image_volume_add(&m, 1, "old", runs, 1);
+	image_reserved_add(2);
+	image_to_disk();
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+	CU_ASSERT_EQUAL(lvol_live_entry(lvol_live_find(w.store, "old"), 1), LVOL_LIVE_OWN | 21);
+	CU_ASSERT_EQUAL(lvol_live_info(w.store).reserved_md_pages, IMAGE_MD_PAGES);
+	CU_ASSERT_EQUAL(lvol_live_info(w.store).missing_md_pages,
+			IMAGE_MD_PAGES - lvol_live_info(w.store).free_md_pages);
+	disk_run(&w.disk);
+	world_forget(&w);
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+	CU_ASSERT_EQUAL(lvol_live_entry(lvol_live_find(w.store, "old"), 1), LVOL_LIVE_OWN | 21);
+	world_free(&w);
+}
+
 /* There is room for the journal, and for nothing else. */
 static void test_a_store_that_cannot_be_converted_stays_closed(void)
 {
@@ -856,6 +898,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_store_grows_with_its_device),
 	UNIT(test_a_destroyed_store_is_gone),
 	UNIT(test_runs_of_an_older_program_become_tables),
+	UNIT(test_a_store_whose_pages_are_promised_is_converted),
 	UNIT(test_a_store_that_cannot_be_converted_stays_closed),
 	UNIT(test_a_damaged_store_is_not_opened),
 	UNIT_END,
