@@ -229,14 +229,14 @@ static uint64_t count_free_pages(const struct lvol_store *s)
 	return left > journal ? left - journal : 0;
 }
 
-/* What volumes are sure of must be free. Other programs do not know of reservations. */
-static int check_promises(struct lvol_store *s, const char *what, uint64_t need, uint64_t left)
+/* What volumes are sure of must be free. who: does not know of it. */
+static int check_promises(struct lvol_store *s, const char *what, const char *who, uint64_t need, uint64_t left)
 {
 	return need <= left ? 0
 			    : lvol_problem_add(s,
 					       "volumes with reservations may need %" PRIu64 " %s more, %" PRIu64
-					       " are free: another program has filled the store",
-					       need, what, left);
+					       " are free: %s has filled the store",
+					       need, what, left, who);
 }
 
 static int check_reservations(struct lvol_store *s)
@@ -250,9 +250,12 @@ static int check_reservations(struct lvol_store *s)
 		rc = check_reservation(s, &s->volumes[i]);
 	}
 	if (rc == 0 && clusters > 0) {
-		rc = check_promises(s, "clusters", clusters, count_free(s->clusters_owned, s->geometry.num_clusters));
+		rc = check_promises(s, "clusters", "another program", clusters,
+				    count_free(s->clusters_owned, s->geometry.num_clusters));
 	}
-	return rc != 0 || pages == 0 ? rc : check_promises(s, "metadata pages", pages, count_free_pages(s));
+	return rc != 0 || pages == 0 ? rc
+				     : check_promises(s, "metadata pages", "another program, or an older varve,", pages,
+						      count_free_pages(s));
 }
 
 int lvol_store_check(struct lvol_store *s)

@@ -240,7 +240,7 @@ struct lvol_live_info {
 	uint64_t max_clusters; /* that the masks have room for, with those of the metadata */
 	uint32_t md_pages, free_md_pages;
 	/* Of the free pages: what volumes with reservations may need yet. So many of these are not there, since another
-	 * program has filled the store; 0 for one that has failed. */
+	 * program, or a varve that kept none, has filled the store; 0 for one that has failed. */
 	uint64_t reserved_md_pages, missing_md_pages;
 	uint32_t num_volumes;
 	bool growing;                              /* what it grows by counts as in use until it has grown */

@@ -331,7 +331,8 @@ uint64_t live_pages_left(const struct live_batch *b);
 bool live_pages_lack(const struct live_batch *b, const struct live_meta *m, uint64_t own, uint64_t chain);
 /* It is committed. */
 void live_pages_publish(struct live_batch *b);
-/* So many pages volumes are promised that are not there, because another program has filled the store. */
+/* So many pages volumes are promised that are not there, because another program, or a varve that kept none, has
+ * filled the store. */
 uint64_t live_pages_missing(const struct lvol_live *s);
 /* So many pages the journal may choose among. */
 uint32_t live_pages_open(const struct lvol_live *s);

@@ -198,7 +198,7 @@ def check_stores(report, client):
     few = [s for s in stores if reserved_of(s, "md_pages") and reserved_of(s, "free_md_pages") <= reserved_of(s, "reserved_md_pages")]
     for s in few[:SHOWN]:
         free, pages, kept, missing = (reserved_of(s, k) for k in ("free_md_pages", "md_pages", "reserved_md_pages", "reserved_missing_md_pages"))
-        gone = f", and {missing} of these are not there: another program has filled the store" if missing else ""
+        gone = f", and {missing} of these are not there: another program, or an older varve, has filled the store" if missing else ""
         report.found("stores", f"{store_text(s)}; {free} of {pages} metadata pages are free, and volumes reserve {kept}{gone}: new volumes, snapshots and some first writes fail",
                      f"varve-rpc bdev_lvol_get_lvols lvs_name={s.get('name')}: delete volumes or snapshots, or reserve nothing for some (bdev_lvol_set_reservation)")
     if stores and not bad and not broken and not few:
