@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -21,6 +22,7 @@ struct ring {
 
 struct trace_file_writer {
 	int fd, error;
+	char *path;
 	uint64_t section[NUM_SECTIONS];
 	unsigned num_rings;
 	uint64_t entries;  /* of all rings */
@@ -165,9 +167,11 @@ int trace_file_create(const char *path, const struct trace_file_tables *t, struc
 		return -ENOMEM;
 	}
 	w->num_rings = t->num_rings;
-	w->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	w->path = strdup(path);
+	w->fd = w->path != NULL ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
 	if (w->fd < 0) {
-		int rc = -errno;
+		int rc = w->path != NULL ? -errno : -ENOMEM;
+		free(w->path);
 		free(w);
 		return rc;
 	}
@@ -291,67 +295,116 @@ uint64_t trace_file_bytes(const struct trace_file_writer *w)
 
 /* ---- The end ---- */
 
-enum { COPY_BYTES = 65536, MIN_ENTRIES = 64 };
+enum { PIECE_BYTES = 16384, MIN_ENTRIES = 64 };
 
-static int bytes_move(struct trace_file_writer *w, uint64_t from, uint64_t to, uint64_t n)
+/* Copies bytes of the old file to w's, and leaves holes where there are only zeros. */
+static void bytes_copy(struct trace_file_writer *w, int old, uint64_t from, uint64_t to, uint64_t n)
 {
-	char *piece = malloc(COPY_BYTES);
+	char piece[PIECE_BYTES];
 
-	if (piece == NULL) {
-		w->error = -ENOMEM;
-	}
-	while (n > 0 && w->error == 0) { /* upwards: the places may overlap, and to is the lower one */
-		ssize_t done = pread(w->fd, piece, n < COPY_BYTES ? n : COPY_BYTES, (off_t)from);
+	while (n > 0 && w->error == 0) {
+		ssize_t done = pread(old, piece, n < PIECE_BYTES ? n : PIECE_BYTES, (off_t)from);
 		if (done <= 0) {
 			w->error = done < 0 ? -errno : -EIO;
 			break;
 		}
-		write_at(w, to, piece, (size_t)done);
+		if (piece[0] != 0 || memcmp(piece, piece + 1, (size_t)done - 1) != 0) {
+			write_at(w, to, piece, (size_t)done);
+		}
 		from += (uint64_t)done;
 		to += (uint64_t)done;
 		n -= (uint64_t)done;
 	}
-	free(piece);
-	return w->error;
 }
 
-/* Makes a ring as short as its entries allow, unless it is full, and moves it down to `at`. Returns its end. */
-static uint64_t ring_shrink(struct trace_file_writer *w, struct ring *ring, uint64_t at)
+/* The shortest ring that holds the entries. */
+static uint64_t ring_entries(const struct trace_file_history *h)
 {
-	struct trace_file_history *h = ring->head;
 	uint64_t entries = MIN_ENTRIES < h->num_entries ? MIN_ENTRIES : h->num_entries;
 
 	while (entries < h->next_entry && entries < h->num_entries) {
 		entries *= 2;
 	}
-	if (entries == h->num_entries) {
-		return ring->at + sizeof(*h) + entries * 32; /* to move it may take long, and would spare little */
-	}
-	if (at < ring->at) {
-		bytes_move(w, ring->at + sizeof(*h), at + sizeof(*h), h->next_entry * 32);
-		ring->at = at;
-	}
-	h->num_entries = entries;
-	write_at(w, ring->at, h, sizeof(*h));
-	return ring->at + sizeof(*h) + entries * 32;
+	return entries;
 }
 
-/* Cuts off what rings have not used. Until then a file of a few events has the nominal size of full rings, and what
- * copies files without regard to holes makes that size real. */
-static void file_shrink(struct trace_file_writer *w)
+/* Where a ring begins in the small file, if the one before it ends at `end`. */
+static uint64_t ring_begin(uint64_t end)
+{
+	return (end + 4095) / 4096 * 4096;
+}
+
+static uint64_t small_size(const struct trace_file_writer *w)
 {
 	uint64_t end = w->rings_at;
 
+	for (unsigned i = 0; i < w->num_rings; i++) {
+		const struct trace_file_history *h = w->rings[i].head;
+		end = w->rings[i].used ? ring_begin(end) + sizeof(*h) + ring_entries(h) * 32 : end;
+	}
+	return end;
+}
+
+/* Writes the small file, w's, from the old one. The heads and places of the rings are those of the small file then. */
+static int small_write(struct trace_file_writer *w, int old, uint64_t size)
+{
+	uint64_t end = w->rings_at;
+
+	bytes_copy(w, old, 0, 0, w->rings_at);
 	for (unsigned i = 0; i < w->num_rings && w->error == 0; i++) {
-		if (w->rings[i].used) {
-			end = ring_shrink(w, &w->rings[i], (end + 4095) / 4096 * 4096);
+		struct ring *ring = &w->rings[i];
+		struct trace_file_history *h = ring->head;
+		if (!ring->used) {
+			continue;
 		}
+		uint64_t at = ring_begin(end), entries = ring_entries(h);
+		uint64_t filled = h->next_entry < entries ? h->next_entry : entries;
+		bytes_copy(w, old, ring->at + sizeof(*h), at + sizeof(*h), filled * 32);
+		h->num_entries = entries;
+		write_at(w, at, h, sizeof(*h));
+		ring->at = at;
+		end = at + sizeof(*h) + entries * 32;
 	}
 	offsets_write(w);
-	write_at(w, offsetof(struct trace_file_header, file_size), &end, sizeof(end));
-	if (w->error == 0 && ftruncate(w->fd, (off_t)end) != 0) {
+	write_at(w, offsetof(struct trace_file_header, file_size), &size, sizeof(size));
+	if (w->error == 0 && (ftruncate(w->fd, (off_t)size) != 0 || fdatasync(w->fd) != 0)) {
 		w->error = -errno;
 	}
+	return w->error;
+}
+
+/* Whether the path still names the file: others may have moved or replaced it meanwhile. */
+static bool path_is_ours(const struct trace_file_writer *w)
+{
+	struct stat file, named;
+
+	return fstat(w->fd, &file) == 0 && lstat(w->path, &named) == 0 && file.st_dev == named.st_dev &&
+	       file.st_ino == named.st_ino;
+}
+
+/* Puts a copy in the file's place that lacks what rings have not used, if that is the larger part. Until then a file of
+ * a few events has the nominal size of full rings, and what copies files without regard to holes makes that size real.
+ * The file itself is not touched: who reads it goes on to read it, and it stays if the copy fails or is killed. */
+static void file_shrink(struct trace_file_writer *w)
+{
+	int old = w->fd;
+	struct stat st;
+	char *name = NULL;
+	uint64_t size = small_size(w);
+
+	if (fstat(old, &st) != 0 || size > (uint64_t)st.st_size / 2 || !path_is_ours(w) ||
+	    asprintf(&name, "%s.XXXXXX", w->path) < 0) {
+		return;
+	}
+	w->fd = mkostemp(name, O_CLOEXEC);
+	if (w->fd >= 0) {
+		if (small_write(w, old, size) != 0 || rename(name, w->path) != 0) {
+			unlink(name);
+		}
+		close(w->fd);
+	}
+	w->fd = old;
+	free(name);
 }
 
 int trace_file_close(struct trace_file_writer *w)
@@ -360,7 +413,6 @@ int trace_file_close(struct trace_file_writer *w)
 
 	if (rc == 0) {
 		file_shrink(w);
-		rc = w->error;
 	}
 	for (unsigned i = 0; i < w->num_rings; i++) {
 		free(w->rings[i].buffer);
@@ -369,6 +421,7 @@ int trace_file_close(struct trace_file_writer *w)
 	if (close(w->fd) != 0 && rc == 0) {
 		rc = -errno;
 	}
+	free(w->path);
 	free(w);
 	return rc;
 }

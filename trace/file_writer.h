@@ -4,8 +4,9 @@
  *
  * The file has the layout of trace_file.h, with sections 0 to 6 and 8. It needs no stamps, because next_entry is
  * advanced only after the entries before it have been written, so readers never meet a half-written one. The file is
- * sparse: rings take space as they fill, and overwrite their oldest entries when they are full. When it is closed,
- * rings that are not full become shorter, so that a file of a few events is small in every sense.
+ * sparse: rings take space as they fill, and overwrite their oldest entries when they are full. When it is closed, a
+ * copy with shorter rings takes its place if that has less than half the size, so that a file of a few events is small
+ * in every sense. Without room for the copy the file stays as it is.
  *
  * A writer is used by one thread at a time. */
 #ifndef TRACE_FILE_WRITER_H
@@ -50,8 +51,9 @@ int trace_file_lost(struct trace_file_writer *w, unsigned ring, uint64_t tsc, ui
 int trace_file_flush(struct trace_file_writer *w);
 /* Bytes of entries appended so far. */
 uint64_t trace_file_bytes(const struct trace_file_writer *w);
-/* Flushes, cuts off the parts of rings that were never used, closes and frees w. Returns the first error that any call
- * on w has met, or 0. */
+/* Flushes, puts the small copy in the file's place, closes and frees w. Whoever is killed meanwhile leaves the file as
+ * it was, and maybe a part of the copy, whose name is the path, a dot and six letters. Returns the first error that any
+ * call on w has met, or 0; that no copy could be made is none. */
 int trace_file_close(struct trace_file_writer *w);
 
 #endif
