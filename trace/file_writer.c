@@ -318,7 +318,7 @@ static void bytes_copy(struct trace_file_writer *w, int old, uint64_t from, uint
 }
 
 /* The shortest ring that holds the entries. */
-static uint64_t ring_entries(const struct trace_file_history *h)
+static uint64_t ring_slots_needed(const struct trace_file_history *h)
 {
 	uint64_t entries = MIN_ENTRIES < h->num_entries ? MIN_ENTRIES : h->num_entries;
 
@@ -340,7 +340,7 @@ static uint64_t small_size(const struct trace_file_writer *w)
 
 	for (unsigned i = 0; i < w->num_rings; i++) {
 		const struct trace_file_history *h = w->rings[i].head;
-		end = w->rings[i].used ? ring_begin(end) + sizeof(*h) + ring_entries(h) * 32 : end;
+		end = w->rings[i].used ? ring_begin(end) + sizeof(*h) + ring_slots_needed(h) * 32 : end;
 	}
 	return end;
 }
@@ -357,7 +357,7 @@ static int small_write(struct trace_file_writer *w, int old, uint64_t size)
 		if (!ring->used) {
 			continue;
 		}
-		uint64_t at = ring_begin(end), entries = ring_entries(h);
+		uint64_t at = ring_begin(end), entries = ring_slots_needed(h);
 		uint64_t filled = h->next_entry < entries ? h->next_entry : entries;
 		bytes_copy(w, old, ring->at + sizeof(*h), at + sizeof(*h), filled * 32);
 		h->num_entries = entries;
