@@ -8,16 +8,19 @@ const ROWS = 100;
 const MAP_ROWS = 24;
 const LOOK_MS = 200;
 const LOOKS = 15;
+const OLD_US = 1500000;
+const TYPING_MS = 300;
 const SVG = "http://www.w3.org/2000/svg";
 const FIGURES = [
   ["iops", "I/O per second", count], ["bytes_per_s", "Throughput", bytes], ["p99_ns", "99th percentile of latency", time, "p50_ns", "median"],
   ["depth_milli", "In flight", depth],
 ];
 const KINDS = { bdev: "Bdevs", host: "Hosts", subsystem: "Subsystems", path: "Paths" };
-const view = { span: "minutes", kind: "bdev", sort: "iops", down: true, filter: "", chosen: null, subsystem: 0, group: "", text: "", life: null, paused: false };
+const view = { span: "minutes", kind: "bdev", sort: "iops", down: true, filter: "", chosen: null, subsystem: 0, group: "", text: "", life: null, paused: false, kept: null };
 let shown = 0;
 let busy = 0;
 let held = false;
+let typing = 0;
 
 // ---- Texts ----
 
@@ -266,11 +269,11 @@ async function blackbox(state) {
 
 // ---- The trace ----
 
-// A worker thread of the daemon looks; the answer is asked for until it has.
-async function look(query) {
+// A worker thread of the daemon looks; the answer is asked for until it has, or until nobody wants it any more.
+async function look(query, wanted) {
   for (let i = 0; ; i++) {
     const answer = await ask(`trace?${query}`);
-    if (answer.state !== "pending" || i === LOOKS) return answer;
+    if ((answer.state !== "pending" && answer.state !== "busy") || i === LOOKS || !wanted()) return answer;
     await new Promise((done) => setTimeout(done, LOOK_MS));
   }
 }
@@ -298,25 +301,34 @@ function life() {
     el("button", { type: "button", id: "close", onclick: () => { view.life = null; show(); } }, "Close")), events("Its life", chosen.events, chosen.events[0].at_ns));
 }
 const TRACE_STATES = { off: "The recorder is off: varve was started without it.", busy: "Too many look at the trace in different ways: wait a moment.", pending: "The daemon has not come to it yet." };
+// What is under way is for another choice. Who types wants what is there at the end.
+function choose(chosen, delay_ms) {
+  Object.assign(view, chosen, { kept: null });
+  shown++;
+  clearTimeout(typing);
+  typing = setTimeout(show, delay_ms);
+}
 function groups(answer) {
-  return el("select", { id: "group", "aria-label": "Group of tracepoints", onchange: (e) => { view.group = e.target.value; show(); } }, el("option", { value: "" }, "All groups"),
+  return el("select", { id: "group", disabled: view.paused, "aria-label": "Group of tracepoints", onchange: (e) => choose({ group: e.target.value }, 0) }, el("option", { value: "" }, "All groups"),
     answer.groups.map((g) => el("option", { value: g.name, selected: view.group === g.name }, g.on ? `${g.name}, on` : g.name)));
 }
-async function live() {
-  const answer = view.paused && view.kept ? view.kept : await look(`group=${encodeURIComponent(view.group)}&text=${encodeURIComponent(view.text)}`);
-  view.kept = answer;
+// What is kept while paused is of the group and the text that were chosen before: others cannot be chosen meanwhile.
+async function live(state, wanted) {
+  const answer = view.paused && view.kept ? view.kept : await look(`group=${encodeURIComponent(view.group)}&text=${encodeURIComponent(view.text)}`, wanted);
+  if (!wanted()) return [];
+  if (answer.state === "done") view.kept = answer;
   const list = (answer.events || []).filter((e) => e.shown).reverse(), on = answer.groups.some((g) => g.on);
   const none = TRACE_STATES[answer.state] || answer.error || (on ? "Nothing of that was recorded lately." : "No tracepoint is enabled.");
   return [el("h2", {}, "Trace, the newest first"),
     el("div", { class: "tools" }, groups(answer),
-      el("input", { type: "search", id: "filter", maxlength: 20, "aria-label": "Filter by owner, tracepoint, object or thread", placeholder: "Bdev, tracepoint, object ...", value: view.text,
-        oninput: (e) => { view.text = e.target.value; show(); } }),
+      el("input", { type: "search", id: "filter", disabled: view.paused, maxlength: 20, "aria-label": "Filter by owner, tracepoint, object or thread", placeholder: "Bdev, tracepoint, object ...", value: view.text,
+        oninput: (e) => choose({ text: e.target.value }, TYPING_MS) }),
       el("button", { type: "button", id: "pause", "aria-pressed": String(view.paused), onclick: () => { view.paused = !view.paused; show(); } }, "Pause")),
     on ? null : el("p", { class: "quiet" }, "To record: ", el("code", {}, "varve-rpc trace_enable_tpoint_group name=bdev")),
     life(),
     list.length === 0 ? el("p", { class: "card", id: "none" }, none) : events("Trace", list, null, answer.events),
     el("p", { class: "quiet" }, answer.matching > list.length ? `The newest ${list.length} of ${answer.matching} events are shown, of` : "Of",
-      ` the newest ${answer.entries || 0} entries of each thread. As they come: `, el("code", {}, "varve-trace -F"))];
+      ` the newest ${answer.entries || 0} entries of each thread${answer.ago_us > OLD_US && !view.paused ? `, ${since(answer.ago_us)} ago` : ""}. As they come: `, el("code", {}, "varve-trace -F"))];
 }
 
 const VIEWS = { overview: ["Overview", overview], load: ["Load", load], topology: ["Topology", topology], inflight: ["In flight", inflight], trace: ["Trace", live],
@@ -366,7 +378,7 @@ async function show(periodic = false) {
     const state = await ask("state");
     if (turn === shown) head(state);
     if (stays()) return;
-    const children = await VIEWS[current()][1](state);
+    const children = await VIEWS[current()][1](state, () => turn === shown);
     if (stays()) return;
     replace(children);
     document.body.dataset.view = current();
