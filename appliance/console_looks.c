@@ -78,18 +78,19 @@ struct console_look *looks_next(struct console_looks *s)
 	return first;
 }
 
-void look_done(struct console_look *l, uint64_t now_us)
+void look_done(struct console_looks *s, struct console_look *l, uint64_t now_us, uint64_t cpu_us)
 {
 	free(l->result);
 	l->result = l->next;
 	l->next = NULL;
 	l->state = LOOK_DONE;
 	l->done_us = now_us;
+	s->begin_us = now_us + cpu_us * LOOK_SHARE;
 }
 
-bool look_is_told(const struct console_look *l, uint64_t now_us, uint64_t begin_us)
+bool look_is_told(const struct console_looks *s, const struct console_look *l, uint64_t now_us)
 {
-	return l->result != NULL && (l->state == LOOK_DONE || (l->state == LOOK_WAITS && now_us < begin_us) ||
+	return l->result != NULL && (l->state == LOOK_DONE || (l->state == LOOK_WAITS && now_us < s->begin_us) ||
 				     now_us - l->waits_us >= LOOK_PATIENCE_US);
 }
 

@@ -18,8 +18,7 @@
 #include "trace/trace.h"
 
 #define LOOK_TICK_US    1000000
-#define LOOK_SHARE      200 /* after a look that took t of a CPU's time, the next one waits LOOK_SHARE * t */
-#define LOOK_NICENESS   10  /* of the worker thread: it may have to share a reactor's CPU */
+#define LOOK_NICENESS   10 /* of the worker thread: it may have to share a reactor's CPU */
 #define TRACE_FILE_PATH 256
 
 static struct {
@@ -28,7 +27,6 @@ static struct {
 	struct worker_job job;
 	char path[TRACE_FILE_PATH];
 	uint64_t secret, cpu_ns;
-	uint64_t begin_us; /* no look begins before that */
 	struct thread_timer timer;
 } live;
 static struct worker_queue look_queue = WORKER_QUEUE_INITIALIZER(look_queue);
@@ -60,8 +58,7 @@ static void console_look_done(struct worker_job *job)
 		snprintf(l->next->error, sizeof(l->next->error), "no thread can be started: %s", strerror(-job->error));
 	}
 	live.running = NULL;
-	look_done(l, look_now_us());
-	live.begin_us = l->done_us + live.cpu_ns / 1000 * LOOK_SHARE;
+	look_done(&live.looks, l, look_now_us(), live.cpu_ns / 1000);
 	console_look_next(NULL);
 }
 
@@ -73,7 +70,7 @@ static void console_look_next(void *arg)
 	struct console_look *l = looks_next(&live.looks);
 
 	if (l != NULL && live.running == NULL) {
-		if (now_us >= live.begin_us) {
+		if (now_us >= live.looks.begin_us) {
 			l->state = LOOK_RUNS;
 			live.running = l;
 			live.cpu_ns = 0;
@@ -81,7 +78,7 @@ static void console_look_next(void *arg)
 			live.job = (struct worker_job){.work = console_look_work, .done = console_look_done};
 			worker_run(&look_queue, &live.job);
 		} else {
-			wait_us = live.begin_us - now_us;
+			wait_us = live.looks.begin_us - now_us;
 		}
 	}
 	thread_timer_stop(&live.timer);
@@ -180,7 +177,7 @@ json_t *console_trace(const char *query, size_t query_len)
 		json_object_set_new(o, "state", json_string("off"));
 	} else if ((l = console_look_ask(&q)) == NULL) {
 		json_object_set_new(o, "state", json_string("busy"));
-	} else if (look_is_told(l, look_now_us(), live.begin_us)) {
+	} else if (look_is_told(&live.looks, l, look_now_us())) {
 		console_trace_add_result(o, l);
 	} else {
 		json_object_set_new(o, "state", json_string("pending"));

@@ -33,7 +33,7 @@ static const char *run_next(uint64_t begin_us, uint64_t end_us)
 	CU_ASSERT_PTR_NOT_NULL_FATAL(l);
 	l->state = LOOK_RUNS;
 	l->next->entries = begin_us;
-	look_done(l, end_us);
+	look_done(&looks, l, end_us, 0);
 	return l->query.text;
 }
 
@@ -78,7 +78,7 @@ static void test_a_filter_typed_letter_by_letter_finds_a_place(void)
 	CU_ASSERT_PTR_NOT_NULL_FATAL(l);
 	CU_ASSERT_STRING_EQUAL(first->query.text, "m");
 	CU_ASSERT_PTR_EQUAL(ask("mall", now + 1060 * MS), ask("mall", now + 1070 * MS));
-	look_done(first, now + 1100 * MS);
+	look_done(&looks, first, now + 1100 * MS, 0);
 	forget_all();
 }
 
@@ -105,24 +105,40 @@ static void test_the_last_result_is_told_until_the_next_one_is_there(void)
 	uint64_t now = 100 * SECOND;
 	struct console_look *l = ask("a", now);
 
-	CU_ASSERT_FALSE(look_is_told(l, now + 10 * SECOND, 0)); /* there is none */
+	CU_ASSERT_FALSE(look_is_told(&looks, l, now + 10 * SECOND)); /* there is none */
 	run_next(7, now);
-	CU_ASSERT(look_is_told(l, now, 0));
+	CU_ASSERT(look_is_told(&looks, l, now));
 	CU_ASSERT_PTR_EQUAL(ask("a", now + 999 * MS), l);
 	CU_ASSERT_EQUAL(l->state, LOOK_DONE);
 	now += 2 * SECOND;
 	ask("a", now);
 	CU_ASSERT_EQUAL(l->state, LOOK_WAITS);
-	CU_ASSERT_FALSE(look_is_told(l, now, now));      /* a new one is there in a moment */
-	CU_ASSERT(look_is_told(l, now, now + 1));        /* no look may begin yet */
-	CU_ASSERT(look_is_told(l, now + 500 * MS, now)); /* others' looks are before it */
+	CU_ASSERT_FALSE(look_is_told(&looks, l, now)); /* a new one is there in a moment */
+	looks.begin_us = now + 1;
+	CU_ASSERT(look_is_told(&looks, l, now)); /* no look may begin yet */
+	looks.begin_us = now;
+	CU_ASSERT(look_is_told(&looks, l, now + 500 * MS)); /* others' looks are before it */
 	l->state = LOOK_RUNS;
-	CU_ASSERT_FALSE(look_is_told(l, now, now));
-	CU_ASSERT(look_is_told(l, now + 500 * MS, now)); /* it takes long */
+	CU_ASSERT_FALSE(look_is_told(&looks, l, now));
+	CU_ASSERT(look_is_told(&looks, l, now + 500 * MS)); /* it takes long */
 	CU_ASSERT_EQUAL(l->result->entries, 7);
 	l->next->entries = 8;
-	look_done(l, now + SECOND);
+	look_done(&looks, l, now + SECOND, 0);
 	CU_ASSERT_EQUAL(l->result->entries, 8);
+	forget_all();
+}
+
+/* The process's time that looks take is less than half a percent. */
+static void test_a_look_that_took_long_is_followed_by_a_long_pause(void)
+{
+	struct console_look *l = ask("a", 100 * SECOND);
+
+	l->state = LOOK_RUNS;
+	look_done(&looks, l, 101 * SECOND, 20 * MS);
+	CU_ASSERT(looks.begin_us >= 105 * SECOND);
+	ask("a", 103 * SECOND);
+	CU_ASSERT_EQUAL(l->state, LOOK_WAITS);
+	CU_ASSERT(look_is_told(&looks, l, 103 * SECOND));
 	forget_all();
 }
 
@@ -138,7 +154,7 @@ static void test_what_nobody_asks_for_is_forgotten_but_not_while_it_runs(void)
 	CU_ASSERT_EQUAL(a->state, LOOK_RUNS);
 	looks_stop(&looks);
 	CU_ASSERT_EQUAL(a->state, LOOK_RUNS);
-	look_done(a, 116 * SECOND);
+	look_done(&looks, a, 116 * SECOND, 0);
 	CU_ASSERT_FALSE(looks_forget(&looks, 116 * SECOND));
 }
 
@@ -147,6 +163,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_filter_typed_letter_by_letter_finds_a_place),
 	UNIT(test_who_asks_each_two_seconds_keeps_the_place),
 	UNIT(test_the_last_result_is_told_until_the_next_one_is_there),
+	UNIT(test_a_look_that_took_long_is_followed_by_a_long_pause),
 	UNIT(test_what_nobody_asks_for_is_forgotten_but_not_while_it_runs),
 	UNIT_END,
 };
