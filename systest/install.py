@@ -179,7 +179,7 @@ def test_the_units_are_accepted():
     if not shutil.which("systemd-analyze"):
         raise Skip("needs systemd-analyze")
     with Installed() as i:
-        check_unit(i, "varve.service", 45)
+        check_unit(i, "varve.service", 32)
         if "varve-gateway" in PROGRAMS:
             check_unit(i, "varve-gateway.service", 30)
 

@@ -3,7 +3,7 @@
 # needs: lab
 # limit: 1000
 # What `meson install` puts into place, run by systemd as process 1 of a guest: the unit's start, watchdog, crash and end, and that its
-# restrictions leave drives (vfio, hugepages) and soft RoCE usable. The kernel's host has a file system mounted on it that takes
+# restrictions leave drives (vfio, hugepages) and soft RoCE usable, though nothing of both is there at the start. The kernel's host has a file system mounted on it that takes
 # restarts and a kill under verified I/O.
 # shellcheck source=systest/lab/testing.sh
 . "$(dirname "$0")/lab/testing.sh"
@@ -44,12 +44,11 @@ test_service_becomes_active() {
   cp -r /out/root/. /
   cp "$(find /out/root -name varve.service)" /run/systemd/system/
   mkdir -p /etc/systemd/coredump.conf.d
-  echo 'VARVE_OPTIONS="-m [2] -s 256 -e nvmf_rdma,bdev"' > "${CONFIG%/*}/../default/varve"
+  echo 'VARVE_OPTIONS="-m [2] -s 256 -e nvmf_rdma,bdev --trace-group disk"' > "${CONFIG%/*}/../default/varve"
   # An emulated CPU compresses a core for minutes.
   printf '[Coredump]\nCompress=no\n' > /etc/systemd/coredump.conf.d/lab.conf
-  modprobe nvme-rdma
-  rxe_up
-  "$TREE/scripts/setup.sh" bind "$DRIVE"
+  # Numbers of devices that have none yet.
+  refused grep -E ' (vfio|infiniband_verbs)' /proc/devices
   systemctl daemon-reload
   systemctl start varve
   same state "$(systemctl is-active varve)" active
@@ -60,6 +59,9 @@ test_service_becomes_active() {
 
 test_restrictions_leave_drives_and_rdma_usable() {
   local d
+  modprobe nvme-rdma
+  rxe_up
+  "$TREE/scripts/setup.sh" bind "$DRIVE"
   journal_says 'Memory: hugepages'
   rpc bdev_nvme_attach_controller name=N trtype=PCIe traddr="$DRIVE" | grep -q Nn1
   {
@@ -77,9 +79,62 @@ test_restrictions_leave_drives_and_rdma_usable() {
   cp -r "$TREE/doc" /tmp/m/
   (cd /tmp/m && find . -type f -exec md5sum {} +) > /tmp/sums
   sync -f /tmp/m
-  # They are in force.
-  grep -qx 'NoNewPrivs:.1' "/proc/$(main_pid)/status"
-  refused nsenter -t "$(main_pid)" -m touch /etc/x
+}
+
+in_its_group() { # COMMAND...
+  (echo "$BASHPID" > "/sys/fs/cgroup$(systemctl show -P ControlGroup varve)/cgroup.procs" && exec "$@")
+}
+
+test_restrictions_are_in_force() {
+  local pid
+  pid=$(main_pid)
+  grep -qx 'NoNewPrivs:.1' "/proc/$pid/status"
+  refused nsenter -t "$pid" -m touch /etc/x
+  nsenter -t "$pid" -m test -w "/sys/bus/pci/devices/$DRIVE/resource0"
+  refused nsenter -t "$pid" -m test -w /sys/bus/pci/drivers_probe
+  refused nsenter -t "$pid" -m test -w /proc/sys/vm/drop_caches
+  # All disks, and of other devices those that varve uses.
+  in_its_group dd if=/dev/zero of=/dev/null count=1 status=none
+  in_its_group dd if="/dev/$(disk $NQN 1)" of=/dev/null count=1 status=none
+  dd if=/dev/mem of=/dev/null count=1 status=none
+  refused in_its_group dd if=/dev/mem of=/dev/null count=1 status=none
+}
+
+read_makes_a_copy() {
+  dd if="/dev/$(disk $NQN 1)" of=/dev/null bs=1M count=4 iflag=direct status=none
+  ls /var/tmp/*_blackbox.*.request_age.*
+}
+
+of_nobody() { # PID
+  [ "$(stat -c %U "/proc/$1")" = nobody ]
+}
+
+test_restrictions_leave_files_of_others_usable() {
+  local pid other loop
+  pid=$(main_pid)
+  same 'group of the trace' "$(stat -c '%G %a' "/dev/shm/varve_trace.pid$pid")" 'disk 640'
+  rpc trace_set_trigger name=T type=request_age limit_us=1000
+  await 30 read_makes_a_copy
+  rpc trace_remove_trigger name=T
+  same 'group of the copy' "$(stat -c '%G %a' /var/tmp/*_blackbox.*.request_age.pid"$pid")" 'disk 640'
+  truncate -s 16M /var/lib/varve/of-nobody /tmp/under-loop
+  chown nobody /var/lib/varve/of-nobody
+  chmod 600 /var/lib/varve/of-nobody
+  rpc bdev_uring_create name=F filename=/var/lib/varve/of-nobody block_size=512
+  rpc bdev_uring_delete name=F
+  # A disk of a module that was not there at the start.
+  modprobe loop
+  loop=$(losetup --find --show /tmp/under-loop)
+  rpc bdev_uring_create name=L filename="$loop" block_size=512
+  rpc bdev_uring_delete name=L
+  losetup -d "$loop"
+  # The log and answers name other processes.
+  setpriv --reuid nobody --regid nogroup --clear-groups sleep 1000 &
+  other=$!
+  await 10 of_nobody $other
+  nsenter -t "$pid" -m setpriv --bounding-set=-sys_ptrace cat "/proc/$other/comm"
+  refused nsenter -t "$pid" -m setpriv --regid nogroup --clear-groups --bounding-set=-sys_ptrace cat "/proc/$other/comm"
+  kill $other
 }
 
 all_is_right() {
@@ -107,6 +162,20 @@ test_mounted_file_system_rides_out_a_restart() {
   rides_out restart
   same 'restarts by systemd' "$(systemctl show -P NRestarts varve)" 0
   refused journal_says crashed
+}
+
+# The drop-in of doc/security.md.
+test_drive_behind_an_iommu_needs_no_rights_beyond() {
+  mkdir -p /run/systemd/system/varve.service.d
+  sed -n '/^    \[Service\]$/,/^$/s/^    //p' "$TREE/doc/security.md" > /run/systemd/system/varve.service.d/fewer.conf
+  grep -c CapabilityBoundingSet=CAP_NET_ADMIN /run/systemd/system/varve.service.d/fewer.conf
+  sed -i 's/ --trace-group disk//' "${CONFIG%/*}/../default/varve"
+  systemctl daemon-reload
+  rides_out restart
+  # Of capabilities there is number 12, CAP_NET_ADMIN.
+  grep -qx 'CapEff:.0000000000001000' "/proc/$(main_pid)/status"
+  rm -r /run/systemd/system/varve.service.d
+  systemctl daemon-reload
 }
 
 reload() { systemctl reload-or-restart varve; }

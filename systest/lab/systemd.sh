@@ -7,7 +7,7 @@ mkdir -p $units
 for u in basic shutdown sysinit umount final network-online network remote-fs local-fs sockets; do
   printf '[Unit]\nDescription=%s of the lab\n' $u > $units/$u.target
 done
-for u in systemd-journald.service systemd-journald.socket systemd-journald-dev-log.socket; do
+for u in systemd-journald.service systemd-journald.socket systemd-journald-dev-log.socket modprobe@.service; do
   cp /lib/systemd/system/$u $units/
 done
 mkdir $units/sysinit.target.wants
