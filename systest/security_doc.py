@@ -14,7 +14,7 @@ PAGE = (TOP / "doc" / "security.md").read_text()
 def definitions():
     text = "".join(p.read_text() for folder, ending in (("unittest", "*.c"), ("bdev_modules", "test_*.c"), ("systest", "*.py"), ("systest", "*.sh"))
                    for p in (TOP / folder).rglob(ending))
-    return set(re.findall(r"(?:^def |\bUNIT\()(test_\w+)", text, re.M))
+    return set(re.findall(r"(?:^def |\bUNIT\(|^(?=test_\w+\(\) \{))(test_\w+)", text, re.M))
 
 
 def test_every_test_that_is_named_exists():
