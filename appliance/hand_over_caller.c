@@ -158,9 +158,11 @@ static int caller_check_peer(int fd, int32_t pid, char why[HAND_OVER_CALLER_ERRO
 				     pid);
 	}
 	if (peer.uid != 0 && peer.uid != geteuid()) {
-		return caller_refuse(why, -EPERM,
-				     "process %d belongs to user %u: only one of user %u or of root can take over", pid,
-				     peer.uid, geteuid());
+		return caller_refuse(
+			why, -EPERM,
+			"process %d belongs to user %u: only one of user %u, or of root if this one may end "
+			"it, can take over",
+			pid, peer.uid, geteuid());
 	}
 	return 0;
 }

@@ -11,10 +11,10 @@
 #define HAND_OVER_CALLER_ERROR_MAX 768
 #define HAND_OVER_UNIT_MAX         4096
 
-/* Opens the process at the other end of a connection. pid: what it says it is. It must belong to root or to this
- * process's user. service: a service manager watches this process: then the caller must belong to the same unit, as
- * the manager takes no other one for the service; with force that is not looked at. 0, and *pidfd is to be closed; or a
- * negative errno, and why says what is wrong. Control thread. */
+/* Opens the process at the other end of a connection. pid: what it says it is. It must belong to this process's
+ * user, or to root if this process may send it signals. service: a service manager watches this process: then the
+ * caller must belong to the same unit, as the manager takes no other one for the service; with force that is not looked
+ * at. 0, and *pidfd is to be closed; or a negative errno, and why says what is wrong. Control thread. */
 int hand_over_caller_open(int fd, int32_t pid, bool service, bool force, int *pidfd,
 			  char why[HAND_OVER_CALLER_ERROR_MAX]);
 

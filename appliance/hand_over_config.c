@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "appliance/metrics.h"
 #include "rpc/dispatch.h"
 #include "rpc/registry.h"
 #include "rpc/rpc.h"
@@ -17,7 +18,10 @@
 #define SUBJECT_MAX  256
 
 static char *expected; /* NULL: nothing is */
-static size_t not_taken_back;
+/* What attempts that failed have changed, and is not as it was before: [{"subsystem": name, "config": [entry]}]. */
+static json_t *lost, *strange;
+static bool unknown; /* there was no memory to look */
+static bool lost_parts[HAND_OVER_PARTS];
 
 json_t *hand_over_config(void)
 {
@@ -131,6 +135,14 @@ static void entry_subject(const json_t *entry, char text[SUBJECT_MAX])
 		 name != NULL ? name : "");
 }
 
+static void list_note(json_t **list, const char *subsystem, const json_t *entry)
+{
+	json_t *o = json_pack("{s:s,s:[o]}", "subsystem", subsystem, "config", json_deep_copy(entry));
+
+	*list = *list != NULL ? *list : json_array();
+	unknown |= o == NULL || json_array_append_new(*list, o) != 0;
+}
+
 static void check_tell_missing(const char *subsystem, const json_t *entry)
 {
 	char subject[SUBJECT_MAX];
@@ -138,6 +150,7 @@ static void check_tell_missing(const char *subsystem, const json_t *entry)
 	entry_subject(entry, subject);
 	log_error("not taken back: %s (subsystem \"%s\")", subject, subsystem);
 	notify_send_reason(NOTIFICATION, subject, "it was handed over to a process that failed, and did not come back");
+	list_note(&lost, subsystem, entry);
 }
 
 static void check_tell_other(const char *subsystem, const json_t *entry)
@@ -146,32 +159,86 @@ static void check_tell_other(const char *subsystem, const json_t *entry)
 
 	entry_subject(entry, subject);
 	log_error("not as it was before it was handed over: %s (subsystem \"%s\")", subject, subsystem);
+	list_note(&strange, subsystem, entry);
 }
 
-size_t hand_over_config_check(void)
+void hand_over_config_check(void)
 {
 	json_error_t wrong;
 
 	if (expected == NULL) {
-		return 0;
+		return;
 	}
 	json_t *before = json_loads(expected, 0, &wrong), *now = hand_over_config();
 	if (before == NULL || now == NULL) {
 		log_error("no memory to look whether all was taken back");
-		not_taken_back = 1;
+		unknown = true;
 	} else {
-		not_taken_back = hand_over_config_missing(before, now, check_tell_missing);
-		not_taken_back += hand_over_config_missing(now, before, check_tell_other);
+		hand_over_config_missing(before, now, check_tell_missing);
+		hand_over_config_missing(now, before, check_tell_other);
 	}
 	json_decref(before);
 	json_decref(now);
 	hand_over_config_expect(NULL);
-	return not_taken_back;
+}
+
+void hand_over_note_part(enum hand_over_part part, const char *why)
+{
+	static const char *const names[HAND_OVER_PARTS] = {
+		[HAND_OVER_METRICS] = "metrics",
+		[HAND_OVER_PID_FILE] = "the file with the process id",
+		[HAND_OVER_RPC] = "the RPC socket",
+		[HAND_OVER_RESERVATIONS] = "reservations",
+	};
+
+	if (why != NULL) {
+		log_error("not taken back: %s: %s", names[part], why);
+		notify_send_reason(NOTIFICATION, names[part], why);
+	}
+	lost_parts[part] = why != NULL;
+}
+
+/* Forgets those entries of a list that are, or are not, in the configuration. */
+static void list_forget(json_t *list, const json_t *config, bool there)
+{
+	for (size_t i = json_array_size(list); i-- > 0;) {
+		const json_t *o = json_array_get(list, i);
+		const char *name = json_string_value(json_object_get(o, "subsystem"));
+		bool is_there = list_missing(name, json_object_get(o, "config"), config_list(config, name), NULL) == 0;
+		if (is_there == there) {
+			json_array_remove(list, i);
+		}
+	}
+}
+
+/* What somebody has set right since. */
+static void forget_what_is_right(void)
+{
+	struct metrics_status metrics;
+
+	metrics_get_status(&metrics);
+	if (metrics.address != NULL) {
+		lost_parts[HAND_OVER_METRICS] = false;
+	}
+	if (json_array_size(lost) + json_array_size(strange) == 0 || rpc_get_state() != RPC_RUNTIME) {
+		return;
+	}
+	json_t *now = hand_over_config();
+	if (now != NULL) {
+		list_forget(lost, now, true);
+		list_forget(strange, now, false);
+	}
+	json_decref(now);
 }
 
 size_t hand_over_config_not_taken_back(void)
 {
-	return not_taken_back;
+	forget_what_is_right();
+	size_t n = json_array_size(lost) + json_array_size(strange) + unknown;
+	for (size_t i = 0; i < HAND_OVER_PARTS; i++) {
+		n += lost_parts[i];
+	}
+	return n;
 }
 
 __attribute__((constructor)) static void hand_over_register_notification(void)

@@ -17,9 +17,20 @@ size_t hand_over_config_missing(const json_t *of, const json_t *in,
  * it is taken over, and overwritten in the end. */
 void hand_over_config_expect(char *text);
 /* Says in the log, by a notification and to the service manager if something was not taken back; once after each
- * hand_over_config_expect(). Returns how many entries are missing, or are there that were not. */
-size_t hand_over_config_check(void);
-/* The result of the last check: 0 if there was none. */
+ * hand_over_config_expect(). */
+void hand_over_config_check(void);
+/* Parts of the process that hosts do not need: it goes on without those that cannot be started again. */
+enum hand_over_part {
+	HAND_OVER_METRICS,
+	HAND_OVER_PID_FILE,
+	HAND_OVER_RPC,
+	HAND_OVER_RESERVATIONS, /* of namespaces that are lost */
+	HAND_OVER_PARTS,
+};
+/* Such a part is lost: why says how, for the log. NULL: it is there. */
+void hand_over_note_part(enum hand_over_part part, const char *why);
+/* How much is missing, or is there that was not, since attempts to take over that failed: entries of the configuration
+ * and parts. What is as it was again does not count any more. */
 size_t hand_over_config_not_taken_back(void);
 
 #endif

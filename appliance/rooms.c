@@ -33,6 +33,7 @@
 #define CLOCK_REFRESH_US 10000000 /* between the trace file's notes of what time it is */
 /* The kernel ends I/O of a process that was killed after the process, and keeps its locks of files until then. */
 #define TAKE_BACK_ROUNDS 100 /* of config.h */
+#define RPC_AGAIN_US     1000000
 
 /* The first of the parts that another process takes over. */
 #define HANDED_OVER "the configuration's start-up methods"
@@ -44,6 +45,7 @@ static bool handing_over;   /* all is being stopped, and may be started again */
 static bool took_back;      /* what was handed over: as much of it as can be is served, whatever fails */
 static bool tracing;
 static struct thread_timer clock_timer;
+static struct thread_timer rpc_timer; /* until the RPC server can listen */
 
 /* ---- INIT: what needs neither memory nor threads, and the checks that should fail before anything is touched ---- */
 
@@ -71,11 +73,22 @@ static int rooms_start_signal_handlers(char *error)
 	return signals_install();
 }
 
+/* When all is taken back, what hosts do not need does not end the process. */
+static int rooms_end_without(enum hand_over_part part, int rc, const char *error)
+{
+	if (!took_back) {
+		return rc;
+	}
+	hand_over_note_part(part, rc != 0 ? error : NULL);
+	return 0;
+}
+
 static int rooms_write_pid_file(char *error)
 {
 	const char *path = app_options()->pid_file;
 
-	return path != NULL ? pid_file_write(path, error, PART_ERROR_MAX) : 0;
+	return rooms_end_without(HAND_OVER_PID_FILE, path != NULL ? pid_file_write(path, error, PART_ERROR_MAX) : 0,
+				 error);
 }
 
 static void rooms_remove_pid_file(void)
@@ -259,10 +272,30 @@ static void rooms_check_allowed(const char *names)
 	}
 }
 
-static int rooms_start_rpc(char *error)
+static int rooms_listen(char *error)
 {
 	const struct appliance_options *o = app_options();
 	struct rpc_server_opts opts = {.path = o->rpc_path, .mode = o->rpc_mode};
+
+	return o->rpc_path != NULL ? rpc_server_start(&opts, error) : 0;
+}
+
+/* What is in the way of the socket may go. */
+static void rooms_listen_again(void *arg)
+{
+	char why[PART_ERROR_MAX];
+
+	if (rooms_listen(why) != 0) {
+		thread_timer_start(&rpc_timer, RPC_AGAIN_US);
+		return;
+	}
+	log_notice("the RPC socket %s is taken back now", app_options()->rpc_path);
+	hand_over_note_part(HAND_OVER_RPC, NULL);
+}
+
+static int rooms_start_rpc(char *error)
+{
+	const struct appliance_options *o = app_options();
 
 	rpc_set_state(RPC_STARTUP);
 	rpc_set_deadline(o->rpc_deadline_s);
@@ -270,7 +303,18 @@ static int rooms_start_rpc(char *error)
 		rooms_check_allowed(o->rpcs_allowed);
 		rpc_set_allowed(o->rpcs_allowed);
 	}
-	return o->rpc_path != NULL ? rpc_server_start(&opts, error) : 0;
+	int rc = rooms_listen(error);
+	if (rc != 0 && took_back) {
+		rpc_timer.fn = rooms_listen_again;
+		thread_timer_start(&rpc_timer, RPC_AGAIN_US);
+	}
+	return rooms_end_without(HAND_OVER_RPC, rc, error);
+}
+
+static void rooms_stop_rpc(void)
+{
+	thread_timer_stop(&rpc_timer);
+	rpc_server_stop();
 }
 
 /* ---- Taking over, and handing over ---- */
@@ -341,7 +385,8 @@ static int rooms_end_reservations(char *error)
 		return 0;
 	}
 	if (took_back) {
-		log_error("the reservations of %u namespaces are lost: the namespaces were not taken back", left);
+		snprintf(error, PART_ERROR_MAX, "those of %u namespaces, which were not taken back", left);
+		hand_over_note_part(HAND_OVER_RESERVATIONS, error);
 		return 0;
 	}
 	snprintf(error, PART_ERROR_MAX,
@@ -406,7 +451,7 @@ static int rooms_start_metrics(char *error)
 	if (rc != 0) {
 		snprintf(error, PART_ERROR_MAX, "no metrics: %s", why);
 	}
-	return rc;
+	return rooms_end_without(HAND_OVER_METRICS, rc, error);
 }
 
 static void rooms_stop_metrics(void)
@@ -513,7 +558,7 @@ static const struct part rows[] = {
 
 	/* Started before the configuration is loaded, for framework_start_init; stopped first, so that no method begins
 	 * while rooms stop. */
-	{.name = "the RPC server", .when = APPLIANCE_RPC, .start = rooms_start_rpc, .stop = rpc_server_stop},
+	{.name = "the RPC server", .when = APPLIANCE_RPC, .start = rooms_start_rpc, .stop = rooms_stop_rpc},
 	/* After the server, which fails if another daemon listens at the same place: that daemon's file stays. */
 	{.name = "the file with the process id", .when = APPLIANCE_RPC, .start = rooms_write_pid_file},
 	/* Answers RPCs that wait for the daemon to run, while their clients are still connected. */

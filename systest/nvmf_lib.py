@@ -52,8 +52,8 @@ class Target(Daemon):
     trtype = "RDMA"     # of those that begin as a Daemon
     libraries = ()      # that are preloaded, too
 
-    def __init__(self, *options, cores="[0]", port=PORT, listen=True, trtype="RDMA", env=None, **transport):
-        super().__init__("-m", cores, "-s", "512", *options, env={**preload(*self.libraries), **(env or {})})
+    def __init__(self, *options, cores="[0]", port=PORT, listen=True, trtype="RDMA", env=None, path=None, **transport):
+        super().__init__("-m", cores, "-s", "512", *options, path=path, env={**preload(*self.libraries), **(env or {})})
         self.port, self.trtype = port, trtype
         try:
             self.call("nvmf_create_transport", trtype=trtype, **transport)

@@ -437,6 +437,24 @@ def test_a_log_that_cannot_be_opened_is_not_the_callers():
     check(upgrade.is_same_log(os.getpid()), "its own")
 
 
+def test_who_serves_is_told_when_the_old_process_is_gone():
+    class Asked:
+        def __init__(self, *states):
+            self.states = list(states)
+
+        def ask(self, method, params):
+            state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+            if state is None:
+                raise ctl_client.Trouble("nobody listens", 1)
+            return {"pid": 7, "state": state}
+
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait()
+    for states, words in ((("RUNNING",), "process 7 serves"), ((None, None, "CONFIG", "RUNNING"), "process 7 serves"), ((None,), "nothing is served")):
+        told = upgrade.outcome(Asked(*states), ended.pid, 0)
+        check(told == f"which has ended, too: {words}", f"{states}: {told}")
+
+
 def test_one_word_says_why_there_is_no_upgrade():
     with Served(trtype="TCP") as a:
         check("is no program" in ctl(a, a.folder / "disk", status=2), "not a program")

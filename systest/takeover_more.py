@@ -141,7 +141,7 @@ def test_nothing_is_handed_over_whose_key_cannot_be_read_again():
 
 def test_what_cannot_be_taken_back_is_told_and_fails_visibly():
     with Manager() as m, Served(trtype="TCP", env=m.env) as a:
-        before = a.log()
+        before, whole = a.log(), everything(a)
         env, file = hold(a.folder)
         with Successor(a, ready=False, env=env) as b:
             wait_held(file, b)
@@ -156,7 +156,45 @@ def test_what_cannot_be_taken_back_is_told_and_fails_visibly():
         check("bdev_uring_create of Disk" in told and len(told) == lost, told)
         m.wait("STATUS=running, but without", "the status")
         out = ctl(a, "/bin/false", status=1)
-        check(f"which goes on, but {lost} entries of its configuration are not as before" in out, out)
+        check(out.endswith(f"process {a.pid}, which goes on\n"), f"what an attempt before has cost is not told of this one: {out}")
+        file.touch()
+        pathlib.Path(f"{file}.held").unlink()
+        with Successor(a, ready=False, env=env) as b:
+            wait_held(file, b)
+            b.process.kill()
+            wait_for(lambda: m.listen() and a.log().count("is running, process") == 3, lambda: f"it to go on:\n{a.log()}")
+        check(a.call("appliance_get_state")["not_taken_back"] == lost, "another attempt takes nothing away")
+        shutil.move(a.folder / "away", a.folder / "disk")
+        for left, method in ((1, "bdev_uring_create"), (0, "nvmf_subsystem_add_ns")):
+            a.call(method, **next(e["params"] for entries in whole.values() for e in entries or () if e["method"] == method))
+            check(a.call("appliance_get_state")["not_taken_back"] == left, f"{method}: {everything(a)}\n{whole}")
+
+
+def test_what_hosts_do_not_need_does_not_end_it():
+    with tempfile.TemporaryDirectory(prefix="varve-test-") as name:
+        folder = pathlib.Path(name) / "away"
+        folder.mkdir()
+        options = ("-f", str(folder / "pid"), "--metrics", f"unix:{folder}/metrics")
+        with Served(*options, trtype="TCP", path=folder / "rpc.sock") as a, verifying(a, 1, *RECONNECT) as host:
+            wait_filled(a, host)
+            before = everything(a)
+            env, file = hold(a.folder)
+            with Successor(a, *options, ready=False, env=env) as b:
+                wait_held(file, b)
+                shutil.rmtree(folder)
+                b.process.kill()
+                b.process.wait()
+                a.goes_on()
+            check(all(f"not taken back: {x}" in a.log() for x in ("metrics", "the file with the process id", "the RPC socket")), a.log())
+            folder.mkdir()
+            wait_for(a.path.exists, lambda: f"the RPC socket to come back:\n{a.log()}")
+            check(everything(a) == before, f"{everything(a)}\n{before}")
+            check(a.call("appliance_get_state")["not_taken_back"] == 2, "metrics and the file with the process id")
+            a.call("metrics_start", address=f"unix:{folder}/metrics")
+            check(a.call("appliance_get_state")["not_taken_back"] == 1, "metrics are there")
+            wait_io(a, [host])
+            host.check_perfect(host.stop(), reconnects=1)
+            check(a.stop() == 0, a.log())
 
 
 def test_a_process_of_another_unit_does_not_take_over():

@@ -10,6 +10,7 @@ from .client import Refused, Trouble, clean
 # Whether each takes an argument. --wait-for-rpc: the other one's start is over, and its configuration is taken over.
 OPTIONS = {"--takeover": True, "--takeover-timeout": True, "--takeover-force": False, "--wait-for-rpc": False}
 LOOK_S = 0.05
+SETTLE_S = 2
 
 
 def option_of(name):
@@ -112,29 +113,43 @@ def start(client, o, pid, program, environ, log):
                             start_new_session=True)
 
 
-def state_of(client, pid):
-    """What the process says of itself when it serves; None: it does not, or not yet."""
+def state_of(client, pid=None):
+    """What the process, or with None whichever has the socket, says of itself when it serves; None: it does not, or not yet."""
     try:
         state = client.ask("appliance_get_state", {})
     except Trouble:     # Unreachable, too: its socket comes back last
         return None
-    return state if state.get("pid") == pid and state.get("state") == "RUNNING" else None
+    return state if pid in (None, state.get("pid")) and state.get("state") == "RUNNING" else None
 
 
-def outcome(client, pid):
-    """What has become of the old process after the new one has failed, in words. That may take as long as locks of files last."""
+def server(client):
+    """Who serves, in words. Another process may have taken over, and is about to say that it runs."""
+    end = time.monotonic() + SETTLE_S
+    while (state := state_of(client)) is None:
+        if time.monotonic() > end:
+            return "nothing is served"
+        time.sleep(LOOK_S)
+    return f"process {state['pid']} serves"
+
+
+def told_of(lost):
+    return f"which goes on, but {lost} of the things that it had are not as before: the log names each" if lost > 0 else "which goes on"
+
+
+def outcome(client, pid, before):
+    """What has become of the old process after the new one has failed, in words. That may take as long as locks of files last. before: how many things
+    earlier attempts had cost."""
     while True:
         state = state_of(client, pid)
         if state is not None:
-            lost = state.get("not_taken_back", 0)
-            return "which goes on" if lost == 0 else f"which goes on, but {lost} entries of its configuration are not as before: the log names each"
+            return told_of(state.get("not_taken_back", 0) - before)
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
                 ended = f.read().rpartition(")")[2].split()[0] in "ZX"
         except OSError:
             ended = True
         if ended:
-            return "which has ended, too: nothing is served"
+            return f"which has ended, too: {server(client)}"
         time.sleep(LOOK_S)
 
 
@@ -164,11 +179,12 @@ def begin(client, o, pid, program):
 
 
 def upgrade(client, o, beside):
-    pid = client.call("appliance_get_state")["pid"]
+    state = client.call("appliance_get_state")
+    pid, lost = state["pid"], state.get("not_taken_back", 0)
     new = begin(client, o, pid, program_of(o.binary, beside))
     while state_of(client, new.pid) is None:
         status = new.poll()
         if status is not None:
-            raise Trouble(f"process {new.pid} ended with {status} and has not taken over: its reason is in the log of process {pid}, {outcome(client, pid)}", 1)
+            raise Trouble(f"process {new.pid} ended with {status} and has not taken over: its reason is in the log of process {pid}, {outcome(client, pid, lost)}", 1)
         time.sleep(LOOK_S)
     print(f"process {new.pid} has taken over from {pid}")
