@@ -14,6 +14,7 @@
 #include "appliance/app.h"
 #include "appliance/hand_over_caller.h"
 #include "appliance/hand_over_config.h"
+#include "appliance/hand_over_keys.h"
 #include "appliance/hand_over_losses.h"
 #include "appliance/hand_over_resv.h"
 #include "appliance/parts.h"
@@ -36,6 +37,7 @@ static struct hand_over {
 	uint64_t timeout_us;
 	struct rpc_stream_in in;
 	char *config; /* the text of what is handed over */
+	json_t *keys; /* what tells whether the successor reads the same ones */
 	char *out;    /* what is to be sent */
 	size_t out_len, out_sent;
 	struct fd_source *source, *exit_source;
@@ -190,6 +192,7 @@ static void hand_over_end(void)
 	thread_timer_stop(&ho.timer);
 	rpc_stream_in_free(&ho.in);
 	secret_wipe_free(ho.config);
+	json_decref(ho.keys);
 	secret_wipe_free(ho.out);
 	close(ho.fd);
 	close(ho.pidfd);
@@ -233,8 +236,14 @@ static const char *hand_over_settle(char why[HAND_OVER_LOSSES_MAX])
 	if (ho.config == NULL) {
 		return "no memory for the configuration";
 	}
+	/* Before the files are looked at for the last time: those that change afterwards are another key to the
+	 * successor. */
+	ho.keys = hand_over_keys_export(ho.force);
+	if (ho.keys == NULL) {
+		return "no memory for the digests of keys";
+	}
 	/* Once more: of what was done since the call was judged, by calls that were under way and by hosts. */
-	return !ho.force && hand_over_losses(why) ? why : NULL;
+	return hand_over_spoils_data(why) || (!ho.force && hand_over_losses(why)) ? why : NULL;
 }
 
 /* What may fail is done before anything is given up. NULL, or why nothing can be handed over. */
@@ -284,10 +293,11 @@ static void hand_over_give(void)
 	json_t *message = json_object();
 
 	json_object_set_new(message, "handed_over", json_loads(ho.config, 0, &wrong));
+	json_object_set(message, "keys", ho.keys);
 	json_object_set_new(message, "reservations", hand_over_resv_export());
 	json_object_set_new(message, "notify_socket", rpc_string(path));
 	json_object_set_new(message, "watchdog_us", rpc_uint(watchdog_us));
-	bool whole = json_object_get(message, "reservations") != NULL;
+	bool whole = json_object_get(message, "reservations") != NULL && json_object_get(message, "keys") != NULL;
 	ho.given = hand_over_say(whole ? message : NULL);
 	if (!whole) {
 		json_decref(message);
@@ -442,6 +452,10 @@ static bool hand_over_is_refused(struct rpc_request *req, const struct hand_over
 
 	if (ho.active) {
 		rpc_error(req, -EBUSY, "process %d is taking over already", ho.pid);
+		return true;
+	}
+	if (hand_over_spoils_data(losses)) {
+		rpc_error(req, -EPERM, "%s", losses);
 		return true;
 	}
 	if (!p->force && hand_over_losses(losses)) {

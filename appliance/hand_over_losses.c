@@ -32,11 +32,14 @@ static bool losses_of_bdevs(char text[HAND_OVER_LOSSES_MAX])
 
 /* The other process reads each key from its file: one that is another now would shut hosts out, and one for data would
  * make what was written with the old one unreadable. */
-static bool losses_of_keys(char text[HAND_OVER_LOSSES_MAX])
+static bool losses_of_keys(bool data_only, char text[HAND_OVER_LOSSES_MAX])
 {
 	char why[KEYRING_ERROR_MAX];
 
 	for (struct keyring_key *key = keyring_next(NULL); key != NULL; key = keyring_next(key)) {
+		if (data_only && !(keyring_key_kind(key) == KEYRING_DATA && keyring_key_is_saved(key))) {
+			continue;
+		}
 		if (keyring_key_check_file(key, why) != 0) {
 			snprintf(text, HAND_OVER_LOSSES_MAX, "key \"%s\" cannot be read again as it is in use: %.600s",
 				 keyring_key_name(key), why);
@@ -60,9 +63,14 @@ static bool losses_of_time(struct nvmf_tgt *tgt, char text[HAND_OVER_LOSSES_MAX]
 	return true;
 }
 
+bool hand_over_spoils_data(char text[HAND_OVER_LOSSES_MAX])
+{
+	return losses_of_keys(true, text);
+}
+
 bool hand_over_losses(char text[HAND_OVER_LOSSES_MAX])
 {
-	if (losses_of_bdevs(text) || losses_of_keys(text)) {
+	if (losses_of_bdevs(text) || losses_of_keys(false, text)) {
 		return true;
 	}
 	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {

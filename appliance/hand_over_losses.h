@@ -7,6 +7,9 @@
 
 #define HAND_OVER_LOSSES_MAX 768
 
+/* Whether the other process would read another key for data, or none: text names the first one. No force is meant for
+ * that. */
+bool hand_over_spoils_data(char text[HAND_OVER_LOSSES_MAX]);
 /* Whether something would be lost, or the hand-over may never end; text names the first of it. */
 bool hand_over_losses(char text[HAND_OVER_LOSSES_MAX]);
 

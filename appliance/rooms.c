@@ -581,6 +581,7 @@ void rooms_hand_over(void)
 {
 	had_core_locks = core_locks_held();
 	handing_over = true;
+	keyring_keep_removed();
 	nvmf_resv_keep(true);
 	parts_stop_from(&parts, HANDED_OVER);
 	nvmf_resv_keep(false);

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "appliance/hand_over_keys.h"
 #include "appliance/hand_over_resv.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
@@ -227,13 +228,16 @@ static void takeover_note_service(const json_t *message)
 	takeover.watchdog_us = us > 0 ? (uint64_t)us : 0;
 }
 
-static int takeover_load_reservations(const json_t *message, struct config *config, char *error)
+static int takeover_load_state(const json_t *message, struct config *config, char *error)
 {
 	int rc = hand_over_resv_import(json_object_get(message, "reservations"));
 
+	rc = rc == 0 ? hand_over_keys_import(json_object_get(message, "keys")) : rc;
+
 	if (rc != 0) {
 		config_free(config);
-		return takeover_fail(error, rc, "what the other process says of reservations cannot be kept: %s",
+		return takeover_fail(error, rc,
+				     "what the other process says of reservations and keys cannot be kept: %s",
 				     strerror(-rc));
 	}
 	return 0;
@@ -255,7 +259,7 @@ static int takeover_receive(const struct appliance_options *o, struct config *co
 	} else {
 		takeover_note_service(message);
 		rc = takeover_load(json_object_get(message, "handed_over"), config, error);
-		rc = rc == 0 ? takeover_load_reservations(message, config, error) : rc;
+		rc = rc == 0 ? takeover_load_state(message, config, error) : rc;
 	}
 	json_decref(message);
 	return rc;

@@ -4,10 +4,13 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,6 +39,15 @@ struct keyring_key {
 };
 
 static TAILQ_HEAD(, keyring_key) keys = TAILQ_HEAD_INITIALIZER(keys);
+
+/* What the key of a name has to be. */
+struct expected {
+	SLIST_ENTRY(expected) link;
+	uint8_t salt[KEYRING_SALT], digest[KEYRING_DIGEST];
+	char name[KEYRING_NAME_MAX];
+};
+
+static SLIST_HEAD(, expected) expectations = SLIST_HEAD_INITIALIZER(expectations);
 
 static int keyring_error(char error[KEYRING_ERROR_MAX], int rc, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -264,6 +276,104 @@ static bool key_take_back(const char *name, const char *path)
 	return false;
 }
 
+/* ---- What a key has to be ---- */
+
+int keyring_key_digest(const struct keyring_key *key, const uint8_t salt[KEYRING_SALT], uint8_t digest[KEYRING_DIGEST])
+{
+	uint8_t what[3] = {key->kind}; /* and how the bytes are used */
+	const uint8_t *bytes = NULL;
+	size_t len = 0;
+
+	switch ((enum keyring_kind)key->kind) {
+	case KEYRING_DHCHAP:
+		what[1] = key->secret.hash;
+		bytes = key->secret.bytes;
+		len = key->secret.len;
+		break;
+	case KEYRING_PSK:
+		what[1] = key->psk.hash;
+		what[2] = key->psk.compat;
+		bytes = key->psk.bytes;
+		len = key->psk.len;
+		break;
+	case KEYRING_DATA:
+		bytes = key->data.bytes;
+		len = key->data.len;
+		break;
+	}
+	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+	bool good = ctx != NULL && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) &&
+		    EVP_DigestUpdate(ctx, salt, KEYRING_SALT) && EVP_DigestUpdate(ctx, what, sizeof(what)) &&
+		    EVP_DigestUpdate(ctx, bytes, len) && EVP_DigestFinal_ex(ctx, digest, NULL);
+	EVP_MD_CTX_free(ctx);
+	if (!good) {
+		ERR_clear_error();
+	}
+	return good ? 0 : -EIO;
+}
+
+static const struct expected *expected_find(const char *name)
+{
+	const struct expected *e;
+
+	SLIST_FOREACH (e, &expectations, link) {
+		if (strcmp(e->name, name) == 0) {
+			return e;
+		}
+	}
+	return NULL;
+}
+
+int keyring_expect(const char *name, const uint8_t salt[KEYRING_SALT], const uint8_t digest[KEYRING_DIGEST])
+{
+	if (!key_name_is_good(name)) {
+		return -EINVAL;
+	}
+	if (expected_find(name) != NULL) {
+		return 0;
+	}
+	struct expected *e = calloc(1, sizeof(*e));
+	if (e == NULL) {
+		return -ENOMEM;
+	}
+	strcpy(e->name, name);
+	memcpy(e->salt, salt, sizeof(e->salt));
+	memcpy(e->digest, digest, sizeof(e->digest));
+	SLIST_INSERT_HEAD(&expectations, e, link);
+	return 0;
+}
+
+static int key_check_expected(const struct keyring_key *key, const char *name, const char *path,
+			      char error[KEYRING_ERROR_MAX])
+{
+	const struct expected *e = expected_find(name);
+	uint8_t digest[KEYRING_DIGEST];
+
+	if (e == NULL) {
+		return 0;
+	}
+	if (keyring_key_digest(key, e->salt, digest) != 0) {
+		return keyring_error(error, -EIO, "the digest of key \"%s\" cannot be calculated", name);
+	}
+	if (!secret_equal(digest, e->digest, sizeof(digest))) {
+		return keyring_error(error, -ESTALE,
+				     "what is in %s now is another key than the one \"%s\" that is in use", path, name);
+	}
+	return 0;
+}
+
+static void expected_forget(void)
+{
+	struct expected *e;
+
+	while ((e = SLIST_FIRST(&expectations)) != NULL) {
+		SLIST_REMOVE_HEAD(&expectations, link);
+		free(e);
+	}
+}
+
+/* ---- Into the keyring, and out of it ---- */
+
 int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERROR_MAX])
 {
 	int rc = key_names_check(name, path, error);
@@ -278,6 +388,11 @@ int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERRO
 	rc = key_load(key, path, error);
 	if (rc != 0) {
 		free(key); /* what cannot be parsed leaves no bytes of a key there */
+		return rc;
+	}
+	rc = key_check_expected(key, name, path, error);
+	if (rc != 0) {
+		key_wipe_free(key);
 		return rc;
 	}
 	strcpy(key->name, name);
@@ -310,9 +425,44 @@ void keyring_set_aside(void)
 	}
 }
 
+/* A removed key for data, which is never saved. */
+static bool key_is_gone(const struct keyring_key *key)
+{
+	return key->removed && key->kind == KEYRING_DATA;
+}
+
+bool keyring_key_is_saved(const struct keyring_key *key)
+{
+	const struct keyring_key *in_ring = key_find(key->name);
+
+	if (key_is_gone(key) || in_ring != NULL) {
+		return in_ring == key;
+	}
+	for (const struct keyring_key *k = TAILQ_NEXT(key, link); k != NULL; k = TAILQ_NEXT(k, link)) {
+		if (!key_is_gone(k) && strcmp(k->name, key->name) == 0) {
+			return false;
+		}
+	}
+	return true;
+}
+
+void keyring_keep_removed(void)
+{
+	struct keyring_key *key;
+
+	TAILQ_FOREACH (key, &keys, link) {
+		if (key->removed && !key->kept && keyring_key_is_saved(key)) {
+			key->refs++;
+			key->kept = true;
+		}
+	}
+}
+
 void keyring_forget_set_aside(void)
 {
 	struct keyring_key *next;
+
+	expected_forget();
 
 	for (struct keyring_key *key = TAILQ_FIRST(&keys); key != NULL; key = next) {
 		next = TAILQ_NEXT(key, link);

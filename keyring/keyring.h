@@ -22,7 +22,7 @@ struct keyring_key;
  * (dhchap_secret_parse()), one TLS key (tls_psk_parse()), or one key for data: 64 or 128 hexadecimal digits, with white
  * space around them. 0; or a negative errno, and error says what is wrong: -EINVAL, -EEXIST (the name is taken), -EBUSY
  * (a key for data of that name was removed, and somebody still has a reference), -EPERM (mode or owner of the file),
- * -ENOMEM, or an errno of open(). */
+ * -ESTALE (it is not the one that is expected), -ENOMEM, or an errno of open(). */
 int keyring_file_add(const char *name, const char *path, char error[KEYRING_ERROR_MAX]);
 /* Removes a key from the keyring. Whoever has a reference keeps the key. Its name is free; that of a key for data only
  * when nobody has a reference any more, because data that were encrypted by one key are lost under another. 0 or
@@ -34,8 +34,20 @@ void keyring_clear(void);
  * the file then: for a process that gives up everything, and may have to be again what it was, whatever has become of
  * the files meanwhile. */
 void keyring_set_aside(void);
-/* Overwrites and frees what keyring_set_aside() kept and nobody has added again; keyring_clear() does so too. */
+/* Before that, while those who use them still do: keeps removed keys that keyring_key_is_saved() in the same way, which
+ * would otherwise be gone with the last reference. */
+void keyring_keep_removed(void);
+/* Overwrites and frees what these kept and nobody has added again, and expects nothing any more (keyring_expect());
+ * keyring_clear() does so too. */
 void keyring_forget_set_aside(void);
+
+#define KEYRING_SALT   32 /* bytes */
+#define KEYRING_DIGEST 32
+/* Calculates SHA-256 of the salt and all that the key consists of. 0 or -EIO. */
+int keyring_key_digest(const struct keyring_key *key, const uint8_t salt[KEYRING_SALT], uint8_t digest[KEYRING_DIGEST]);
+/* From now on, keyring_file_add() reads for this name no key but the one with that digest: otherwise -ESTALE. The first
+ * one for a name counts. 0; -EINVAL: no key can have that name; -ENOMEM. */
+int keyring_expect(const char *name, const uint8_t salt[KEYRING_SALT], const uint8_t digest[KEYRING_DIGEST]);
 /* Whether another process would read the same key from the file. 0; -ESTALE: another one is in it now; or an error of
  * keyring_file_add(); error says what is wrong. */
 int keyring_key_check_file(const struct keyring_key *key, char error[KEYRING_ERROR_MAX]);
@@ -69,6 +81,10 @@ const uint8_t *keyring_key_data(const struct keyring_key *key, size_t *len);
 unsigned keyring_key_refs(const struct keyring_key *key);
 /* Whether the key has been removed from the keyring, and exists only because somebody has a reference. */
 bool keyring_key_removed(const struct keyring_key *key);
+/* Whether a configuration is to have the key. It refers to keys by name, so it has a removed key that is still in use
+ * as well, but not one for data: its file may have another key by now, under which data would be destroyed. Of several
+ * keys of one name it has only one: the one in the keyring, or, if all have been removed, the last one. */
+bool keyring_key_is_saved(const struct keyring_key *key);
 /* All keys, in the order in which they were added, removed ones with references included. NULL for the first; NULL: no
  * more. */
 struct keyring_key *keyring_next(const struct keyring_key *after);

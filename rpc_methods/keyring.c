@@ -87,37 +87,10 @@ RPC_METHOD("keyring_get_keys", rpc_get_keys, struct rpc_no_params, NULL, RPC_STA
 
 /* ---- Configuration: names and paths ---- */
 
-/* A removed key for data is never saved: its file may have another key by now, under which data would be destroyed. */
-static bool key_is_gone(const struct keyring_key *key)
-{
-	return keyring_key_removed(key) && keyring_key_kind(key) == KEYRING_DATA;
-}
-
-/* Whether a key is to be saved. The saved configuration refers to keys by name, so a removed key that is still in use
- * is saved as well. Of several keys of one name, only one can be saved: the one in the ring, or, if all have been
- * removed, the last one. */
-static bool key_is_saved(const struct keyring_key *key)
-{
-	if (key_is_gone(key)) {
-		return false;
-	}
-	for (struct keyring_key *k = keyring_next(NULL); k != NULL; k = keyring_next(k)) {
-		if (!keyring_key_removed(k) && strcmp(keyring_key_name(k), keyring_key_name(key)) == 0) {
-			return k == key;
-		}
-	}
-	for (struct keyring_key *k = keyring_next(key); k != NULL; k = keyring_next(k)) {
-		if (!key_is_gone(k) && strcmp(keyring_key_name(k), keyring_key_name(key)) == 0) {
-			return false;
-		}
-	}
-	return true;
-}
-
 static void keyring_write_config(json_t *methods)
 {
 	for (struct keyring_key *key = keyring_next(NULL); key != NULL; key = keyring_next(key)) {
-		if (key_is_saved(key)) {
+		if (keyring_key_is_saved(key)) {
 			json_t *params = json_object();
 			json_object_set_new(params, "name", rpc_string(keyring_key_name(key)));
 			json_object_set_new(params, "path", rpc_string(keyring_key_path(key)));

@@ -126,6 +126,50 @@ def test_keys_are_taken_back_whatever_has_become_of_their_files():
         a.stop_clean("ended without having taken over")
 
 
+def test_keys_that_were_removed_and_are_in_use_are_taken_back():
+    with Served(trtype="TCP") as a:
+        path = add_key(a)
+        a.call("nvmf_subsystem_add_host", nqn=NQN, host="nqn.2026-11.io.varve:a", dhchap_key="key0")
+        a.call("keyring_file_remove_key", name="key0")
+        before = everything(a)
+        env, file = hold(a.folder)
+        with Successor(a, ready=False, env=env) as b:
+            wait_held(file, b)
+            path.unlink()
+            b.process.kill()
+            b.process.wait()
+            a.goes_on()
+        check(everything(a) == before, f"{everything(a)}\n{before}")
+        check(a.call("appliance_get_state")["not_taken_back"] == 0, a.log())
+
+
+def test_keys_that_change_after_the_last_look_are_not_taken_over():
+    for data, options in ((False, ()), (True, ("--takeover-force",))):
+        with tempfile.TemporaryDirectory(prefix="varve-test-") as name:
+            file = pathlib.Path(name) / "hold"
+            with Served(trtype="TCP", env={**preload(TROUBLE), "VARVE_TROUBLE_HOLD": str(file), "VARVE_TROUBLE_SAY": '"handed_over"'}) as a:
+                path = add_key(a)
+                if data:
+                    path.write_text(bytes(range(32)).hex())
+                    a.call("keyring_file_add_key", name="data", path=str(path))
+                    a.call("keyring_file_remove_key", name="key0")
+                before = everything(a)
+                file.touch()
+                with Successor(a, *options, ready=False) as b:
+                    wait_for(pathlib.Path(f"{file}.held").exists, lambda: f"all to be given up:\n{a.log()}")
+                    path.write_text(bytes(range(1, 33)).hex() if data else secret(1, 32, 0))
+                    file.unlink()
+                    b.failed("is another key than the one")
+                    wait_for(lambda: a.log().count("is running, process") == 2, lambda: f"it to go on:\n{a.log()}")
+                check(everything(a) == before and a.call("appliance_get_state")["not_taken_back"] == 0, f"{everything(a)}\n{before}\n{a.log()}")
+                with Successor(a, "--takeover-force", ready=not data) as b:
+                    if data:        # nothing is meant to be written under another key, and it need not be given up to find that out
+                        b.failed('key "data" cannot be read again as it is in use')
+                    else:
+                        check(a.wait_exit() == 0, a.log())
+                check(a.log().count("handing over to") == (1 if data else 2), a.log())
+
+
 def test_nothing_is_handed_over_whose_key_cannot_be_read_again():
     with Served(trtype="TCP") as a:
         path = add_key(a)

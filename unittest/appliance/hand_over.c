@@ -3,6 +3,8 @@
  * main(). */
 #include "appliance/hand_over_caller.h"
 #include "appliance/hand_over_config.h"
+#include "appliance/hand_over_keys.h"
+#include "keyring/keyring.h"
 #include "unittest/unit.h"
 
 static void check_unit(const char *groups, const char *expected)
@@ -80,7 +82,36 @@ static void test_what_a_configuration_lacks_is_found_whatever_the_order(void)
 	check_missing("{}", CONFIG(A, B), 0, "");
 }
 
+#define HEX "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+static void test_digests_of_keys_that_make_no_sense_are_refused(void)
+{
+	static const struct {
+		const char *text;
+		int rc;
+	} cases[] = {
+		{"[]", 0},
+		{"{}", -EBADMSG},
+		{"[{}]", -EBADMSG},
+		{"[{\"name\": \"a\", \"salt\": \"" HEX "\", \"digest\": \"" HEX "\"}]", 0},
+		{"[{\"name\": 1, \"salt\": \"" HEX "\", \"digest\": \"" HEX "\"}]", -EBADMSG},
+		{"[{\"name\": \"\", \"salt\": \"" HEX "\", \"digest\": \"" HEX "\"}]", -EINVAL},
+		{"[{\"name\": \"a\", \"salt\": \"" HEX "00\", \"digest\": \"" HEX "\"}]", -EBADMSG},
+		{"[{\"name\": \"a\", \"salt\": \"" HEX "\", \"digest\": \"00\"}]", -EBADMSG},
+		{"[{\"name\": \"a\", \"salt\": \"" HEX "\"}, 1]", -EBADMSG},
+	};
+
+	CU_ASSERT_EQUAL(hand_over_keys_import(NULL), 0); /* of a process that knows none */
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		json_t *list = parse(cases[i].text);
+		CU_ASSERT_EQUAL(hand_over_keys_import(list), cases[i].rc);
+		json_decref(list);
+	}
+	keyring_clear();
+}
+
 static const struct unit_test tests[] = {
+	UNIT(test_digests_of_keys_that_make_no_sense_are_refused),
 	UNIT(test_the_unit_is_the_last_name_of_one_in_the_path),
 	UNIT(test_what_a_configuration_lacks_is_found_whatever_the_order),
 	UNIT_END,

@@ -105,6 +105,66 @@ static void test_keys_that_were_set_aside_come_back_without_their_files(void)
 	CU_ASSERT_PTR_NULL(keyring_next(NULL));
 }
 
+static void test_a_removed_key_in_use_comes_back_too(void)
+{
+	write_file(SECRET, 0600);
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+	struct keyring_key *first = keyring_get("a");
+	CU_ASSERT_EQUAL(keyring_file_remove("a"), 0);
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+	struct keyring_key *last = keyring_get("a");
+	CU_ASSERT_EQUAL(keyring_file_remove("a"), 0);
+	CU_ASSERT(!keyring_key_is_saved(first) && keyring_key_is_saved(last));
+	keyring_keep_removed();
+	keyring_keep_removed();
+	CU_ASSERT(keyring_key_refs(first) == 1 && keyring_key_refs(last) == 2); /* what is saved, once */
+	keyring_put(first);
+	keyring_put(last);
+	keyring_set_aside();
+	unlink(path);
+	CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+	struct keyring_key *key = keyring_get("a");
+	CU_ASSERT_PTR_EQUAL_FATAL(key, last);
+	CU_ASSERT(!keyring_key_removed(key) && keyring_key_refs(key) == 2);
+	keyring_put(key);
+	keyring_clear();
+	CU_ASSERT_PTR_NULL(keyring_next(NULL));
+}
+
+#define DATA "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+static void test_a_key_that_is_not_the_expected_one_is_not_taken(void)
+{
+	static const char *const texts[] = {SECRET, "DHHC-1:01:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", DATA,
+					    "00112233445566778899aabbccddeeff00112233445566778899aabbccddeefe"};
+	uint8_t salt[KEYRING_SALT] = {1}, digest[KEYRING_DIGEST], other[KEYRING_DIGEST];
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		write_file(texts[i], 0600);
+		CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+		CU_ASSERT_EQUAL(keyring_key_digest(keyring_next(NULL), salt, digest), 0);
+		salt[0]++;
+		CU_ASSERT_EQUAL(keyring_key_digest(keyring_next(NULL), salt, other), 0);
+		salt[0]--;
+		CU_ASSERT_NOT_EQUAL(memcmp(digest, other, sizeof(digest)), 0);
+		keyring_clear();
+		CU_ASSERT_EQUAL(keyring_expect("a", salt, digest), 0);
+		CU_ASSERT_EQUAL(keyring_expect("a", salt, other), 0); /* the first one counts */
+		for (size_t j = 0; j < sizeof(texts) / sizeof(texts[0]); j++) {
+			write_file(texts[j], 0600);
+			CU_ASSERT_EQUAL(keyring_file_add("a", path, error), i == j ? 0 : -ESTALE);
+			CU_ASSERT_EQUAL(keyring_file_add("b", path, error), 0); /* nothing is expected */
+			(void)keyring_file_remove("a");
+			CU_ASSERT_EQUAL(keyring_file_remove("b"), 0);
+		}
+		keyring_forget_set_aside();
+		CU_ASSERT_EQUAL(keyring_file_add("a", path, error), 0);
+		keyring_clear();
+	}
+	CU_ASSERT_EQUAL(keyring_expect("", salt, digest), -EINVAL);
+	CU_ASSERT_PTR_NULL(keyring_next(NULL));
+}
+
 static void test_a_key_whose_file_has_changed_is_found(void)
 {
 	static const struct {
@@ -292,6 +352,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_key_is_read_and_forgotten),
 	UNIT(test_all_keys_can_be_removed_at_once),
 	UNIT(test_keys_that_were_set_aside_come_back_without_their_files),
+	UNIT(test_a_removed_key_in_use_comes_back_too),
+	UNIT(test_a_key_that_is_not_the_expected_one_is_not_taken),
 	UNIT(test_a_key_whose_file_has_changed_is_found),
 	UNIT(test_a_removed_key_stays_with_who_uses_it_and_its_name_is_free),
 	UNIT(test_files_that_others_can_reach_are_refused),
