@@ -78,16 +78,31 @@ static void abort_victim(struct nvmf_request *abort, struct nvmf_request *victim
 	}
 }
 
+/* Its response is on the way, or has arrived: the host may have used the command's identifier again. */
+static bool is_answered(const struct nvmf_request *req)
+{
+	const struct nvmf_transport_state *state =
+		nvmf_transport_ops_state(req->qpair->transport->ops, nvmf_request_state_number(req));
+
+	return state != NULL && state->class == NVMF_CLASS_COMPLETES;
+}
+
+/* One that is answered is found if there is no other. */
 static struct nvmf_request *abort_find_victim(struct nvmf_qpair *qpair, const struct nvmf_request *abort, uint16_t cid)
 {
+	struct nvmf_request *answered = NULL;
 
 	for (struct nvmf_request *req = nvmf_qpair_next_request(qpair, NULL); req != NULL;
 	     req = nvmf_qpair_next_request(qpair, req)) {
-		if (req != abort && nvmf_request_cid(req) == cid) {
+		if (req == abort || nvmf_request_cid(req) != cid) {
+			continue;
+		}
+		if (!is_answered(req)) {
 			return req;
 		}
+		answered = req;
 	}
-	return NULL;
+	return answered;
 }
 
 static void abort_run_on_group(struct thread_msg *msg)

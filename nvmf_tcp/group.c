@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "nvmf_tcp/internal.h"
-#include "nvmf_tcp/rules.h"
 
 static void handle_socket(struct nvmf_tcp_group *g, const struct epoll_event *e)
 {
@@ -86,119 +85,15 @@ static bool arm_sockets(void *ctx)
 	return !STAILQ_EMPTY(&g->dirty) || nvmf_buffers_are_awaited(&g->buffers);
 }
 
-/* ---- Hosts that take or send too little ----
- *
- * Their commands hold data buffers that others could use. */
-
-#define STALL_LOOKS    4
-#define OLD_LOOKS      (4 * STALL_LOOKS) /* that what was begun at once may be under way: responses, data of commands */
-#define ACK_TIMEOUT_MS 30000             /* where ack_timeout is not given */
-
-static bool has_to_move(const struct nvmf_tcp_qpair *qp)
-{
-	return qp->unsent != 0 || qp->transfers != 0;
-}
-
-/* Bytes that have to move between two looks. */
-static uint64_t stall_bytes_now(struct nvmf_tcp_group *g)
-{
-	bool scarce = nvmf_buffers_are_awaited(&g->buffers) || g->buffers.waits != g->waits_seen;
-	const struct nvmf_tcp_qpair *qp;
-	uint32_t connections = 0;
-	uint64_t moved = 0;
-
-	g->waits_seen = g->buffers.waits;
-	TAILQ_FOREACH (qp, &g->qpairs, link) {
-		if (has_to_move(qp)) {
-			moved += qp->moved - qp->moved_seen;
-			connections++;
-		}
-	}
-	return nvmf_tcp_stall_bytes(scarce, moved, connections);
-}
-
-/* Whether the host has taken nothing since the last look of what the kernel refers to. */
-static bool is_holding_all(struct nvmf_tcp_qpair *qp)
-{
-	const struct tcp_zerocopy *z = qp->zerocopy;
-	uint32_t notified = z != NULL ? z->next - z->unnotified : 0;
-	bool was_holding = qp->was_holding, moves = notified != qp->notified_seen;
-
-	qp->was_holding = qp->held != 0;
-	qp->notified_seen = notified;
-	return was_holding && qp->was_holding && !moves;
-}
-
-static bool is_stalled_tcp_qpair(struct nvmf_tcp_qpair *qp, uint64_t bytes)
-{
-	bool moves = qp->moved - qp->moved_seen >= bytes || !has_to_move(qp);
-	bool holds = is_holding_all(qp);
-
-	qp->moved_seen = qp->moved;
-	qp->stalled = moves && !holds ? 0 : (uint8_t)(qp->stalled + 1);
-	return qp->stalled > STALL_LOOKS;
-}
-
-/* When the oldest transfer began; 0: there is none. */
-static uint64_t oldest_transfer_ticks(const struct nvmf_tcp_qpair *qp)
-{
-	const struct nvmf_tcp_request *first = STAILQ_FIRST(&qp->out);
-	uint64_t oldest = first != NULL ? first->state_ticks : 0;
-
-	for (uint32_t i = 0; qp->transfers != 0 && i < qp->array->base.count; i++) {
-		const struct nvmf_tcp_request *r = nvmf_tcp_request_at(qp->array, i);
-
-		if (r->state == TCP_REQ_TX_H_TO_C && (oldest == 0 || r->state_ticks < oldest)) {
-			oldest = r->state_ticks;
-		}
-	}
-	return oldest;
-}
-
-/* Looks are counted, and no time is measured: this process may have been stopped. */
-static bool has_too_old_transfer(struct nvmf_tcp_qpair *qp)
-{
-	uint64_t oldest = oldest_transfer_ticks(qp);
-
-	qp->old_looks = oldest != 0 && oldest == qp->oldest_seen ? (uint8_t)(qp->old_looks + 1) : 0;
-	qp->oldest_seen = oldest;
-	return qp->old_looks > OLD_LOOKS;
-}
-
-static int poll_stalled_tcp_qpairs(void *ctx)
-{
-	struct nvmf_tcp_group *g = ctx;
-	struct nvmf_tcp_qpair *qp, *next;
-	uint64_t bytes = stall_bytes_now(g);
-
-	for (qp = TAILQ_FIRST(&g->qpairs); qp != NULL; qp = next) {
-		next = TAILQ_NEXT(qp, link);
-		if (is_stalled_tcp_qpair(qp, bytes) || has_too_old_transfer(qp)) {
-			qp->broken = true;
-			nvmf_qpair_fail(&qp->base, qp->unsent != 0 || qp->held != 0
-							   ? "it takes too little of what it is sent"
-							   : "it does not send the data of its commands in time");
-		}
-	}
-	return POLLER_IDLE;
-}
-
-static uint64_t stall_tcp_poll_us(const struct nvmf_transport *t)
-{
-	uint64_t timeout_ms = t->opts.ack_timeout;
-
-	return (timeout_ms != 0 ? timeout_ms : ACK_TIMEOUT_MS) * 1000 / STALL_LOOKS;
-}
-
 /* ---- Making and unmaking ---- */
 
 static bool make_pollers(struct nvmf_tcp_group *g, const struct nvmf_transport *t)
 {
 	g->stall_poller = poller_register(&(struct poller_opts){.name = "nvmf_tcp_stalled",
-								.fn = poll_stalled_tcp_qpairs,
+								.fn = nvmf_tcp_group_poll_stalled,
 								.ctx = g,
 								.fd = -1,
-								.period_us = stall_tcp_poll_us(t)});
+								.period_us = nvmf_tcp_stall_poll_us(t)});
 	g->poller =
 		g->stall_poller != NULL
 			? poller_register(&(struct poller_opts){

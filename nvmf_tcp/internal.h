@@ -58,6 +58,7 @@ enum nvmf_tcp_request_state {
 	TCP_REQ_TRANSFER_C2H = 11,    /* data and response are being sent */
 	TCP_REQ_COMPLETED = 13,
 	TCP_REQ_AWAIT_R2T_ACK = 16,     /* the R2T has not been sent completely */
+	TCP_REQ_HELD = 24,              /* all was sent, or no more will be; the kernel refers to its data still */
 	TCP_REQ_FREE = NVMF_STATE_IDLE, /* no tracepoint: COMPLETED was the last */
 	TCP_REQ_STATES
 };
@@ -67,7 +68,6 @@ struct nvmf_tcp_request {
 	uint8_t state;   /* enum nvmf_tcp_request_state; set by set_tcp_request_state() only */
 	bool bad_digest; /* the digest of data from the host did not fit */
 	bool sends_data, sends_response;
-	bool is_held;                     /* all was sent; the kernel refers to its data still */
 	uint16_t zerocopies;              /* sends of its data that are not notified (tcp/zerocopy.h) */
 	uint8_t data_head, response_head; /* bytes of the next two */
 	uint16_t buffers;                 /* that it has in req.iov */
@@ -134,7 +134,7 @@ struct nvmf_tcp_qpair {
 	uint16_t owner;                /* of trace records */
 	uint32_t events;               /* that epoll looks for */
 	uint32_t in_use;               /* requests that are not FREE */
-	uint32_t held;                 /* requests that are `is_held` */
+	uint32_t held;                 /* requests that are HELD */
 	uint32_t transfers;            /* R2Ts whose data have not arrived completely */
 	uint64_t unsent;               /* bytes that the requests in `out` have to send */
 	uint64_t sent_of_first;        /* of those of the first, how many have been sent */
@@ -151,12 +151,14 @@ struct nvmf_tcp_qpair {
 	struct tcp_piece piece; /* H2CData: of that request */
 	STAILQ_ENTRY(nvmf_tcp_qpair) dirty_link;
 	TAILQ_ENTRY(nvmf_tcp_qpair) link;
-	uint64_t moved, moved_seen; /* bytes that were sent and read; when last looked at */
-	uint32_t notified_seen;     /* sends that were notified when last looked at, and */
-	bool was_holding;           /* whether there were `held` then */
-	uint64_t oldest_seen;       /* when the transfer began that was the oldest when last looked at */
-	uint8_t old_looks;          /* how many times in a row it was the same */
-	uint8_t stalled;            /* how many times in a row it had moved too little */
+	uint64_t moved;       /* bytes that were sent and read */
+	uint64_t moved_seen;  /* of these, those that the host has taken and sent, when last looked at (stall.c) */
+	uint64_t progress;    /* what was added to it by that look */
+	bool has_to_move;     /* something was under way then */
+	uint64_t held_seen;   /* when the request was HELD that was the oldest of these then; 0: none was */
+	uint64_t oldest_seen; /* when the transfer began that was the oldest then */
+	uint8_t old_looks;    /* how many times in a row it was the same */
+	uint8_t stalled;      /* how many times in a row it had moved too little */
 	struct nvmf_tcp_request_array setup;
 	uint8_t *stage;
 	uint64_t bytes; /* of memory, in all */
@@ -343,6 +345,13 @@ struct nvmf_transport_group *nvmf_tcp_op_group_create(struct nvmf_transport *bas
 						      char why[NVMF_ERROR_MAX]);
 void nvmf_tcp_op_group_destroy(struct nvmf_transport_group *base);
 
+/* stall.c */
+
+/* A poller's: looks at all connections, and ends those of hosts that take or send too little. */
+int nvmf_tcp_group_poll_stalled(void *group);
+/* How often. */
+uint64_t nvmf_tcp_stall_poll_us(const struct nvmf_transport *t);
+
 /* receive.c */
 
 /* Reads what there is, up to a budget. */
@@ -390,6 +399,8 @@ struct nvmf_tcp_request *nvmf_tcp_request_begin(struct nvmf_tcp_qpair *qp, const
 bool nvmf_tcp_request_take_control_room(struct nvmf_tcp_request *r, uint32_t bytes);
 /* The whole capsule is here, with icd_len bytes of data; bad_digest: their digest does not fit. */
 void nvmf_tcp_request_received(struct nvmf_tcp_request *r, uint32_t icd_len, bool bad_digest);
+/* All of it was sent, or nothing more will be, and it has zerocopies. */
+void nvmf_tcp_request_hold(struct nvmf_tcp_request *r);
 /* The capsule does not arrive completely. */
 void nvmf_tcp_request_drop(struct nvmf_tcp_request *r);
 /* Part of its data has arrived with H2CData. */

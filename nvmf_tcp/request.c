@@ -25,7 +25,8 @@ static const uint32_t next_states[TCP_REQ_STATES] = {
 	[TCP_REQ_EXECUTING] = TO(EXECUTED),
 	[TCP_REQ_EXECUTED] = TO(RDY_TO_COMPLETE) | TO(COMPLETED),
 	[TCP_REQ_RDY_TO_COMPLETE] = TO(TRANSFER_C2H) | TO(COMPLETED),
-	[TCP_REQ_TRANSFER_C2H] = TO(COMPLETED),
+	[TCP_REQ_TRANSFER_C2H] = TO(HELD) | TO(COMPLETED),
+	[TCP_REQ_HELD] = TO(COMPLETED),
 	[TCP_REQ_COMPLETED] = TO(FREE),
 };
 
@@ -43,6 +44,7 @@ const struct nvmf_transport_state nvmf_tcp_request_states[TCP_REQ_STATES] = {
 	STATE(EXECUTED, "executed", PASSING),
 	STATE(RDY_TO_COMPLETE, "ready to complete", WAITS_FOR_ROOM, .waits_for = "room in the socket"),
 	STATE(TRANSFER_C2H, "transferring controller to host", COMPLETES, .waits_for = "room in the socket"),
+	STATE(HELD, "held until it is acknowledged", COMPLETES, .waits_for = "the host's acknowledgement"),
 	STATE(COMPLETED, "completed", PASSING),
 };
 
@@ -75,6 +77,7 @@ static ALWAYS_INLINE void record_tcp_request_state(const struct nvmf_tcp_request
 		RECORD(EXECUTED);
 		RECORD(RDY_TO_COMPLETE);
 		RECORD(TRANSFER_C2H);
+		RECORD(HELD);
 #undef RECORD
 	case TCP_REQ_NEW:
 		TRACE(TCP_REQ_NEW, qp->owner, 0, id, qp->in_use);
@@ -540,6 +543,11 @@ void nvmf_tcp_request_sent(struct nvmf_tcp_request *r)
 	} else {
 		release_tcp_request(r);
 	}
+}
+
+void nvmf_tcp_request_hold(struct nvmf_tcp_request *r)
+{
+	set_tcp_request_state(r, TCP_REQ_HELD);
 }
 
 /* ---- The end of a request by other hands ---- */

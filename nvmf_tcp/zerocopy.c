@@ -40,11 +40,9 @@ static void note_starvation(struct nvmf_tcp_qpair *qp)
 
 void nvmf_tcp_zerocopy_hold(struct nvmf_tcp_request *r)
 {
-	if (!r->is_held) {
-		r->is_held = true;
-		r->qp->held++;
-		note_starvation(r->qp);
-	}
+	nvmf_tcp_request_hold(r);
+	r->qp->held++;
+	note_starvation(r->qp);
 }
 
 static void end_notified_send(void *arg, void *owner, bool copied)
@@ -53,8 +51,7 @@ static void end_notified_send(void *arg, void *owner, bool copied)
 	struct nvmf_tcp_request *r = owner;
 
 	qp->tgroup->counters.zerocopy_copied += copied;
-	if (--r->zerocopies == 0 && r->is_held) {
-		r->is_held = false;
+	if (--r->zerocopies == 0 && r->state == TCP_REQ_HELD) {
 		qp->held--;
 		nvmf_tcp_request_sent(r);
 	}

@@ -61,7 +61,7 @@ const struct nvmf_address loop_other_address = {"LOOP", NVMF_ADDR_FAMILY_LOOP, "
 
 const struct nvmf_address *loop_peer;
 uint32_t loop_placement;
-atomic_bool loop_hold_data, loop_zcopy;
+atomic_bool loop_hold_data, loop_zcopy, loop_keep_answered;
 atomic_uint loop_requests, loop_qpairs, loop_zcopy_requests;
 
 /* Outside of tests, and on other threads than theirs, CUnit cannot be told. */
@@ -343,7 +343,11 @@ static void request_complete(struct nvmf_request *req)
 			cqe.status = htole16((uint16_t)(NVME_ST(GENERIC, DATA_XFER_ERROR) << 1));
 		}
 	}
-	request_idle(lr);
+	if (atomic_load(&loop_keep_answered) && req->qpair->qid != 0) {
+		set_state(lr, LOOP_COMPLETING);
+	} else {
+		request_idle(lr);
+	}
 	cmd_done(cmd, &cqe);
 }
 
@@ -512,6 +516,8 @@ static void release_data(void *arg)
 		struct loop_request *lr = request_at(c->qp, i);
 		if (lr->cmd != NULL && lr->waits_for_data) {
 			go_on(lr);
+		} else if (lr->state == LOOP_COMPLETING) {
+			request_idle(lr);
 		}
 	}
 }

@@ -45,10 +45,11 @@ struct loop_cmd {
 };
 
 /* What the transport does with data; atomic, for all connections. */
-extern atomic_bool loop_hold_data;       /* commands that need a buffer wait for one, until loop_release_data() */
-extern atomic_bool loop_zcopy;           /* asks for bdev memory first */
-extern atomic_uint loop_requests;        /* in use */
-extern atomic_uint loop_qpairs;          /* not destroyed */
+extern atomic_bool loop_hold_data;     /* commands that need a buffer wait for one, until loop_release_data() */
+extern atomic_bool loop_zcopy;         /* asks for bdev memory first */
+extern atomic_bool loop_keep_answered; /* requests of I/O queues, and their loop_cmds, stay until loop_release_data() */
+extern atomic_uint loop_requests;      /* in use */
+extern atomic_uint loop_qpairs;        /* not destroyed */
 extern _Atomic uint64_t loop_last_start; /* start_ticks of the request that was completed last */
 extern atomic_bool loop_measures;        /* each I/O command is a sample of the latency, of so much time: */
 #define LOOP_LATENCY_US 1000

@@ -656,6 +656,32 @@ static void test_command_in_the_bdev_is_aborted(void)
 	detach();
 }
 
+/* Its answer has reached the host, which has used its identifier again. */
+static void test_command_is_aborted_and_not_one_that_is_answered(void)
+{
+	struct loop_cmd answered, cmd;
+
+	attach();
+	struct loop_conn *io = loop_io_queue(c, 1);
+	atomic_store(&loop_keep_answered, true);
+	loop_cmd_init(&answered, io, nvme_cmd_read, nsid);
+	loop_cmd_data(&answered, data, 4096);
+	CU_ASSERT_EQUAL(loop_run(&answered), 0);
+	atomic_store(&loop_keep_answered, false);
+	CU_ASSERT_EQUAL(run_abort(1, &answered), 1);
+	atomic_store(&loop_hold_data, true);
+	loop_cmd_init(&cmd, io, nvme_cmd_read, nsid);
+	cmd.sqe.cid = answered.sqe.cid;
+	loop_cmd_data(&cmd, data, 4096);
+	loop_submit(&cmd);
+	CU_ASSERT_EQUAL(run_abort(1, &cmd), 0);
+	CU_ASSERT_EQUAL(loop_wait(&cmd), NVME_ST(GENERIC, ABORT_REQ));
+	atomic_store(&loop_hold_data, false);
+	loop_release_data(io);
+	loop_close(io);
+	detach();
+}
+
 static void test_command_that_waits_for_a_buffer_is_aborted(void)
 {
 	struct loop_cmd cmd;
@@ -954,6 +980,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_event_request_is_aborted),
 	UNIT(test_abort_of_an_unknown_command_or_queue),
 	UNIT(test_command_in_the_bdev_is_aborted),
+	UNIT(test_command_is_aborted_and_not_one_that_is_answered),
 	UNIT(test_command_that_waits_for_a_buffer_is_aborted),
 	UNIT(test_command_held_back_by_a_pause_is_aborted),
 	UNIT(test_reserved_lane_waits_for_nothing),

@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <linux/errqueue.h>
+#include <linux/sockios.h>
 
 struct fake fake;
 static struct nvmf_tcp_group group;
@@ -115,6 +118,24 @@ int __wrap_connect(int fd, const struct sockaddr *at, socklen_t n)
 	}
 	must(fake.fd_open && at->sa_family == AF_UNSPEC);
 	fake.resets++;
+	return 0;
+}
+
+int __real_ioctl(int fd, unsigned long what, ...);
+int __wrap_ioctl(int fd, unsigned long what, ...);
+int __wrap_ioctl(int fd, unsigned long what, ...)
+{
+	va_list list;
+	void *arg;
+
+	va_start(list, what);
+	arg = va_arg(list, void *);
+	va_end(list);
+	if (fd != FAKE_FD) {
+		return __real_ioctl(fd, what, arg);
+	}
+	must(fake.fd_open && what == SIOCOUTQ);
+	*(int *)arg = (int)fake.unacknowledged;
 	return 0;
 }
 
@@ -549,6 +570,7 @@ void fake_open(void)
 	fake.host_closed = fake.leaver_open = fake.holds = fake.control_is_quick = fake.closed = false;
 	fake.buffers_used = fake.memory = fake.executed = fake.completed = fake.writes = fake.failures = 0;
 	fake.pinned = fake.max = fake.resets = num_notifications = 0;
+	fake.unacknowledged = 0;
 	next_number = UINT32_MAX - 1;
 	fake.fd_open = true;
 	fake.buffers = 8;
@@ -563,6 +585,7 @@ void fake_open(void)
 	group = (struct nvmf_tcp_group){.epoll = 3, .latency = {.until_sample = 1}};
 	STAILQ_INIT(&group.dirty);
 	TAILQ_INIT(&group.qpairs);
+	STAILQ_INIT(&group.buffers.waiting);
 	TAILQ_INIT(&group.leavers);
 	tcp_socket_set_opts(&(struct tcp_socket_opts){.zerocopy_server = fake.zerocopy, .zerocopy_threshold = 8192});
 	nvmf_tcp_qpair_accept(&listener, FAKE_FD, (struct sockaddr *)&peer, NULL);
@@ -617,6 +640,11 @@ void fake_run(void)
 	while (poll_once()) {
 		clock_ticks++;
 	}
+}
+
+void fake_tick(void)
+{
+	clock_ticks++;
 }
 
 void fake_receive(const void *bytes, size_t length)

@@ -21,10 +21,11 @@ struct fake {
 	size_t sent_bytes;
 	bool fd_open, leaver_open;
 	/* What it was to send without a copy: it is looked at when the host takes it. */
-	bool zerocopy;        /* the option */
-	unsigned optmem;      /* such sends that the kernel takes before it has no means */
-	unsigned resets;      /* connections that were reset so that nothing more is sent */
-	unsigned pinned, max; /* sends that were not taken; the most of them */
+	bool zerocopy;         /* the option */
+	unsigned optmem;       /* such sends that the kernel takes before it has no means */
+	unsigned resets;       /* connections that were reset so that nothing more is sent */
+	size_t unacknowledged; /* bytes that the host has not taken, as the socket tells */
+	unsigned pinned, max;  /* sends that were not taken; the most of them */
 	/* The target. */
 	bool control_is_quick;         /* the control thread does at once what it is asked to */
 	bool holds;                    /* commands are not carried out until fake_carry_out() */
@@ -55,6 +56,8 @@ struct nvmf_tcp_request *fake_request(uint16_t cid);
 void fake_take(unsigned n, unsigned count, bool copied);
 /* The timer of a connection that ends has run out, if it runs. */
 void fake_look(void);
+/* Time passes. */
+void fake_tick(void);
 /* Sends PDUs as a host does. */
 void fake_icreq(uint8_t digests);
 void fake_command(uint8_t opcode, uint16_t cid, uint16_t blocks, uint8_t fill, bool in_capsule);

@@ -336,6 +336,104 @@ static void test_more_sends_than_are_followed(void)
 	CU_ASSERT(fake_end());
 }
 
+/* ---- Hosts that take too little ---- */
+
+/* A look at the connections. The host has left so many bytes, and commands of others wait for a buffer. False: the
+ * connection was ended. */
+static bool look_for_stalled(size_t unacknowledged, bool scarce)
+{
+	fake.unacknowledged = unacknowledged;
+	fake.qp->tgroup->buffers.waits += scarce;
+	fake_tick();
+	nvmf_tcp_group_poll_stalled(fake.qp->tgroup);
+	return fake.qp->state == NVMF_TCP_QPAIR_LIVE;
+}
+
+/* All reads that the queue has room for are answered. Returns how many bytes the host has to take. */
+static size_t open_with_reads(uint16_t blocks)
+{
+	open_live(0);
+	for (uint16_t cid = 0; cid < FAKE_ENTRIES; cid++) {
+		fake_command(nvme_cmd_read, cid, blocks, 0, false);
+	}
+	CU_ASSERT_EQUAL(fake.pinned, FAKE_ENTRIES);
+	CU_ASSERT_EQUAL(fake.qp->unsent, 0);
+	return FAKE_ENTRIES * (24 + (size_t)blocks * 512);
+}
+
+static void end_with_reads(void)
+{
+	while (fake.pinned > 0) {
+		fake_take(0, 1, false);
+	}
+	if (fake.qp != NULL) {
+		fake_look();
+	}
+	CU_ASSERT(fake_end());
+}
+
+/* One send has one notification, after all of its bytes: what counts are the bytes. */
+static void test_slow_host_that_takes_data_stays(void)
+{
+	size_t left = open_with_reads(256);
+
+	for (unsigned i = 0; i < 60; i++) {
+		left -= 4096;
+		CU_ASSERT_FATAL(look_for_stalled(left, false));
+	}
+	end_with_reads();
+}
+
+static void test_host_that_takes_too_few_bytes_is_disconnected(void)
+{
+	size_t left = open_with_reads(256);
+	unsigned looks = 0;
+
+	do {
+		left -= 4095;
+	} while (looks++ < 60 && look_for_stalled(left, false));
+	CU_ASSERT_EQUAL(looks, 6); /* since the first it is under way */
+	end_with_reads();
+}
+
+/* Enough at each look, but what it has was to be acknowledged long ago. */
+static void test_host_that_keeps_scarce_buffers_is_disconnected(void)
+{
+	size_t left = open_with_reads(256);
+	unsigned looks = 0;
+
+	do {
+		left -= 4096;
+	} while (looks++ < 60 && look_for_stalled(left, true));
+	CU_ASSERT_EQUAL(looks, 18);
+	end_with_reads();
+}
+
+/* A host that has something under way at each look, and takes all of it soon. */
+static void test_quick_host_with_few_data_stays(void)
+{
+	open_live(0);
+	for (unsigned i = 0; i < 60; i++) {
+		fake_command(nvme_cmd_read, 1, LARGE, 0, false);
+		CU_ASSERT_FATAL(look_for_stalled(24 + 8192, true));
+		fake_take(0, 1, false);
+	}
+	CU_ASSERT(fake_end());
+}
+
+/* ---- What operators see ---- */
+
+static void test_held_request_has_its_own_state(void)
+{
+	open_live(0);
+	fake_command(nvme_cmd_read, 1, LARGE, 0, false);
+	CU_ASSERT_EQUAL_FATAL(fake_request(1)->state, TCP_REQ_HELD);
+	CU_ASSERT_STRING_EQUAL(nvmf_tcp_request_states[TCP_REQ_HELD].waits_for, "the host's acknowledgement");
+	CU_ASSERT_FALSE(nvmf_tcp_op_request_abort(&fake_request(1)->req, NVME_ST(GENERIC, ABORT_REQ)));
+	fake_take(0, 1, false);
+	CU_ASSERT(fake_end());
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_buffer_is_kept_until_its_notification),
 	UNIT(test_small_data_and_requests_without_the_option_are_copied),
@@ -352,6 +450,11 @@ static const struct unit_test tests[] = {
 	UNIT(test_host_that_takes_nothing_is_reset),
 	UNIT(test_broken_connection_is_reset_at_once),
 	UNIT(test_more_sends_than_are_followed),
+	UNIT(test_slow_host_that_takes_data_stays),
+	UNIT(test_host_that_takes_too_few_bytes_is_disconnected),
+	UNIT(test_host_that_keeps_scarce_buffers_is_disconnected),
+	UNIT(test_quick_host_with_few_data_stays),
+	UNIT(test_held_request_has_its_own_state),
 	UNIT_END,
 };
 UNIT_MAIN("nvmf_tcp_zerocopy", tests, NULL, NULL)
