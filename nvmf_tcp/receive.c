@@ -241,10 +241,11 @@ static void end_unread(struct nvmf_tcp_qpair *qp, int rc)
 
 /* Many commands, with their data, come in one read of the group's stage, and it stays in the CPU's cache. It is for one
  * connection after the other: nothing is left in it when what was read has been handled. Handling may stop in between
- * only where nvmf_tcp_qpair_reads_nothing() can become true: there the connection has its own stage. */
+ * only where nvmf_tcp_qpair_reads_nothing() can become true: there the connection has its own stage. It becomes starved
+ * only while requests are held, and none comes to be held in between. */
 static void choose_stage(struct nvmf_tcp_qpair *qp)
 {
-	if (likely(qp->state == NVMF_TCP_QPAIR_LIVE && !qp->send_blocked && qp->zerocopy == NULL)) {
+	if (likely(qp->state == NVMF_TCP_QPAIR_LIVE && !qp->send_blocked && qp->held == 0)) {
 		tcp_receiver_set_stage(&qp->receiver, qp->tgroup->stage, NVMF_TCP_SHARED_STAGE);
 	}
 }

@@ -205,6 +205,25 @@ static void test_commands_that_wait_are_kept(void)
 	CU_ASSERT(fake_end());
 }
 
+/* Where nothing is held, many commands come in one read, as without the option. */
+static void test_commands_come_in_as_few_reads(void)
+{
+	static uint8_t stream[2 * (TCP_HEAD_MAX + 4096)];
+	size_t length = 0;
+
+	open_live(0);
+	for (uint16_t cid = 0; cid < 2; cid++) {
+		struct nvme_sqe sqe = {.opcode = nvme_cmd_write, .cid = htole16(cid), .cdw12 = htole32(7)};
+
+		length += tcp_capsule_cmd_encode(stream + length, &fake.qp->receiver.agreed, &sqe, 4096) + 4096;
+	}
+	uint64_t before = fake.qp->tgroup->counters.reads;
+	fake_receive(stream, length);
+	CU_ASSERT_EQUAL(fake.writes, 2);
+	CU_ASSERT_EQUAL(fake.qp->tgroup->counters.reads - before, 1);
+	CU_ASSERT(fake_end());
+}
+
 static void test_without_means_it_copies(void)
 {
 	open_live(0);
@@ -443,6 +462,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_full_queue_waits_for_notifications),
 	UNIT(test_last_request_is_taken_while_others_are_held),
 	UNIT(test_commands_that_wait_are_kept),
+	UNIT(test_commands_come_in_as_few_reads),
 	UNIT(test_without_means_it_copies),
 	UNIT(test_kernel_that_copies_is_asked_no_more),
 	UNIT(test_kernel_that_copies_in_the_middle_of_data),
