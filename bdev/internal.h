@@ -169,6 +169,8 @@ struct bdev_channel {
 	/* Rare. */
 	struct bdev_io_queue frozen, lock_wait, nomem;
 	struct bdev_io_queue qos_wait[RATE_KINDS];
+	uint64_t qos_turn_ticks[RATE_KINDS]; /* when I/O of that kind last went from there, or the first came */
+	uint64_t qos_batch_ticks;            /* when as many went as may at once; 0: at the last look fewer went */
 	struct bdev_io_queue locks_wait, resets_wait; /* for a free bdev_lock; for the channel's bdev_reset */
 	struct bdev_split_pool *split_pool;
 	uint8_t qos_turn;      /* the kind that goes first next time */

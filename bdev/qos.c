@@ -122,18 +122,23 @@ static void qos_set_cause(struct bdev_channel *ch, enum rate_kind kind, bool is_
 	}
 }
 
-static bool qos_take_tokens(struct bdev_qos *q, struct bdev_channel *ch, const struct bdev_io *io)
+/* who: the channel, for an I/O that has waited; NULL: for one that comes. */
+static bool qos_take_tokens(struct bdev_qos *q, struct bdev_channel *ch, const struct bdev_channel *who,
+			    const struct bdev_io *io)
 {
 	uint64_t bytes = io->num_blocks * ch->bdev->block_size;
 	enum rate_kind kind = bdev_qos_kind_of(io);
 	uint64_t now = thread_now();
-	bool own_allow = rate_limiter_allows(&q->limiter, kind, bytes, now);
+	bool own_allow = rate_limiter_wait(&q->limiter, NULL, who, kind, bytes, now) == 0;
 
 	if (!own_allow || !qos_group_takes_tokens(q, kind, bytes)) {
 		qos_set_cause(ch, kind, own_allow);
+		if (who != NULL && !own_allow) {
+			rate_limiter_claim(&q->limiter, who, ch->qos_turn_ticks[kind], kind, bytes, now);
+		}
 		return false;
 	}
-	rate_limiter_take(&q->limiter, NULL, kind, bytes, now);
+	rate_limiter_take(&q->limiter, NULL, who, kind, bytes, now);
 	return true;
 }
 
@@ -160,7 +165,8 @@ static uint64_t qos_look_us(const struct bdev_channel *ch, const struct bdev_io 
 	if (qos_cause_is_group(ch, kind)) {
 		return g != NULL ? share_look_us(&g->share) : RATE_REFILL_US;
 	}
-	uint64_t wait = rate_limiter_wait(&q->limiter, NULL, kind, io->num_blocks * ch->bdev->block_size, thread_now());
+	uint64_t bytes = io->num_blocks * ch->bdev->block_size;
+	uint64_t wait = rate_limiter_wait(&q->limiter, NULL, ch, kind, bytes, thread_now());
 	return rate_pace_us(env_ticks_to_ns(wait) / 1000, RATE_PACE_US);
 }
 
@@ -178,9 +184,10 @@ bool bdev_qos_pass(struct bdev_channel *ch, struct bdev_io *io)
 	if (STAILQ_EMPTY(&ch->qos_wait[kind])) {
 		if (!qos_may_be_passed(ch, q, rate_other_kind(kind))) {
 			qos_set_cause(ch, kind, qos_cause_is_group(ch, rate_other_kind(kind)));
-		} else if (qos_take_tokens(q, ch, io)) {
+		} else if (qos_take_tokens(q, ch, NULL, io)) {
 			return true;
 		}
+		ch->qos_turn_ticks[kind] = thread_now();
 	}
 	if (qos_nobody_waits(ch)) {
 		thread_timer_start(&ch->qos_timer, qos_look_us(ch, io));
@@ -213,12 +220,13 @@ static bool qos_release_first(struct bdev_channel *ch, enum rate_kind kind)
 {
 	struct bdev_io *io = STAILQ_FIRST(&ch->qos_wait[kind]);
 
-	if (io == NULL || !qos_take_tokens(ch->bdev->core->qos, ch, io)) {
+	if (io == NULL || !qos_take_tokens(ch->bdev->core->qos, ch, ch, io)) {
 		return false;
 	}
 	STAILQ_REMOVE_HEAD(&ch->qos_wait[kind], queue);
 	qos_end_group_wait(ch->bdev->core->qos, io);
 	ch->qos_turn = (uint8_t)rate_other_kind(kind);
+	ch->qos_turn_ticks[kind] = thread_now();
 	io->stage = STAGE_QOS + 1;
 	bdev_io_run_stages(io);
 	return true;
@@ -239,13 +247,15 @@ static uint64_t qos_next_look_us(const struct bdev_channel *ch)
 
 static void qos_run_waiting(struct bdev_channel *ch)
 {
-	unsigned budget = RATE_BATCH;
+	uint64_t now = thread_now(), ticks = ch->qos_batch_ticks != 0 ? now - ch->qos_batch_ticks : 0;
+	unsigned budget = rate_batch(env_ticks_to_ns(ticks) / 1000);
 
 	qos_refill_group(ch->bdev->core->qos);
 	while (budget != 0 &&
 	       (qos_release_first(ch, ch->qos_turn) || qos_release_first(ch, rate_other_kind(ch->qos_turn)))) {
 		budget--;
 	}
+	ch->qos_batch_ticks = budget != 0 ? 0 : now;
 	if (!qos_nobody_waits(ch)) {
 		thread_timer_start(&ch->qos_timer, budget != 0 ? qos_next_look_us(ch) : 0);
 	}

@@ -5,7 +5,8 @@
  * queue pair its host's; the control thread changes both in calls to each group, and frees a limit when no group knows
  * it any more. A command that both limits let through is counted by both. One that has to wait is queued at its queue
  * pair. A timer of the view, which runs out when the next command may go, tries all queue pairs in turn. It lets few
- * commands go at once, so that those of other hosts, which have come meanwhile, are between them. */
+ * commands go at once, so that those of other hosts, which have come meanwhile, are between them. Views that wait for
+ * the same limit take turns: the next one is of that whose queue pair has waited longest (rate_limiter_claim()). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,37 +71,54 @@ static struct qos_cost qos_waiting_cost(const struct nvmf_request *req)
 	return cost;
 }
 
-/* How many ticks a command has to wait; 0: it may go. *cause: for what. If it is for both limits, that of its host
- * counts, which would hold it also without the others. */
-static uint64_t qos_ticks_to_wait(const struct nvmf_qos *own, const struct nvmf_qos *all, const struct qos_cost *cost,
-				  enum nvmf_qos_cause *cause)
+/* How many ticks a command has to wait for each limit; 0: that one lets it go. */
+struct qos_ticks {
+	uint64_t own, all;
+};
+
+/* who: the view, of a command that has waited; NULL: of one that comes. */
+static struct qos_ticks qos_ticks_to_wait(const struct nvmf_qos *own, const struct nvmf_qos *all,
+					  const struct nvmf_subsystem_view *who, const struct qos_cost *cost)
 {
 	const struct rate_limiter *minimum = own != NULL ? &own->minimum : NULL;
-	uint64_t now = thread_now(), for_own = 0, for_all = 0;
+	struct qos_ticks ticks = {0};
+	uint64_t now = thread_now();
 
 	if (own != NULL) {
-		for_own = rate_limiter_wait(&own->limiter, NULL, cost->kind, cost->bytes, now);
+		ticks.own = rate_limiter_wait(&own->limiter, NULL, who, cost->kind, cost->bytes, now);
 	}
 	if (all != NULL) {
-		for_all = rate_limiter_wait(&all->limiter, minimum, cost->kind, cost->bytes, now);
+		ticks.all = rate_limiter_wait(&all->limiter, minimum, who, cost->kind, cost->bytes, now);
 	}
-	*cause = for_own != 0 ? NVMF_QOS_HOST : NVMF_QOS_ALL;
-	return RTE_MAX(for_own, for_all);
+	return ticks;
 }
 
-static void qos_take_own(struct nvmf_qos *own, const struct qos_cost *cost)
+static uint64_t qos_ticks_longest(const struct qos_ticks *ticks)
+{
+	return RTE_MAX(ticks->own, ticks->all);
+}
+
+/* Of a command that waits. If it is for both limits, that of its host counts, which would hold it also without the
+ * others. */
+static enum nvmf_qos_cause qos_cause_of(const struct qos_ticks *ticks)
+{
+	return ticks->own != 0 ? NVMF_QOS_HOST : NVMF_QOS_ALL;
+}
+
+static void qos_take_own(struct nvmf_qos *own, const struct nvmf_subsystem_view *who, const struct qos_cost *cost)
 {
 	if (own != NULL) {
-		rate_limiter_take(&own->limiter, NULL, cost->kind, cost->bytes, thread_now());
+		rate_limiter_take(&own->limiter, NULL, who, cost->kind, cost->bytes, thread_now());
 	}
 }
 
-static void qos_take_of_all(struct nvmf_qos *own, struct nvmf_qos *all, const struct qos_cost *cost)
+static void qos_take_of_all(struct nvmf_qos *own, struct nvmf_qos *all, const struct nvmf_subsystem_view *who,
+			    const struct qos_cost *cost)
 {
 	struct rate_limiter *minimum = own != NULL ? &own->minimum : NULL;
 
 	if (all != NULL) {
-		rate_limiter_take(&all->limiter, minimum, cost->kind, cost->bytes, thread_now());
+		rate_limiter_take(&all->limiter, minimum, who, cost->kind, cost->bytes, thread_now());
 	}
 }
 
@@ -111,12 +129,12 @@ static void qos_count(struct nvmf_qos *q, const struct qos_cost *cost)
 	}
 }
 
-static void qos_take(struct nvmf_request *req, const struct qos_cost *cost)
+static void qos_take(struct nvmf_request *req, const struct nvmf_subsystem_view *who, const struct qos_cost *cost)
 {
 	struct nvmf_qos *own = req->qpair->qos, *all = req->qpair->view->qos;
 
-	qos_take_own(own, cost);
-	qos_take_of_all(own, all, cost);
+	qos_take_own(own, who, cost);
+	qos_take_of_all(own, all, who, cost);
 	qos_count(own, cost);
 	qos_count(all, cost);
 	req->qos_counted = true;
@@ -127,13 +145,12 @@ static void qos_take(struct nvmf_request *req, const struct qos_cost *cost)
 static void qos_take_unasked(struct nvmf_request *req, const struct qos_cost *cost)
 {
 	struct nvmf_qos *own = req->qpair->qos, *all = req->qpair->view->qos;
-	enum nvmf_qos_cause cause;
 
-	if (qos_ticks_to_wait(own, NULL, cost, &cause) == 0) {
-		qos_take_own(own, cost);
+	if (own != NULL && rate_limiter_allows(&own->limiter, cost->kind, cost->bytes, thread_now())) {
+		qos_take_own(own, NULL, cost);
 	}
 	if (all != NULL && rate_limiter_allows(&all->limiter, cost->kind, cost->bytes, thread_now())) {
-		qos_take_of_all(own, all, cost);
+		qos_take_of_all(own, all, NULL, cost);
 	}
 	qos_count(own, cost);
 	qos_count(all, cost);
@@ -251,6 +268,7 @@ static void qos_wait(struct nvmf_request *req, enum rate_kind kind, enum nvmf_qo
 	}
 	if (line_is_empty(&qpair->qos_wait[kind])) {
 		view->qos_lines[kind]++;
+		qpair->qos_wait[kind].turn_ticks = thread_now();
 		qpair_set_cause(qpair, kind, cause);
 	}
 	view->qos_waiting[kind]++;
@@ -286,7 +304,8 @@ static bool qos_is_guaranteed(const struct nvmf_qpair *qpair, const struct qos_c
 }
 
 /* Whether others wait who come first: those of the same kind, and those of the other kind if they wait for a limit of
- * both. *cause: what they wait for. */
+ * both. *cause: what they wait for. A minimum
+ * passes the commands of others, not those of the queue pair itself. */
 static bool qos_others_come_first(const struct nvmf_qpair *qpair, const struct qos_cost *cost,
 				  enum nvmf_qos_cause *cause)
 {
@@ -300,7 +319,7 @@ static bool qos_others_come_first(const struct nvmf_qpair *qpair, const struct q
 	}
 	if ((view_has_waiting_for_all(view, kind) ||
 	     (view_has_waiting_for_all(view, other) && !limit_may_be_passed(view->qos, other))) &&
-	    !qos_is_guaranteed(qpair, cost)) {
+	    !(qos_is_guaranteed(qpair, cost) && (line_is_empty(other_line) || limit_may_be_passed(view->qos, other)))) {
 		*cause = NVMF_QOS_ALL;
 		return true;
 	}
@@ -327,12 +346,12 @@ bool nvmf_qos_hold(struct nvmf_request *req, const struct nvmf_command *cmd, con
 		qos_wait(req, cost.kind, cause, UINT64_MAX);
 		return true;
 	}
-	uint64_t wait_ticks = qos_ticks_to_wait(own, all, &cost, &cause);
-	if (wait_ticks != 0) {
-		qos_wait(req, cost.kind, cause, wait_ticks);
+	struct qos_ticks ticks = qos_ticks_to_wait(own, all, NULL, &cost);
+	if (qos_ticks_longest(&ticks) != 0) {
+		qos_wait(req, cost.kind, qos_cause_of(&ticks), qos_ticks_longest(&ticks));
 		return true;
 	}
-	qos_take(req, &cost);
+	qos_take(req, NULL, &cost);
 	return false;
 }
 
@@ -366,6 +385,13 @@ static void qos_go(struct nvmf_request *req)
 	}
 }
 
+/* The first command of a line may not go: it gets the next turn of a limit before those that have waited less. */
+static void qpair_claim(struct nvmf_qpair *qpair, struct nvmf_qos *q, const struct qos_cost *cost)
+{
+	rate_limiter_claim(&q->limiter, qpair->view, qpair->qos_wait[cost->kind].turn_ticks, cost->kind, cost->bytes,
+			   thread_now());
+}
+
 /* Lets the first waiting command of a kind go, if both limits allow it; then it is the other kind's turn. nth: its
  * number among those that go at once. Returns 0: it went; otherwise in how many ticks it may, or UINT64_MAX: there is
  * none.
@@ -374,20 +400,22 @@ static uint64_t qpair_release_first(struct nvmf_qpair *qpair, enum rate_kind kin
 {
 	struct nvmf_qos_line *line = &qpair->qos_wait[kind];
 	struct nvmf_request *req = STAILQ_FIRST(&line->queue);
-	enum nvmf_qos_cause cause;
+	struct nvmf_subsystem_view *view = qpair->view;
 
 	if (req == NULL) {
 		return UINT64_MAX;
 	}
 	struct qos_cost cost = qos_waiting_cost(req);
-	uint64_t wait_ticks = qos_ticks_to_wait(qpair->qos, qpair->view->qos, &cost, &cause);
-	if (wait_ticks != 0) {
-		qpair_set_cause(qpair, kind, cause);
-		return wait_ticks;
+	struct qos_ticks ticks = qos_ticks_to_wait(qpair->qos, view->qos, view, &cost);
+	if (qos_ticks_longest(&ticks) != 0) {
+		qpair_set_cause(qpair, kind, qos_cause_of(&ticks));
+		qpair_claim(qpair, ticks.own >= ticks.all ? qpair->qos : view->qos, &cost); /* of that which is last */
+		return qos_ticks_longest(&ticks);
 	}
 	line_advance(line);
+	line->turn_ticks = thread_now();
 	qos_count_waited(req, nth);
-	qos_take(req, &cost);
+	qos_take(req, view, &cost);
 	STAILQ_REMOVE_HEAD(&line->queue, link);
 	line_forget(line, req);
 	qpair->qos_turn = (uint8_t)rate_other_kind(kind);
@@ -412,7 +440,7 @@ static uint64_t qpair_release_one(struct nvmf_qpair *qpair, unsigned nth)
 /* Returns UINT64_MAX if nothing of that kind waits. */
 static uint64_t qos_dry_ticks(const struct nvmf_subsystem_view *view, enum rate_kind kind)
 {
-	return view->qos_waiting[kind] != 0 ? rate_limiter_wait(&view->qos->limiter, NULL, kind, 1, thread_now())
+	return view->qos_waiting[kind] != 0 ? rate_limiter_wait(&view->qos->limiter, NULL, view, kind, 1, thread_now())
 					    : UINT64_MAX;
 }
 
@@ -422,6 +450,19 @@ static bool view_waits_for_all(const struct nvmf_subsystem_view *view)
 	return view->qos != NULL && !atomic_load_explicit(&view->qos->has_minimums, memory_order_relaxed) &&
 	       view->qos_waits_for_all[RATE_READS] == view->qos_lines[RATE_READS] &&
 	       view->qos_waits_for_all[RATE_WRITES] == view->qos_lines[RATE_WRITES];
+}
+
+/* For the queue pair whose turn is next. */
+static void view_claim(struct nvmf_subsystem_view *view)
+{
+	struct nvmf_qpair *qpair = TAILQ_FIRST(&view->qos_qpairs);
+
+	for (enum rate_kind kind = RATE_READS; kind < RATE_KINDS; kind++) {
+		if (!line_is_empty(&qpair->qos_wait[kind])) {
+			struct qos_cost cost = qos_waiting_cost(STAILQ_FIRST(&qpair->qos_wait[kind].queue));
+			qpair_claim(qpair, view->qos, &cost);
+		}
+	}
 }
 
 /* Whether the subsystem's limit lets nothing go of what waits: without looking at each queue pair. */
@@ -434,20 +475,21 @@ static bool view_is_dry(struct nvmf_subsystem_view *view)
 	uint64_t wait_ticks = RTE_MIN(reads, writes);
 	if (wait_ticks != 0) {
 		view->qos_wait_ticks = RTE_MIN(view->qos_wait_ticks, wait_ticks);
+		view_claim(view);
 	}
 	return wait_ticks != 0;
 }
 
 /* One command of each queue pair in turn, so that each gets its share of the subsystem's limit. What goes on may end
- * any queue pair, so none is held across it. Returns false if the budget did not suffice. */
-static bool view_run_limited(struct nvmf_subsystem_view *view)
+ * any queue pair, so none is held across it. Returns false if batch or the budget did not suffice. */
+static bool view_run_limited(struct nvmf_subsystem_view *view, unsigned batch)
 {
 	unsigned budget = RUN_BUDGET, went = 0;
 	struct nvmf_qpair *qpair;
 
 	while ((qpair = TAILQ_FIRST(&view->qos_qpairs)) != NULL && view->qos_fruitless < view->num_qos_qpairs &&
 	       !view_is_dry(view)) {
-		if (budget-- == 0 || went == RATE_BATCH) {
+		if (budget-- == 0 || went == batch) {
 			return false;
 		}
 		TAILQ_REMOVE(&view->qos_qpairs, qpair, qos_link);
@@ -465,12 +507,21 @@ static bool view_run_limited(struct nvmf_subsystem_view *view)
 	return true;
 }
 
+static unsigned view_batch(const struct nvmf_subsystem_view *view)
+{
+	uint64_t ticks = view->qos_batch_ticks != 0 ? thread_now() - view->qos_batch_ticks : 0;
+
+	return rate_batch(env_ticks_to_ns(ticks) / 1000);
+}
+
 static void qos_timer(void *arg)
 {
 	struct nvmf_subsystem_view *view = arg;
+	uint64_t now = thread_now();
 
 	thread_absence_check();
-	bool all = view_run_limited(view);
+	bool all = view_run_limited(view, view_batch(view));
+	view->qos_batch_ticks = all ? 0 : now;
 	if (!all) {
 		view->qos_look_ns = 0;
 		thread_timer_start(&view->qos_timer, 0); /* the next ones in turn, when others have had theirs */

@@ -249,9 +249,10 @@ struct nvmf_qos_line {
 	struct nvmf_request_queue queue;
 	uint64_t ticks[NVMF_QOS_CAUSES]; /* how long each limit has been the cause, up to since_ticks */
 	uint64_t since_ticks;
-	uint32_t changes; /* of the cause */
-	uint32_t fresh;   /* commands that came after the last change: they have waited for the present cause only */
-	uint8_t cause;    /* enum nvmf_qos_cause */
+	uint64_t turn_ticks; /* when a command of it last went, or the first came */
+	uint32_t changes;    /* of the cause */
+	uint32_t fresh;      /* commands that came after the last change: they have waited for the present cause only */
+	uint8_t cause;       /* enum nvmf_qos_cause */
 };
 
 /* One connection: the transport's struct begins with it, zeroed. */

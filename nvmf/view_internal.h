@@ -85,7 +85,8 @@ struct nvmf_subsystem_view {
 	 * go, and the shortest time until one may. */
 	uint32_t qos_fruitless;
 	uint64_t qos_wait_ticks;
-	uint64_t qos_look_ns; /* when the timer looks next */
+	uint64_t qos_look_ns;     /* when the timer looks next */
+	uint64_t qos_batch_ticks; /* when it last let as many go as may at once; 0: its last look let fewer go */
 	struct thread_timer qos_timer;
 	struct nvmf_io_counters removed; /* counters of namespaces that were removed */
 	struct nvmf_ns_view *new_ns;     /* being added: made in every group before any group's commands can find it */

@@ -85,7 +85,13 @@ static bool set_qos_limit_apply(struct rpc_request *req, const struct set_qos_li
 			  "host: minimums are a host's part of the limit of all hosts together; give \"host\"");
 		return false;
 	}
-	if ((rpc_rate_is_given(&p->rate) || !has_minimum) && !rpc_rate_apply(req, &p->rate, &set->limits)) {
+	if (!has_minimum && !rpc_rate_is_given(&p->rate)) {
+		rpc_error(req, RPC_ERROR_INVALID_PARAMS,
+			  "give at least one of rw_ios_per_sec, rw_mbytes_per_sec, r_mbytes_per_sec and "
+			  "w_mbytes_per_sec, or of a host's min_rw_ios_per_sec and so on");
+		return false;
+	}
+	if (rpc_rate_is_given(&p->rate) && !rpc_rate_apply(req, &p->rate, &set->limits)) {
 		return false;
 	}
 	set->limits.burst_ms = p->burst_ms != 0 ? p->burst_ms : set->limits.burst_ms;

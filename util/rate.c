@@ -97,14 +97,17 @@ static uint64_t bucket_cost_of(uint64_t per_sec, uint64_t hz)
 void rate_limiter_set(struct rate_limiter *l, const struct rate_limits *limits, uint64_t now)
 {
 	uint64_t burst_ms = limits->burst_ms != 0 ? limits->burst_ms : RATE_BURST_MS;
+	uint64_t burst = (burst_ms * l->hz / 1000) << TIME_SHIFT, turn = (RATE_TURN_US * l->hz / 1000000) << TIME_SHIFT;
 
-	STORE(l->burst, (burst_ms * l->hz / 1000) << TIME_SHIFT);
+	STORE(l->burst, burst);
+	STORE(l->turn, turn < burst / 2 ? turn : burst / 2);
 	for (unsigned i = 0; i < RATE_BUCKETS; i++) {
 		uint64_t per_sec = rate_limit(limits, (enum rate_bucket_id)i);
 		if (per_sec != l->per_sec[i]) {
 			l->per_sec[i] = per_sec;
 			STORE(l->buckets[i].used_until, now << TIME_SHIFT);
 			STORE(l->buckets[i].cost, bucket_cost_of(per_sec, l->hz));
+			STORE(l->buckets[i].claim, 0);
 		}
 	}
 }
@@ -133,7 +136,63 @@ static bool bucket_is_dry(const struct rate_bucket *b, uint64_t now)
 	return bucket_wait(b, now) != 0;
 }
 
-static void bucket_take(struct rate_bucket *b, uint64_t units, uint64_t burst, uint64_t now)
+/* ---- Turns ---- */
+
+/* A claim: its owner in the lower half, in the upper one since when it waits, in 1024 ticks, which may wrap. */
+static uint32_t claim_owner(const void *who)
+{
+	return (uint32_t)((uintptr_t)who >> 5) | 1; /* not 0 */
+}
+
+static uint64_t claim_of(const void *who, uint64_t since)
+{
+	return since >> 10 << 32 | claim_owner(who);
+}
+
+static bool claim_is_older(uint64_t a, uint64_t b)
+{
+	return (int32_t)((uint32_t)(a >> 32) - (uint32_t)(b >> 32)) < 0;
+}
+
+/* Whether the bucket has been open for so long that the one whose turn it was does not come. */
+static bool turn_has_passed(uint64_t used_until, uint64_t turn, uint64_t now)
+{
+	return (int64_t)((now << TIME_SHIFT) - used_until) > (int64_t)turn;
+}
+
+/* Of a bucket that is not used up. */
+static bool bucket_is_claimed_by_another(const struct rate_limiter *l, unsigned i, const void *who, uint64_t now)
+{
+	uint64_t claim = LOAD(l->buckets[i].claim);
+
+	return claim != 0 && (who == NULL || (uint32_t)claim != claim_owner(who)) && bucket_has_limit(&l->buckets[i]) &&
+	       !turn_has_passed(LOAD(l->buckets[i].used_until), LOAD(l->turn), now);
+}
+
+static void bucket_claim(struct rate_bucket *b, const void *who, uint64_t since)
+{
+	uint64_t mine = claim_of(who, since), claim = LOAD(b->claim);
+
+	if (claim == 0 || claim_is_older(mine, claim)) { /* if another is faster, the next look claims again */
+		atomic_compare_exchange_strong_explicit(&b->claim, &claim, mine, memory_order_relaxed,
+							memory_order_relaxed);
+	}
+}
+
+/* Somebody takes: the owner, or another because the owner has not come. */
+static void bucket_end_claim(struct rate_bucket *b, const void *who, uint64_t used_until, uint64_t turn, uint64_t now)
+{
+	uint64_t claim = LOAD(b->claim);
+
+	if (claim != 0 &&
+	    ((who != NULL && (uint32_t)claim == claim_owner(who)) || turn_has_passed(used_until, turn, now))) {
+		atomic_compare_exchange_strong_explicit(&b->claim, &claim, 0, memory_order_relaxed,
+							memory_order_relaxed);
+	}
+}
+
+/* Returns until when it was used up before. */
+static uint64_t bucket_take(struct rate_bucket *b, uint64_t units, uint64_t burst, uint64_t now)
 {
 	unsigned __int128 exact = (unsigned __int128)units * LOAD(b->cost);
 	unsigned __int128 cost = (exact + (1 << COST_SHIFT) - 1) >> COST_SHIFT;
@@ -145,13 +204,18 @@ static void bucket_take(struct rate_bucket *b, uint64_t units, uint64_t burst, u
 		from = (int64_t)(old - oldest) < 0 ? oldest : old;
 	} while (!atomic_compare_exchange_weak_explicit(&b->used_until, &old, from + add, memory_order_relaxed,
 							memory_order_relaxed));
+	return old;
 }
 
-/* The wait for one limit, which a minimum may shorten. */
-static uint64_t limiter_wait(const struct rate_limiter *l, const struct rate_limiter *minimum, unsigned i, uint64_t now)
+/* The wait for one limit, which a minimum may shorten. Nobody knows when another has its turn: soon. */
+static uint64_t limiter_wait(const struct rate_limiter *l, const struct rate_limiter *minimum, const void *who,
+			     unsigned i, uint64_t now)
 {
 	uint64_t wait = bucket_wait(&l->buckets[i], now);
 
+	if (wait == 0 && bucket_is_claimed_by_another(l, i, who, now)) {
+		wait = 1;
+	}
 	if (wait != 0 && minimum != NULL && bucket_has_limit(&minimum->buckets[i])) {
 		uint64_t least = bucket_wait(&minimum->buckets[i], now);
 		wait = least < wait ? least : wait;
@@ -159,22 +223,41 @@ static uint64_t limiter_wait(const struct rate_limiter *l, const struct rate_lim
 	return wait;
 }
 
-uint64_t rate_limiter_wait(const struct rate_limiter *l, const struct rate_limiter *minimum, enum rate_kind kind,
-			   uint64_t bytes, uint64_t now)
+uint64_t rate_limiter_wait(const struct rate_limiter *l, const struct rate_limiter *minimum, const void *who,
+			   enum rate_kind kind, uint64_t bytes, uint64_t now)
 {
 	uint64_t longest = 0;
 
 	for (unsigned i = 0; i < RATE_BUCKETS; i++) {
 		uint64_t wait =
-			rate_cost((enum rate_bucket_id)i, kind, bytes) != 0 ? limiter_wait(l, minimum, i, now) : 0;
+			rate_cost((enum rate_bucket_id)i, kind, bytes) != 0 ? limiter_wait(l, minimum, who, i, now) : 0;
 		longest = wait > longest ? wait : longest;
 	}
 	return longest;
 }
 
+void rate_limiter_claim(struct rate_limiter *l, const void *who, uint64_t since, enum rate_kind kind, uint64_t bytes,
+			uint64_t now)
+{
+	struct rate_bucket *last = NULL; /* the one that opens last: a turn at another would pass meanwhile */
+	uint64_t longest = 0;
+
+	for (unsigned i = 0; i < RATE_BUCKETS; i++) {
+		uint64_t wait =
+			rate_cost((enum rate_bucket_id)i, kind, bytes) != 0 ? limiter_wait(l, NULL, who, i, now) : 0;
+		if (wait > longest) {
+			longest = wait;
+			last = &l->buckets[i];
+		}
+	}
+	if (last != NULL) {
+		bucket_claim(last, who, since);
+	}
+}
+
 bool rate_limiter_allows(const struct rate_limiter *l, enum rate_kind kind, uint64_t bytes, uint64_t now)
 {
-	return rate_limiter_wait(l, NULL, kind, bytes, now) == 0;
+	return rate_limiter_wait(l, NULL, NULL, kind, bytes, now) == 0;
 }
 
 bool rate_limiter_is_covered(const struct rate_limiter *l, const struct rate_limiter *minimum, enum rate_kind kind,
@@ -189,15 +272,16 @@ bool rate_limiter_is_covered(const struct rate_limiter *l, const struct rate_lim
 	return true;
 }
 
-void rate_limiter_take(struct rate_limiter *l, struct rate_limiter *minimum, enum rate_kind kind, uint64_t bytes,
-		       uint64_t now)
+void rate_limiter_take(struct rate_limiter *l, struct rate_limiter *minimum, const void *who, enum rate_kind kind,
+		       uint64_t bytes, uint64_t now)
 {
 	for (unsigned i = 0; i < RATE_BUCKETS; i++) {
 		uint64_t units = rate_cost((enum rate_bucket_id)i, kind, bytes);
 		if (units == 0 || !bucket_has_limit(&l->buckets[i])) {
 			continue;
 		}
-		bucket_take(&l->buckets[i], units, LOAD(l->burst), now);
+		uint64_t used_until = bucket_take(&l->buckets[i], units, LOAD(l->burst), now);
+		bucket_end_claim(&l->buckets[i], who, used_until, LOAD(l->turn), now);
 		if (minimum != NULL && bucket_has_limit(&minimum->buckets[i]) &&
 		    !bucket_is_dry(&minimum->buckets[i], now)) {
 			bucket_take(&minimum->buckets[i], units, LOAD(minimum->burst), now);

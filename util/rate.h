@@ -4,7 +4,12 @@
  * A limit is one number: the time until which it is used up. An I/O may go when that time has passed, and moves it on
  * by what its cost takes at the limit's rate. Idle time counts back to a burst time before now, and no further. So a
  * rate holds however many cores take part, nothing has to be refilled, and it is known when the next I/O may go. An
- * I/O may be larger than a burst; those after it wait the longer.
+ * I/O may be larger than a burst; those after it wait the longer. Threads that look at the same moment may all find the
+ * limit open, and each lets one I/O go; the limit counts them all, so the next one waits the longer.
+ *
+ * All who wait know the same time, and the thread with the shortest rounds would always be the first. So who looks in
+ * vain claims the next turn, and the claim of the one who has waited longest stands. Others find the limit used up
+ * until its owner has taken from it, or has not come in RATE_TURN_US.
  *
  * Times are ticks of one clock, which the caller reads. */
 #ifndef UTIL_RATE_H
@@ -18,8 +23,14 @@
  * latest after RATE_REFILL_US: the limit may have been changed meanwhile. */
 #define RATE_PACE_US   50
 #define RATE_REFILL_US 1000
-/* Whoever lets waiting I/O go lets so many go at once at most, and then lets its reactor serve others. */
-#define RATE_BATCH 8
+/* Whoever lets waiting I/O go lets so many go at once at most, and then lets its reactor serve others; at its next look
+ * RATE_BATCH_PER_US for each microsecond since, if those are more, so that long rounds of a reactor limit nothing. */
+#define RATE_BATCH        8
+#define RATE_BATCH_PER_US 4
+#define RATE_BATCH_MAX    1024
+/* So long a limit that is open again is kept for the one who has waited for it longest, but not longer than half of
+ * what the limit saves up, so that none of it is lost. */
+#define RATE_TURN_US 2000
 /* A limit saves up so much idle time, if the limits do not say. */
 #define RATE_BURST_MS     20
 #define RATE_BURST_MS_MAX 60000
@@ -76,12 +87,13 @@ void rate_counters_sum(const struct rate_counters *c, struct rate_counts *sum);
 struct rate_bucket {
 	_Atomic uint64_t used_until; /* an I/O may go when this has passed */
 	_Atomic uint64_t cost;       /* what an I/O or a byte takes, in 2^-24 of that; 0: no limit */
+	_Atomic uint64_t claim;      /* whose turn is next, and since when it has waited; 0: nobody's */
 };
 
 /* The state of one set of limits. Any thread, if nothing else is said. */
 struct rate_limiter {
 	struct rate_bucket buckets[RATE_BUCKETS];
-	_Atomic uint64_t burst;
+	_Atomic uint64_t burst, turn; /* idle time that is saved up; how long a claim stands when the limit is open */
 	uint64_t hz, per_sec[RATE_BUCKETS]; /* of who sets them */
 };
 
@@ -93,17 +105,30 @@ void rate_limiter_set(struct rate_limiter *l, const struct rate_limits *limits, 
 bool rate_limits_are_set(const struct rate_limits *limits);
 /* How many ticks an I/O of so many bytes has to wait; 0: it may go. minimum: what is guaranteed to whose I/O it is, as
  * limits of their own; NULL: nothing. A limit that is used up does not hold an I/O for which there is a minimum that is
- * not. */
-uint64_t rate_limiter_wait(const struct rate_limiter *l, const struct rate_limiter *minimum, enum rate_kind kind,
-			   uint64_t bytes, uint64_t now);
-/* Whether it may go. */
+ * not. who: any object of the caller, of 64 bytes or more, by whose address its claim is known; NULL: it has none. */
+uint64_t rate_limiter_wait(const struct rate_limiter *l, const struct rate_limiter *minimum, const void *who,
+			   enum rate_kind kind, uint64_t bytes, uint64_t now);
+/* who has looked in vain, and wants the next turn. since: when it last had one, or began to wait. Not for an I/O that
+ * another limiter holds for longer: the turn would pass unused. */
+void rate_limiter_claim(struct rate_limiter *l, const void *who, uint64_t since, enum rate_kind kind, uint64_t bytes,
+			uint64_t now);
+/* Whether it may go, without a claim. */
 bool rate_limiter_allows(const struct rate_limiter *l, enum rate_kind kind, uint64_t bytes, uint64_t now);
 /* Whether it might go by its minimum alone, were all limits used up. */
 bool rate_limiter_is_covered(const struct rate_limiter *l, const struct rate_limiter *minimum, enum rate_kind kind,
 			     uint64_t bytes, uint64_t now);
-/* Counts an I/O that goes, whether or not it may. Its minimum counts it as well while it is not used up. */
-void rate_limiter_take(struct rate_limiter *l, struct rate_limiter *minimum, enum rate_kind kind, uint64_t bytes,
-		       uint64_t now);
+/* Counts an I/O that goes, whether or not it may. Its minimum counts it as well while it is not used up. The claim of
+ * who, if any, has been met. */
+void rate_limiter_take(struct rate_limiter *l, struct rate_limiter *minimum, const void *who, enum rate_kind kind,
+		       uint64_t bytes, uint64_t now);
+/* How many may go at once, so long after the last look if that one ended because of this number; otherwise 0. Pure. */
+static inline unsigned rate_batch(uint64_t us)
+{
+	uint64_t n = us < RATE_BATCH_MAX ? us * RATE_BATCH_PER_US : RATE_BATCH_MAX;
+
+	n = n < RATE_BATCH ? RATE_BATCH : n;
+	return n < RATE_BATCH_MAX ? (unsigned)n : RATE_BATCH_MAX;
+}
 /* When to look again if that may go in wait_us microseconds: pace_us, a longer time, or at the latest after
  * RATE_REFILL_US. Rounded up, because a look that comes too soon is in vain. Pure. */
 static inline uint64_t rate_pace_us(uint64_t wait_us, uint64_t pace_us)

@@ -24,16 +24,17 @@ static void begin_minimum(struct rate_limits minimum)
 
 static bool go_with(struct rate_limiter *minimum, enum rate_kind kind, uint64_t bytes, uint64_t now)
 {
-	if (rate_limiter_wait(&l, minimum, kind, bytes, now) != 0) {
+	if (rate_limiter_wait(&l, minimum, NULL, kind, bytes, now) != 0) {
 		return false;
 	}
-	rate_limiter_take(&l, minimum, kind, bytes, now);
+	rate_limiter_take(&l, minimum, NULL, kind, bytes, now);
 	return true;
 }
 
 static bool go(enum rate_kind kind, uint64_t bytes, uint64_t now)
 {
-	CU_ASSERT_EQUAL(rate_limiter_allows(&l, kind, bytes, now), rate_limiter_wait(&l, NULL, kind, bytes, now) == 0);
+	CU_ASSERT_EQUAL(rate_limiter_allows(&l, kind, bytes, now),
+			rate_limiter_wait(&l, NULL, NULL, kind, bytes, now) == 0);
 	return go_with(NULL, kind, bytes, now);
 }
 
@@ -170,8 +171,8 @@ static void test_extremes_do_not_wrap(void)
 	CU_ASSERT_TRUE(go(RATE_READS, UINT32_MAX, year - US)); /* the clock of another CPU is behind */
 	begin((struct rate_limits){.rw_bytes_per_sec = 1});
 	CU_ASSERT_TRUE(go(RATE_READS, UINT64_MAX, year)); /* a debt of months, not one that wraps */
-	rate_limiter_take(&l, NULL, RATE_READS, UINT64_MAX, year);
-	CU_ASSERT(rate_limiter_wait(&l, NULL, RATE_READS, 1, year) > year);
+	rate_limiter_take(&l, NULL, NULL, RATE_READS, UINT64_MAX, year);
+	CU_ASSERT(rate_limiter_wait(&l, NULL, NULL, RATE_READS, 1, year) > year);
 }
 
 /* Whoever always has I/O waiting looks when the next one may go, as nvmf/qos.c and bdev/qos.c do. */
@@ -183,7 +184,7 @@ static void test_waiting_io_goes_evenly(void)
 		uint64_t now = 0, total = 0, most = 0, gap = HZ / rates[i] > RATE_PACE_US * US ? HZ / rates[i] : 0;
 		begin((struct rate_limits){.rw_ios_per_sec = rates[i]});
 		while (now < HZ) {
-			uint64_t wait = rate_limiter_wait(&l, NULL, RATE_READS, 512, now), before = total;
+			uint64_t wait = rate_limiter_wait(&l, NULL, NULL, RATE_READS, 512, now), before = total;
 			CU_ASSERT_FATAL(wait != 0);
 			CU_ASSERT_TRUE(wait <= HZ / rates[i] + 1);
 			now += wait > RATE_PACE_US * US ? wait : RATE_PACE_US * US;
@@ -195,6 +196,97 @@ static void test_waiting_io_goes_evenly(void)
 		CU_ASSERT_EQUAL(most, gap != 0 ? 1 : RATE_PACE_US * rates[i] / 1000000);
 		CU_ASSERT(total >= rates[i] - rates[i] / 1000 - 1 && total <= rates[i] + most);
 	}
+}
+
+/* Threads that always have I/O waiting, in rounds of different lengths. */
+struct looker {
+	uint64_t round, next, last, went;
+	uint8_t size[64]; /* it is known by its address */
+};
+
+static void looker_look(struct looker *k)
+{
+	uint64_t now = k->next, went = k->went, wait;
+
+	while ((wait = rate_limiter_wait(&l, NULL, k, RATE_READS, 512, now)) == 0) {
+		rate_limiter_take(&l, NULL, k, RATE_READS, 512, now);
+		k->went++;
+	}
+	k->last = k->went != went ? now : k->last;
+	rate_limiter_claim(&l, k, k->last, RATE_READS, 512, now);
+	uint64_t look = now + rate_pace_us(wait / US, RATE_PACE_US) * US;
+	k->next = (look + k->round - 1) / k->round * k->round;
+}
+
+/* Until a second has passed. */
+static void lookers_run(struct looker *lookers, unsigned n)
+{
+	for (;;) {
+		struct looker *first = &lookers[0];
+		for (unsigned i = 1; i < n; i++) {
+			first = lookers[i].next < first->next ? &lookers[i] : first;
+		}
+		if (first->next > HZ) {
+			return;
+		}
+		looker_look(first);
+	}
+}
+
+static void test_a_thread_with_short_rounds_does_not_take_all_turns(void)
+{
+	static const uint64_t rates[] = {100, 1000, 10000, 100000};
+
+	for (unsigned i = 0; i < 4; i++) {
+		for (unsigned n = 2; n <= 3; n++) {
+			struct looker lookers[] = {{.round = US}, {.round = 30 * US}, {.round = US}};
+			uint64_t sum = 0;
+			begin((struct rate_limits){.rw_ios_per_sec = rates[i]});
+			lookers_run(lookers, n);
+			for (unsigned k = 0; k < n; k++) {
+				CU_ASSERT(lookers[k].went >= rates[i] * 6 / 10 / n);
+				sum += lookers[k].went;
+			}
+			CU_ASSERT(sum >= rates[i] - rates[i] / 100 - 1 && sum <= rates[i] + rates[i] / 1000 + 1);
+		}
+	}
+}
+
+/* The one who has waited longest has the turn. If it does not come, others wait for it once only. */
+static void test_a_claim_stands_for_a_while(void)
+{
+	static uint8_t first[64], second[64];
+
+	begin((struct rate_limits){.rw_ios_per_sec = 1000});
+	rate_limiter_claim(&l, first, 5 * MS, RATE_READS, 512, 0);
+	rate_limiter_claim(&l, second, 2 * MS, RATE_READS, 512, 0);
+	rate_limiter_claim(&l, first, 3 * MS, RATE_READS, 512, 0);
+	CU_ASSERT_EQUAL(rate_limiter_wait(&l, NULL, second, RATE_READS, 512, 1), 0);
+	CU_ASSERT_NOT_EQUAL(rate_limiter_wait(&l, NULL, first, RATE_READS, 512, 1), 0);
+	CU_ASSERT_FALSE(rate_limiter_allows(&l, RATE_READS, 512, RATE_TURN_US * US));
+	begin_minimum((struct rate_limits){.rw_ios_per_sec = 1});
+	CU_ASSERT_EQUAL(rate_limiter_wait(&l, &m, first, RATE_READS, 512, 1), 0);
+	CU_ASSERT_TRUE(go(RATE_READS, 512, RATE_TURN_US * US + 1));
+	CU_ASSERT_TRUE(go(RATE_READS, 512, RATE_TURN_US * US + 1)); /* the claim has gone */
+
+	begin((struct rate_limits){.rw_ios_per_sec = 1000});
+	rate_limiter_claim(&l, first, 0, RATE_READS, 512, 0);
+	rate_limiter_set(&l, &(struct rate_limits){.rw_ios_per_sec = 2000}, 0);
+	CU_ASSERT_TRUE(go(RATE_READS, 512, 1)); /* another limit is nobody's */
+
+	/* a claim of writes, which a limit of their own holds, does not hold reads */
+	begin((struct rate_limits){.rw_ios_per_sec = 1000, .w_bytes_per_sec = 512});
+	CU_ASSERT_TRUE(go(RATE_WRITES, 512, MS));
+	rate_limiter_claim(&l, first, 0, RATE_WRITES, 512, MS);
+	CU_ASSERT_TRUE(go(RATE_READS, 512, 3 * MS));
+}
+
+static void test_more_go_at_once_in_longer_rounds(void)
+{
+	CU_ASSERT_EQUAL(rate_batch(0), RATE_BATCH);
+	CU_ASSERT_EQUAL(rate_batch(100), 100 * RATE_BATCH_PER_US);
+	CU_ASSERT_EQUAL(rate_batch(1000), RATE_BATCH_MAX);
+	CU_ASSERT_EQUAL(rate_batch(UINT64_MAX), RATE_BATCH_MAX);
 }
 
 /* Of 1000 a second, 300 are guaranteed to one; others use all that there is, and first. */
@@ -227,7 +319,7 @@ static void test_a_minimum_counts_no_more_than_it_guarantees(void)
 	while (go(RATE_READS, 512, 1000 * MS)) {
 	}
 	CU_ASSERT_FALSE(rate_limiter_is_covered(&l, &m, RATE_READS, 512, 1000 * MS));
-	CU_ASSERT_TRUE(rate_limiter_wait(&l, &m, RATE_READS, 512, 1000 * MS) <= 100 * MS + 1);
+	CU_ASSERT_TRUE(rate_limiter_wait(&l, &m, NULL, RATE_READS, 512, 1000 * MS) <= 100 * MS + 1);
 	CU_ASSERT_TRUE(rate_limiter_is_covered(&l, &m, RATE_READS, 512, 1101 * MS));
 }
 
@@ -256,6 +348,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_counters_add_up_and_begin_anew),
 	UNIT(test_extremes_do_not_wrap),
 	UNIT(test_waiting_io_goes_evenly),
+	UNIT(test_a_thread_with_short_rounds_does_not_take_all_turns),
+	UNIT(test_a_claim_stands_for_a_while),
+	UNIT(test_more_go_at_once_in_longer_rounds),
 	UNIT(test_a_minimum_is_had_while_others_use_up_the_limit),
 	UNIT(test_a_minimum_counts_no_more_than_it_guarantees),
 	UNIT(test_a_minimum_of_one_limit_does_not_pass_another),
