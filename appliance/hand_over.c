@@ -21,6 +21,7 @@
 #include "appliance/rooms.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
+#include "nvmf/resv_kept.h"
 #include "rpc/stream.h"
 #include "rpc/dispatch.h"
 #include "thread/thread.h"
@@ -297,7 +298,8 @@ static void hand_over_give(void)
 	json_object_set_new(message, "reservations", hand_over_resv_export());
 	json_object_set_new(message, "notify_socket", rpc_string(path));
 	json_object_set_new(message, "watchdog_us", rpc_uint(watchdog_us));
-	bool whole = json_object_get(message, "reservations") != NULL && json_object_get(message, "keys") != NULL;
+	bool whole = nvmf_resv_kept_whole() == 0 && json_object_get(message, "reservations") != NULL &&
+		     json_object_get(message, "keys") != NULL;
 	ho.given = hand_over_say(whole ? message : NULL);
 	if (!whole) {
 		json_decref(message);

@@ -380,7 +380,12 @@ static int rooms_start_blackbox(char *error)
 static int rooms_end_reservations(char *error)
 {
 	unsigned left = nvmf_resv_kept_clear();
+	int rc = nvmf_resv_kept_whole();
 
+	if (took_back && rc != 0) {
+		snprintf(error, PART_ERROR_MAX, "some could not be kept: %s", strerror(-rc));
+		hand_over_note_part(HAND_OVER_RESERVATIONS, error);
+	}
 	if (left == 0) {
 		return 0;
 	}

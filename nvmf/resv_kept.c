@@ -16,6 +16,7 @@ struct kept {
 
 static TAILQ_HEAD(, kept) all = TAILQ_HEAD_INITIALIZER(all);
 static bool keeping;
+static int failed; /* the error of one that should have been kept and is not */
 
 static struct kept *kept_find(const struct nvmf_resv_kept *id)
 {
@@ -40,6 +41,7 @@ static void kept_id(const struct nvmf_ns *ns, const struct nvmf_resv *state, str
 void nvmf_resv_keep(bool on)
 {
 	keeping = on;
+	failed = on ? 0 : failed;
 }
 
 int nvmf_resv_kept_add(const struct nvmf_resv_kept *id)
@@ -96,9 +98,17 @@ void nvmf_resv_kept_note(const struct nvmf_ns *ns, const struct nvmf_resv *state
 		return;
 	}
 	kept_id(ns, state, &id);
-	if (nvmf_resv_kept_add(&id) != 0) {
-		log_error("no memory to keep the reservations of namespace %u of %s", ns->nsid, ns->subsystem->nqn);
+	int rc = nvmf_resv_kept_add(&id);
+	if (rc != 0) {
+		log_error("the reservations of namespace %u of %s cannot be kept: %s", ns->nsid, ns->subsystem->nqn,
+			  strerror(-rc));
+		failed = rc;
 	}
+}
+
+int nvmf_resv_kept_whole(void)
+{
+	return failed;
 }
 
 bool nvmf_resv_kept_take(const struct nvmf_ns *ns, struct nvmf_resv *state)

@@ -637,8 +637,11 @@ int nvmf_resv_attach(struct nvmf_ns *ns)
 		return rc;
 	}
 	bool had = nvmf_resv_kept_take(ns, &kept);
-	if (had && state.num_registrants == 0) {
-		state = kept;
+	if (had && (state.num_registrants == 0 || nvmf_resv_equal(&state, &kept))) {
+		state = kept; /* with its generation, which no file has */
+	} else if (had) {
+		log_warning("%s has other reservations of namespace %u than those that were kept: the file's count",
+			    ns->ptpl_file, ns->nsid);
 	}
 	return had || ns->ptpl_file != NULL ? resv_ns_begin_with(ns, &state) : 0;
 }

@@ -92,6 +92,65 @@ static void test_what_is_kept_comes_back_with_the_same_namespace(void)
 	CU_ASSERT_EQUAL(nvmf_resv_kept_clear(), 0);
 }
 
+#define PERSIST (3u << 30) /* CPTPL */
+
+static void detach_keep_file(void)
+{
+	detach_host(&a);
+	detach_host(&b);
+	loop_remove_malloc_ns(nsid, "m");
+}
+
+static void test_of_a_file_and_what_is_kept_the_file_counts(void)
+{
+	attach(true);
+	CU_ASSERT_EQUAL(reg(&a, PERSIST), 0);
+	CU_ASSERT_EQUAL(reg(&b, PERSIST), 0);
+	struct nvmf_ns *ns = nvmf_ns_next(loop_subsystem(), NULL);
+	struct nvmf_resv two = *nvmf_ns_resv_state(ns);
+	CU_ASSERT_EQUAL(two.generation, 2);
+	nvmf_resv_keep(true);
+	detach_keep_file();
+	nvmf_resv_keep(false);
+	attach(true);
+	ns = nvmf_ns_next(loop_subsystem(), NULL);
+	CU_ASSERT_EQUAL(nvmf_ns_resv_state(ns)->num_registrants, 2);
+	CU_ASSERT_EQUAL(nvmf_ns_resv_state(ns)->generation, 2); /* they are the same: what was kept has it */
+	struct nvmf_resv one = two;
+	one.num_registrants = 1;
+	struct nvmf_resv_kept other = {
+		.tgt_name = "t", .nqn = LOOP_SUBNQN, .nsid = nsid, .uuid = {1, 2, 3}, .state = &one};
+	detach_keep_file();
+	CU_ASSERT_EQUAL(nvmf_resv_kept_add(&other), 0);
+	attach(true);
+	ns = nvmf_ns_next(loop_subsystem(), NULL);
+	CU_ASSERT_EQUAL(nvmf_ns_resv_state(ns)->num_registrants, 2);
+	CU_ASSERT_EQUAL(nvmf_ns_resv_state(ns)->generation, 0);
+	CU_ASSERT_EQUAL(nvmf_resv_kept_clear(), 0);
+	detach();
+}
+
+static void test_what_cannot_be_kept_is_remembered(void)
+{
+	struct nvmf_resv_kept first = {0};
+
+	attach(false);
+	CU_ASSERT_EQUAL(reg(&a, 0), 0);
+	nvmf_resv_keep(true);
+	CU_ASSERT_EQUAL(nvmf_resv_kept_whole(), 0);
+	struct nvmf_ns *ns = nvmf_ns_next(loop_subsystem(), NULL);
+	first = (struct nvmf_resv_kept){
+		.tgt_name = "t", .nqn = LOOP_SUBNQN, .nsid = nsid, .uuid = {1, 2, 3}, .state = nvmf_ns_resv_state(ns)};
+	CU_ASSERT_EQUAL(nvmf_resv_kept_add(&first), 0);
+	detach();
+	nvmf_resv_keep(false);
+	CU_ASSERT_EQUAL(nvmf_resv_kept_whole(), -EEXIST);
+	CU_ASSERT_EQUAL(nvmf_resv_kept_clear(), 1);
+	nvmf_resv_keep(true);
+	CU_ASSERT_EQUAL(nvmf_resv_kept_whole(), 0);
+	nvmf_resv_keep(false);
+}
+
 /* ---- Conflicts ---- */
 
 static void test_reservation_keeps_other_hosts_out(void)
@@ -635,6 +694,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_namespace_says_what_it_can),
 	UNIT(test_report_shows_registrants),
 	UNIT(test_what_is_kept_comes_back_with_the_same_namespace),
+	UNIT(test_of_a_file_and_what_is_kept_the_file_counts),
+	UNIT(test_what_cannot_be_kept_is_remembered),
 	UNIT(test_reservation_keeps_other_hosts_out),
 	UNIT(test_registrant_is_a_host_and_not_a_controller),
 	UNIT(test_half_of_a_fused_pair_cannot_write_after_a_preempt),
