@@ -4,7 +4,9 @@
 #include "appliance/hand_over_caller.h"
 #include "appliance/hand_over_config.h"
 #include "appliance/hand_over_keys.h"
+#include "appliance/hand_over_resv.h"
 #include "keyring/keyring.h"
+#include "nvmf/resv_kept.h"
 #include "unittest/unit.h"
 
 static void check_unit(const char *groups, const char *expected)
@@ -110,7 +112,46 @@ static void test_digests_of_keys_that_make_no_sense_are_refused(void)
 	keyring_clear();
 }
 
+static void check_resv_lie(const json_t *good, const char *name, json_t *lie)
+{
+	json_t *list = json_deep_copy(good), *o = json_array_get(list, 0);
+
+	json_object_set_new(o, name, lie);
+	CU_ASSERT_EQUAL(hand_over_resv_import(list), -EBADMSG);
+	CU_ASSERT_EQUAL(nvmf_resv_kept_clear(), 0);
+	json_decref(list);
+}
+
+static void test_reservations_that_make_no_sense_are_refused(void)
+{
+	struct nvmf_resv state = {.num_registrants = 1, .generation = 7, .registrants[0] = {.key = 5, .hostid = {1}}};
+	struct nvmf_resv_kept k = {.tgt_name = "t", .nqn = "nqn.a", .nsid = 3, .uuid = {1, 2, 3}, .state = &state};
+
+	CU_ASSERT_EQUAL(nvmf_resv_kept_add(&k), 0);
+	json_t *good = hand_over_resv_export(), *twice = json_deep_copy(good);
+	CU_ASSERT_EQUAL_FATAL(json_array_size(good), 1);
+	CU_ASSERT_EQUAL(nvmf_resv_kept_clear(), 1);
+	CU_ASSERT_EQUAL(hand_over_resv_import(NULL), 0);
+	CU_ASSERT_EQUAL(hand_over_resv_import(good), 0);
+	CU_ASSERT_EQUAL(nvmf_resv_kept_clear(), 1);
+	json_array_extend(twice, good);
+	CU_ASSERT_EQUAL(hand_over_resv_import(twice), -EEXIST);
+	CU_ASSERT_EQUAL(nvmf_resv_kept_clear(), 0); /* nothing of a list that is wrong */
+	check_resv_lie(good, "nsid", json_integer(0));
+	check_resv_lie(good, "nsid", json_integer(1LL << 32));
+	check_resv_lie(good, "generation", json_integer(-1));
+	check_resv_lie(good, "uuid", json_string("00000000-0000-0000-0000-000000000001")); /* not that in the text */
+	check_resv_lie(good, "uuid", json_string("x"));
+	check_resv_lie(good, "nqn", json_null());
+	check_resv_lie(good, "tgt_name", json_integer(1));
+	check_resv_lie(good, "text", json_string("x"));
+	CU_ASSERT_EQUAL(hand_over_resv_import(json_array_get(good, 0)), -EBADMSG);
+	json_decref(good);
+	json_decref(twice);
+}
+
 static const struct unit_test tests[] = {
+	UNIT(test_reservations_that_make_no_sense_are_refused),
 	UNIT(test_digests_of_keys_that_make_no_sense_are_refused),
 	UNIT(test_the_unit_is_the_last_name_of_one_in_the_path),
 	UNIT(test_what_a_configuration_lacks_is_found_whatever_the_order),
