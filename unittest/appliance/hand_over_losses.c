@@ -86,7 +86,9 @@ static void test_a_key_that_another_process_would_not_read_is_lost(void)
 	write_key(path, one);
 	CU_ASSERT_EQUAL_FATAL(keyring_file_add("k", path, why), 0);
 	CU_ASSERT_FALSE(hand_over_losses(text));
+	CU_ASSERT_FALSE(hand_over_spoils_data(text));
 	write_key(path, other);
+	CU_ASSERT_TRUE(hand_over_spoils_data(text));
 	CU_ASSERT_TRUE(hand_over_losses(text));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "key \"k\""));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "another key"));
@@ -95,6 +97,13 @@ static void test_a_key_that_another_process_would_not_read_is_lost(void)
 	CU_ASSERT_TRUE(hand_over_losses(text));
 	keyring_clear();
 	CU_ASSERT_FALSE(hand_over_losses(text));
+	/* One that shuts hosts out may be wanted. */
+	write_key(path, "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:");
+	CU_ASSERT_EQUAL_FATAL(keyring_file_add("k", path, why), 0);
+	unlink(path);
+	CU_ASSERT_TRUE(hand_over_losses(text));
+	CU_ASSERT_FALSE(hand_over_spoils_data(text));
+	keyring_clear();
 	rmdir(folder);
 }
 
