@@ -16,7 +16,7 @@
 
 #define TCP_ZEROCOPY_MAX       256   /* sends of a socket whose notification has not come: beyond, it is copied */
 #define TCP_ZEROCOPY_THRESHOLD 16384 /* bytes of data of a command from which on they are not copied, if 0 is given */
-#define TCP_ZEROCOPY_LEAST     4096  /* less than that is always copied: a page is not worth its notification */
+#define TCP_ZEROCOPY_LEAST     4096  /* the least threshold: a page is not worth its notification */
 
 struct tcp_zerocopy {
 	bool on;             /* false: the kernel has copied nevertheless, and is not asked for it any more */

@@ -63,8 +63,8 @@ struct nvme_qpair *nvme_tcp_qpair_alloc(struct nvme_ctrlr *ctrlr, uint16_t id, u
 }
 
 /* The user reads the end of the stream then, and its next send fails: both end its use of the socket. What has been
- * sent arrives nevertheless, as the commands of an RDMA queue pair do: nvme_ctrlr_has_ended() says whether they are
- * carried out. */
+ * sent arrives nevertheless, as the commands of an RDMA queue pair do, unless some of it was sent without a copy and is
+ * not acknowledged (nvme_tcp_zerocopy_end()): nvme_ctrlr_has_ended() says whether they are carried out. */
 void nvme_tcp_qpair_stop(struct nvme_qpair *base, void (*done)(void *arg), void *arg)
 {
 	struct nvme_tcp_qpair *q = nvme_tcp_qpair_of(base);

@@ -321,7 +321,11 @@ int nvme_tcp_poll(struct nvme_qpair *base, uint32_t max)
 		}
 	}
 	if (nvme_tcp_is_down(q)) {
-		if (!nvme_tcp_zerocopy_end(q)) {
+		if (!nvme_tcp_zerocopy_end(q)) { /* the commands wait for the end of the stop, which follows */
+			if (base->created) {
+				nvme_qpair_break(base, "its connection is lost");
+				return -ENXIO;
+			}
 			return (int)done;
 		}
 		if (base->created || base->id == 0) {

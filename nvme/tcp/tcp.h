@@ -144,10 +144,11 @@ bool nvme_tcp_zerocopy_is_on(const struct nvme_tcp_qpair *q);
 ssize_t nvme_tcp_zerocopy_send(struct nvme_tcp_qpair *q);
 /* Notes what the kernel does not refer to any more. */
 void nvme_tcp_zerocopy_read(struct nvme_tcp_qpair *q);
-/* The connection is down: ends it, so that nothing is sent any more, and returns whether the kernel refers to nothing
- * now. If not, to be called again. Any thread. */
+/* The connection is down: this host sends nothing more, and it is returned whether the kernel refers to nothing now. If
+ * not, to be called again. Any thread. */
 bool nvme_tcp_zerocopy_end(struct nvme_tcp_qpair *q);
-/* The same from now on, on the control thread, until it has ended: then calls done(arg). */
+/* The same from now on, on the control thread, until it has ended: then calls done(arg). What waits in the socket has a
+ * moment to arrive, the reason why this host ends the connection, too; then it is not sent any more. */
 void nvme_tcp_zerocopy_stop(struct nvme_tcp_qpair *q, void (*done)(void *arg), void *arg);
 /* The socket has been closed. Control thread. */
 void nvme_tcp_zerocopy_free(struct nvme_tcp_qpair *q);

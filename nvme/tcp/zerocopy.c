@@ -9,8 +9,9 @@
 #include "tcp/socket.h"
 #include "util/log.h"
 
-#define LOOK_US    1000  /* between looks for notifications, while a queue pair is stopped */
-#define TELL_LOOKS 10000 /* after them, the network device has kept what it was given for too long */
+#define LOOK_US     1000  /* between looks for notifications, while a queue pair is stopped */
+#define RESET_LOOKS 10    /* after them, what the controller has not acknowledged is not sent any more */
+#define TELL_LOOKS  10000 /* after them, the network device has kept what it was given for too long */
 
 /* The control thread comes to it only when the connection is down, while the user may still be at work on it: that is
  * what the lock is for. The user holds it during its calls on the socket, which do not wait. */
@@ -156,7 +157,9 @@ bool nvme_tcp_zerocopy_end(struct nvme_tcp_qpair *q)
 	lock(z);
 	z->ended = true;
 	if (z->sends->unnotified != 0) {
-		tcp_zerocopy_reset(q->fd);
+		if (z->looks >= RESET_LOOKS) {
+			tcp_zerocopy_reset(q->fd);
+		}
 		(void)tcp_zerocopy_read(z->sends, q->fd, slot_notified, q);
 	}
 	bool settled = z->sends->unnotified == 0;
@@ -173,7 +176,10 @@ static void stop_when_ended(void *arg)
 		z->done(z->arg);
 		return;
 	}
-	if (++z->looks % TELL_LOOKS == 0) {
+	lock(z); /* the user may look, too */
+	bool tell = ++z->looks % TELL_LOOKS == 0;
+	unlock(z);
+	if (tell) {
 		log_limited(LOG_LEVEL_WARNING,
 			    "%s: queue pair %u: the network device refers to data that it was to send still: their "
 			    "commands wait",
