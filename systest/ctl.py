@@ -479,6 +479,26 @@ def test_settings_of_an_object_are_sent_with_its_name():
         check("not brought back: w_mbytes_per_sec of varve-rpc bdev_set_qos_limit name=B" in err, err)
 
 
+def test_the_limit_of_all_hosts_is_not_that_of_one():
+    """Of which the file's entry has less: it has no host."""
+    with Ctl() as d, tempfile.TemporaryDirectory(prefix="varve-ctl-") as f:
+        file, nqn, host = pathlib.Path(f) / "file.json", "nqn.2026-11.io.varve:limits", "nqn.2026-11.io.varve:host"
+        d.call("nvmf_create_subsystem", nqn=nqn, allow_any_host=True)
+        d.call("nvmf_subsystem_set_qos_limit", nqn=nqn, host=host, rw_ios_per_sec=1000)
+        d.ctl("save", file)
+        tree = json.loads(file.read_text())
+        config = next(s["config"] for s in tree["subsystems"] + tree["varve"] if any(e["method"] == "nvmf_subsystem_set_qos_limit" for e in s["config"] or []))
+        at = next(i for i, e in enumerate(config) if e["method"] == "nvmf_subsystem_set_qos_limit")
+        config.insert(at, {"method": "nvmf_subsystem_set_qos_limit", "params": {"nqn": nqn, "rw_ios_per_sec": 1000}})
+        file.write_text(json.dumps(tree))
+        out, _ = d.ctl("diff", file, status=1)
+        check(out == f"+ varve-rpc nvmf_subsystem_set_qos_limit nqn={nqn} rw_ios_per_sec=1000\n", out)
+        d.ctl("apply", file)
+        check(d.ctl("diff", file) == ("", "") and "nothing to do" in d.ctl("apply", file)[0], "applied")
+        have = {q["host"]: q["rw_ios_per_sec"] for q in d.call("nvmf_subsystem_get_qos_limits", nqn=nqn)}
+        check(have == {host: 1000, None: 1000}, have)
+
+
 def applied_and_undone(d, file, tree, *words):
     """First with an end that is refused, after which all is as before; then for good."""
     before = d.everything()

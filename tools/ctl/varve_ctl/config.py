@@ -94,8 +94,9 @@ def read(path):
         entries = {s["subsystem"]: list(flat(s.get("config"))) for s in tree["subsystems"]}
         for section in tree.get("varve", []):
             known, taken = entries.setdefault(section["subsystem"], []), []
+            others = list(known)    # not those of the section itself, which may differ in what one of them lacks
             for own in section["config"]:
-                at = next((e for e in known if e["method"] == own["method"] and id(e) not in taken and "params" in e
+                at = next((e for e in others if e["method"] == own["method"] and id(e) not in taken and "params" in e
                            and overlap(own.get("params", {}), e["params"])), None)
                 if at is None:
                     known.append(own)
@@ -126,6 +127,12 @@ def running(client):
     return [x for e in found for x in as_saved(e)]
 
 
+def own_identity(entry):
+    """The parameter of IDENTITY_OF; one that is off may be left out."""
+    value = entry["params"].get(IDENTITY_OF.get(entry["method"]))
+    return None if value is None or is_off(value) else value
+
+
 def same_object(a, b):
     if a["method"] != b["method"]:
         return False
@@ -133,8 +140,7 @@ def same_object(a, b):
     both = [(a["params"][k], b["params"][k]) for k in keys]
     if a["method"] == "nvmf_subsystem_add_ns":
         both.append((a["params"].get("namespace", {}).get("bdev_name"), b["params"].get("namespace", {}).get("bdev_name")))
-    if a["method"] in IDENTITY_OF:
-        both.append(tuple(x["params"].get(IDENTITY_OF[x["method"]]) for x in (a, b)))
+    both.append((own_identity(a), own_identity(b)))
     return a["params"].get("tgt_name") == b["params"].get("tgt_name") and all(agrees(x, y) for x, y in both)
 
 
@@ -142,7 +148,7 @@ def compare(wanted, now):
     """(added, changed, gone): entries of the file without a running one, pairs that differ, running ones without an entry."""
     left, added, changed = list(now), [], []
     for w in wanted:
-        exact = next((n for n in left if n["method"] == w["method"] and agrees(w["params"], n["params"])), None)
+        exact = next((n for n in left if n["method"] == w["method"] and agrees(own_identity(w), own_identity(n)) and agrees(w["params"], n["params"])), None)
         near = exact or next((n for n in left if same_object(w, n)), None)
         if near is None:
             added.append(w)
