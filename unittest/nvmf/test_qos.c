@@ -391,99 +391,6 @@ static void test_more_than_go_at_once(void)
 	detach();
 }
 
-/* ---- Two poll groups at one limit ---- */
-
-/* A poll group whose rounds are long because it has other things to do. */
-static struct poller *long_rounds;
-
-static int burn(void *arg)
-{
-	uint64_t end = env_ticks_to_ns(env_ticks()) + 200 * 1000;
-
-	while (env_ticks_to_ns(env_ticks()) < end) {
-	}
-	return POLLER_BUSY;
-}
-
-static void begin_long_rounds(void *arg)
-{
-	long_rounds = poller_register(&(struct poller_opts){.name = "burn", .fn = burn, .fd = -1});
-}
-
-static void end_long_rounds(void *arg)
-{
-	poller_unregister(&long_rounds);
-}
-
-/* Commands that are submitted again when they end. */
-struct stream {
-	struct loop_conn *conn;
-	struct loop_cmd cmds[4];
-	unsigned ended;
-};
-
-static void stream_begin(struct stream *s)
-{
-	for (unsigned i = 0; i < 4; i++) {
-		submit(&s->cmds[i], s->conn, nvme_cmd_write, 600 + i);
-	}
-}
-
-static void stream_go_on(struct stream *s)
-{
-	for (unsigned i = 0; i < 4; i++) {
-		if (atomic_load(&s->cmds[i].done)) {
-			CU_ASSERT_EQUAL(loop_wait(&s->cmds[i]), 0);
-			submit(&s->cmds[i], s->conn, nvme_cmd_write, 600 + i);
-			s->ended++;
-		}
-	}
-}
-
-static bool streams_have_ended_300(void *arg)
-{
-	struct stream *two = arg;
-
-	stream_go_on(&two[0]);
-	stream_go_on(&two[1]);
-	return two[0].ended + two[1].ended >= 300;
-}
-
-/* At a limit, of the host or of all, the queue in the group with long rounds gets its share. */
-static void run_streams(const char *hostnqn)
-{
-	static struct stream two[2];
-
-	attach();
-	CU_ASSERT_TRUE_FATAL(io->thread != io2->thread);
-	memset(two, 0, sizeof(two));
-	two[0].conn = io;
-	two[1].conn = io2;
-	thread_call(io->thread, begin_long_rounds, NULL);
-	set(hostnqn, &(struct rate_limits){.rw_ios_per_sec = 1000});
-	stream_begin(&two[0]);
-	stream_begin(&two[1]);
-	CU_ASSERT_TRUE(fixture_poll(streams_have_ended_300, two));
-	CU_ASSERT(two[0].ended >= 75 && two[1].ended >= 75);
-	unset(hostnqn);
-	for (unsigned i = 0; i < 4; i++) {
-		CU_ASSERT_EQUAL(loop_wait(&two[0].cmds[i]), 0);
-		CU_ASSERT_EQUAL(loop_wait(&two[1].cmds[i]), 0);
-	}
-	thread_call(io->thread, end_long_rounds, NULL);
-	detach();
-}
-
-static void test_groups_take_turns_at_the_limit_of_a_host(void)
-{
-	run_streams(LOOP_HOSTNQN);
-}
-
-static void test_groups_take_turns_at_the_limit_of_all(void)
-{
-	run_streams(NULL);
-}
-
 static void test_limits_hold_for_queues_that_connect_later(void)
 {
 	set(LOOP_HOSTNQN, &slow_writes); /* the host is not there yet */
@@ -811,8 +718,6 @@ static const struct unit_test tests[] = {
 	UNIT(test_an_aborted_wait_is_no_wait_for_the_next_limit),
 	UNIT(test_a_minimum_passes_those_who_wait_for_the_limit_of_all),
 	UNIT(test_more_than_go_at_once),
-	UNIT(test_groups_take_turns_at_the_limit_of_a_host),
-	UNIT(test_groups_take_turns_at_the_limit_of_all),
 	UNIT(test_limits_hold_for_queues_that_connect_later),
 	UNIT(test_limits_hold_for_later_queues_of_a_controller),
 	UNIT(test_a_host_aborts_what_waits),
