@@ -3,8 +3,8 @@
  * together. They hold in every poll group, and on top of the limits of bdevs. Of the limit of all hosts together, a
  * host may have a minimum, which it gets whatever the others do; what it does not use of it, they may. It counts for
  * the limit of all, so the others wait the longer: in any time t, all together get at most the limit times t, what the
- * limit saves up in its burst time, what the minimums save up in theirs, which is RATE_BURST_MS, and of the limit and of
- * each minimum one command (of each poll group) that used up more than was left.
+ * limit saves up in its burst time, what the minimums save up in theirs, which is RATE_BURST_MS, and of the limit and
+ * of each minimum one command (of each poll group) that used up more than was left.
  *
  * Commands that read, write, compare, copy or verify blocks count as I/Os, and with the bytes of their range; those of
  * a Copy count as an I/O without bytes. A command that has to wait does so before it has a buffer and before its data
