@@ -80,7 +80,7 @@ def own_share(daemon):
         if rc != 0:
             return None
         report = subprocess.run(["perf", "report", "-i", data, "--stdio", "-q", "--sort", "dso"], capture_output=True, text=True).stdout
-    found = re.search(r"^\s*([0-9.]+)%\s+varve$", report, re.M)
+    found = re.search(r"^\s*([0-9.]+)%\s+varve\s*$", report, re.M)
     return float(found.group(1)) / 100 if found else None
 
 
