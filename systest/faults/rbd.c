@@ -233,52 +233,19 @@ static ssize_t rbd_faulty_rbd_aio_get_return_value(rbd_completion_t c)
 	return v == VERDICT_FAIL ? errors[number() % 6] : v == VERDICT_LIE ? lies[number() % 4] : result;
 }
 
-/* What is not here is as it was. */
+/* These cannot fail. */
+#define rbd_faulty_rados_ioctx_set_namespace     real.rados_ioctx_set_namespace
+#define rbd_faulty_rbd_config_image_list_cleanup real.rbd_config_image_list_cleanup
+#define rbd_faulty_rbd_lock_get_owners_cleanup   real.rbd_lock_get_owners_cleanup
+#define rbd_faulty_rbd_aio_release               real.rbd_aio_release
+
 static void rbd_replace_all(void)
 {
 	real = librbd;
-	librbd = (struct rbd_library){.rados_ioctx_set_namespace = real.rados_ioctx_set_namespace,
-				      .rbd_config_image_list_cleanup = real.rbd_config_image_list_cleanup,
-				      .rbd_lock_get_owners_cleanup = real.rbd_lock_get_owners_cleanup,
-				      .rbd_aio_release = real.rbd_aio_release,
-#define RBD_REPLACE(name) .name = rbd_faulty_##name,
-#define RBD_REPLACED(X)                                                                                                \
-	X(rados_create)                                                                                                \
-	X(rados_conf_read_file)                                                                                        \
-	X(rados_conf_set)                                                                                              \
-	X(rados_connect)                                                                                               \
-	X(rados_blocklist_add)                                                                                         \
-	X(rados_getaddrs)                                                                                              \
-	X(rados_shutdown)                                                                                              \
-	X(rados_ioctx_create)                                                                                          \
-	X(rados_ioctx_destroy)                                                                                         \
-	X(rbd_open)                                                                                                    \
-	X(rbd_open_read_only)                                                                                          \
-	X(rbd_close)                                                                                                   \
-	X(rbd_get_size)                                                                                                \
-	X(rbd_get_features)                                                                                            \
-	X(rbd_stat)                                                                                                    \
-	X(rbd_resize2)                                                                                                 \
-	X(rbd_update_watch)                                                                                            \
-	X(rbd_update_unwatch)                                                                                          \
-	X(rbd_config_image_list)                                                                                       \
-	X(rbd_lock_get_owners)                                                                                         \
-	X(rbd_is_exclusive_lock_owner)                                                                                 \
-	X(rbd_lock_break)                                                                                              \
-	X(rbd_lock_acquire)                                                                                            \
-	X(rbd_lock_release)                                                                                            \
-	X(rbd_aio_create_completion)                                                                                   \
-	X(rbd_aio_get_return_value)                                                                                    \
-	X(rbd_aio_readv)                                                                                               \
-	X(rbd_aio_writev)                                                                                              \
-	X(rbd_aio_discard)                                                                                             \
-	X(rbd_aio_write_zeroes)                                                                                        \
-	X(rbd_aio_flush)                                                                                               \
-	X(rbd_aio_compare_and_write)
-				      RBD_REPLACED(RBD_REPLACE)};
+#define RBD_REPLACE(name_) .name_ = rbd_faulty_##name_,
+	librbd = (struct rbd_library){RBD_LIBRARY_FUNCTIONS(RBD_REPLACE)};
 }
 
-/* A function that were forgotten above would be NULL. */
 int __wrap_rbd_library_load(char *error)
 {
 	pthread_mutex_lock(&lock);

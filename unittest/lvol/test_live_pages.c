@@ -567,26 +567,6 @@ static void test_the_journal_leaves_what_is_kept(void)
 	world_free(&w);
 }
 
-static int disk_read(void *ctx, uint64_t offset, void *to, size_t bytes)
-{
-	(void)ctx;
-	memcpy(to, w.disk.bytes + offset, bytes);
-	return 0;
-}
-
-/* What the checker finds. */
-static void expect_problem(const char *words)
-{
-	struct lvol_device d = {.size_bytes = w.disk.size, .read = disk_read};
-	struct lvol_store *s;
-
-	CU_ASSERT_EQUAL_FATAL(lvol_store_read(&d, &s, &error), 0);
-	CU_ASSERT_EQUAL(lvol_store_check(s), 0);
-	CU_ASSERT_EQUAL_FATAL(s->num_problems, words != NULL);
-	CU_ASSERT_TRUE(words == NULL || strstr(s->problems[0], words) != NULL);
-	lvol_store_free(s);
-}
-
 /* A program that does not know of reservations has taken the pages: who was promised some gets what there is, and
  * whatever takes none goes on. */
 static void test_pages_that_another_program_has_taken(void)
@@ -607,7 +587,8 @@ static void test_pages_that_another_program_has_taken(void)
 	spare();
 	disk_run(&w.disk);
 	world_forget(&w);
-	expect_problem(
+	world_expect_problem(
+		&w,
 		"may need 4 metadata pages more, 1 are free: another program, or an older varve, has filled the store");
 	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
 	CU_ASSERT_EQUAL(kept(), TABLES);
@@ -627,7 +608,7 @@ static void test_pages_that_another_program_has_taken(void)
 	CU_ASSERT_EQUAL(reserve("v", 0), 0);
 	CU_ASSERT_EQUAL(kept(), 0);
 	reopen();
-	expect_problem(NULL);
+	world_expect_problem(&w, NULL);
 	world_free(&w);
 }
 

@@ -521,31 +521,11 @@ static void forge(const void *value, uint16_t bytes, bool twice)
 	world_forget(&w);
 }
 
-static int disk_read(void *ctx, uint64_t offset, void *to, size_t bytes)
-{
-	(void)ctx;
-	memcpy(to, w.disk.bytes + offset, bytes);
-	return 0;
-}
-
-/* What the checker finds. */
-static void expect_problem(const char *words)
-{
-	struct lvol_device d = {.size_bytes = w.disk.size, .read = disk_read};
-	struct lvol_store *s;
-
-	CU_ASSERT_EQUAL_FATAL(lvol_store_read(&d, &s, &error), 0);
-	CU_ASSERT_EQUAL(lvol_store_check(s), 0);
-	CU_ASSERT_EQUAL_FATAL(s->num_problems, words != NULL);
-	CU_ASSERT_TRUE(words == NULL || strstr(s->problems[0], words) != NULL);
-	lvol_store_free(s);
-}
-
 /* problem: what the checker says of it, or NULL. */
 static void open_forged(const void *value, uint16_t bytes, bool twice, const char *problem)
 {
 	forge(value, bytes, twice);
-	expect_problem(problem);
+	world_expect_problem(&w, problem);
 	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
 }
 

@@ -627,15 +627,32 @@ static int check_read(void *ctx, uint64_t offset, void *to, size_t bytes)
 	return 0;
 }
 
-void world_check(const struct world *w, bool closed)
+/* What the checker has looked at: to be freed. */
+static struct lvol_store *world_checked(const struct world *w)
 {
 	struct lvol_device d = {.size_bytes = w->disk.size, .read = check_read, .ctx = (void *)(uintptr_t)w};
-	const struct lvol_super *super = (const struct lvol_super *)w->disk.bytes;
 	struct lvol_store *s;
 	struct lvol_error e;
 
 	CU_ASSERT_EQUAL_FATAL(lvol_store_read(&d, &s, &e), 0);
 	CU_ASSERT_EQUAL(lvol_store_check(s), 0);
+	return s;
+}
+
+void world_expect_problem(const struct world *w, const char *words)
+{
+	struct lvol_store *s = world_checked(w);
+
+	CU_ASSERT_EQUAL_FATAL(s->num_problems, words != NULL);
+	CU_ASSERT_TRUE(words == NULL || strstr(s->problems[0], words) != NULL);
+	lvol_store_free(s);
+}
+
+void world_check(const struct world *w, bool closed)
+{
+	const struct lvol_super *super = (const struct lvol_super *)w->disk.bytes;
+	struct lvol_store *s = world_checked(w);
+
 	CU_ASSERT_EQUAL(s->num_problems, 0);
 	for (size_t i = 0; i < s->num_problems && i < 5; i++) {
 		printf("problem: %s\n", s->problems[i]);

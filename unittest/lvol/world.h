@@ -93,6 +93,8 @@ uint64_t world_get(const struct world *w, const struct lvol_live_volume *v, uint
 const char *world_differs(const struct world *w, const struct model *m, const struct model *next);
 /* The checker finds nothing in what is on the disk. */
 void world_check(const struct world *w, bool closed);
+/* It finds one problem, whose text has these words; NULL: none. */
+void world_expect_problem(const struct world *w, const char *words);
 /* Clusters and pages of the store are those of volumes, or free. */
 void world_count(const struct world *w);
 
