@@ -155,7 +155,7 @@ static void hand_over_kill(void)
 			  " s: it is killed",
 			  ho.pid, ho.timeout_us / 1000000);
 	} else {
-		log_error("this process has not stopped to serve after %" PRIu64
+		log_error("this process has not stopped serving after %" PRIu64
 			  " s, so process %d cannot take over: it is killed, and this process goes on when all is "
 			  "stopped",
 			  ho.timeout_us / 1000000, ho.pid);

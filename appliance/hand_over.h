@@ -23,7 +23,7 @@
  * the control loop. */
 bool hand_over_prepare(void);
 
-/* Then, in HANDING_OVER: stops to serve, and waits for what becomes of the successor. DONE: it serves; STOP: a signal
+/* Then, in HANDING_OVER: stops serving, and waits for what becomes of the successor. DONE: it serves; STOP: a signal
  * asked for the end, and the successor serves nothing; ERROR: the successor has ended without having served, and all
  * that was handed over is to be started again. Outside of the control loop. */
 enum appliance_event hand_over_run(void);

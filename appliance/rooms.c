@@ -522,7 +522,7 @@ static const struct part rows[] = {
 	{.name = "registrations of memory", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_registrations},
 
 	/* What another process has, if this one is to take its place. All that this one needs of its own is there: the
-	 * other one has stopped to serve when this returns. */
+	 * other one has stopped serving when this returns. */
 	{.name = "the take-over", .when = APPLIANCE_RPC, .start = rooms_take_over, .stop = takeover_stop},
 
 	/* Keys and reservations that were kept for the case that the other process fails. */

@@ -278,7 +278,7 @@ int takeover_begin(const struct appliance_options *o, struct config *config, cha
 		takeover_stop();
 		return rc;
 	}
-	log_notice("the other process has stopped to serve: its configuration is loaded");
+	log_notice("the other process has stopped serving: its configuration is loaded");
 	return 0;
 }
 

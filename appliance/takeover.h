@@ -4,7 +4,7 @@
  *     successor      framework_hand_over {"pid": its own, "dry_run": true}
  *     predecessor    answers with the configuration as it is, {"subsystems": ...}, or why it cannot be handed over
  *     successor      checks that; framework_hand_over {"pid": its own, "timeout_s": ..., "force": ...}
- *     predecessor    answers true; ends all calls; notes the configuration; stops to serve
+ *     predecessor    answers true; ends all calls; notes the configuration; stops serving
  *     predecessor    {"handed_over": {"subsystems": ...}, "keys": ..., "reservations": ..., "notify_socket": ...,
  *                    "watchdog_us": ...}, or {"error": why}
  *     successor      loads it, and listens at the same addresses, that of the RPC socket too
@@ -20,7 +20,7 @@
 #include "appliance/options.h"
 #include "appliance/parts.h"
 
-/* Returns when the predecessor has stopped to serve, with its configuration, which has been checked. 0; -ECANCELED: a
+/* Returns when the predecessor has stopped serving, with its configuration, which has been checked. 0; -ECANCELED: a
  * signal asked for the end of the process; another negative errno, and error (PART_ERROR_MAX bytes) says what failed.
  */
 int takeover_begin(const struct appliance_options *options, struct config *config, char *error);

@@ -125,7 +125,8 @@ static const struct rpc_param sock_impl_params[] = {
 	SOCK_PARAM(ZC_CLIENT, enable_zerocopy_send_client, RPC_BOOL,
 		   "the same of the data of large writes of this process as a host"),
 	SOCK_PARAM(ZC_THRESHOLD, zerocopy_threshold, RPC_UINT32,
-		   "bytes of the data of a command from which on they are not copied, at least 4096; 0: 16384",
+		   "bytes from which on data are not copied: of a command of the target, of a PDU of a host; at least "
+		   "4096; 0: 16384",
 		   .bytes = true),
 	SOCK_PARAM(TLS_VERSION, tls_version, RPC_UINT32, "no effect: NVMe/TCP has TLS 1.3"),
 	SOCK_PARAM(KTLS, enable_ktls, RPC_BOOL, "no effect: records are encrypted in user space"),
