@@ -190,10 +190,8 @@ static uint64_t volume_promise(const struct lvol_volume *v)
 static uint64_t volume_pages_promise(const struct lvol_volume *v)
 {
 	uint64_t reserved = lvol_reserve_counts(&v->flags, v->num_clusters, v->reserved);
-	uint64_t tables =
-		v->num_clusters / LVOL_EXTENT_PAGE_CLUSTERS + (v->num_clusters % LVOL_EXTENT_PAGE_CLUSTERS != 0);
 
-	return reserved == 0 ? 0 : lvol_reserve_pages(tables, v->num_tables, 0, 0);
+	return reserved == 0 ? 0 : lvol_reserve_pages(lvol_tables(v->num_clusters), v->num_tables, 0, 0);
 }
 
 static int check_reservation(struct lvol_store *s, const struct lvol_volume *v)
@@ -229,7 +227,8 @@ static uint64_t count_free_pages(const struct lvol_store *s)
 	return left > journal ? left - journal : 0;
 }
 
-/* What volumes are sure of must be free. who: does not know of it. */
+/* What volumes are sure of must be free. who: what may have taken the rest because it does not know of reservations;
+ * for the message. */
 static int check_promises(struct lvol_store *s, const char *what, const char *who, uint64_t need, uint64_t left)
 {
 	return need <= left ? 0

@@ -26,6 +26,7 @@
 #include "lvol/internal.h"
 #include "lvol/live.h"
 #include "lvol/owner.h"
+#include "lvol/reserve.h"
 
 /* An extended attribute of a volume. */
 struct live_xattr {
@@ -341,7 +342,7 @@ uint32_t live_pages_open(const struct lvol_live *s);
 
 static inline uint64_t live_tables(uint64_t num_clusters)
 {
-	return (num_clusters + LVOL_EXTENT_PAGE_CLUSTERS - 1) / LVOL_EXTENT_PAGE_CLUSTERS;
+	return lvol_tables(num_clusters);
 }
 
 void live_meta_clear(struct live_meta *m);

@@ -26,6 +26,12 @@ int lvol_reserve_decode(const void *value, size_t bytes, uint64_t *clusters, str
  * or whose flags forbid changes. */
 uint64_t lvol_reserve_counts(const struct lvol_desc_flags *flags, uint64_t num_clusters, uint64_t reserved);
 
+/* How many pages the table of a volume has, if all its clusters are its own. */
+static inline uint64_t lvol_tables(uint64_t num_clusters)
+{
+	return num_clusters / LVOL_EXTENT_PAGE_CLUSTERS + (num_clusters % LVOL_EXTENT_PAGE_CLUSTERS != 0);
+}
+
 /* How many free metadata pages a volume with a reservation needs to write any of its clusters, whatever it gives up
  * between: its table has `tables` pages with the places of clusters when it has all of them, and `present` now; its
  * chain behind the root page has `chain_most` pages at most, and `chain` now. A first write into a page that is not

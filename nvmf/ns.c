@@ -15,10 +15,11 @@ static void ns_resized(struct nvmf_ns *ns)
 	if (ns->subsystem->views_open) {
 		nvmf_views_update_ns(ns->subsystem, ns);
 	}
-	/* Who shrinks a bdev is answered true, whoever uses it. */
+	/* The method that shrinks a bdev succeeds even if a namespace uses it: only this line says that data are gone.
+	 */
 	log_write(now < before ? LOG_LEVEL_WARNING : LOG_LEVEL_NOTICE, __FILE__, __LINE__, __func__,
 		  "subsystem %s: namespace %u has %lu blocks now%s", ns->subsystem->nqn, ns->nsid, (unsigned long)now,
-		  now < before ? ", fewer than before: hosts have lost what was behind them" : "");
+		  now < before ? ", fewer than before: hosts have lost the data behind the new end" : "");
 	nvmf_notice(NVMF_NOTICE_NS_RESIZE, NULL, "%s %u", ns->subsystem->nqn, ns->nsid);
 	nvmf_ns_changed(ns->subsystem, ns);
 }

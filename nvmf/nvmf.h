@@ -79,7 +79,8 @@ void nvmf_fini(void (*done)(void *arg), void *arg);
 
 /* While it is held, transports listen, but take no new connections: hosts that connect wait. So no host sees a target
  * that is made by and by before all of it is there. Concerns transports that there are and that are made later; those
- * whose hosts cannot wait take them at once. Control thread. */
+ * whose hosts cannot wait take them at once. To be called with true only before there are connections: RDMA handles no
+ * event of any meanwhile. Control thread. */
 void nvmf_hold_connections(bool hold);
 
 /* Receives notices: type says what has happened ("nvmf_host_connect"), text names the objects, and why is the reason or

@@ -231,8 +231,8 @@ static void qpair_has_fewer_waiting(struct nvmf_qpair *qpair, enum rate_kind kin
 	}
 }
 
-/* Unless it runs out sooner. A microsecond for each queue pair: so a look, which costs less, takes a part of the time
- * only. */
+/* Starts the timer, unless it runs already and ends sooner. It waits at least a microsecond for each queue pair, so
+ * that looking at all of them takes only a part of the time. */
 static void view_start_timer(struct nvmf_subsystem_view *view, uint64_t wait_ticks)
 {
 	uint64_t pace_us = RTE_MAX((uint64_t)RATE_PACE_US, view->num_qos_qpairs);
@@ -304,8 +304,8 @@ static bool qos_is_guaranteed(const struct nvmf_qpair *qpair, const struct qos_c
 }
 
 /* Whether others wait who come first: those of the same kind, and those of the other kind if they wait for a limit of
- * both. *cause: what they wait for. A minimum
- * passes the commands of others, not those of the queue pair itself. */
+ * both. *cause: what they wait for. A command that its host's minimum covers passes those of other hosts; it passes the
+ * other kind of its own queue pair only where that may be passed anyway. */
 static bool qos_others_come_first(const struct nvmf_qpair *qpair, const struct qos_cost *cost,
 				  enum nvmf_qos_cause *cause)
 {
@@ -317,8 +317,9 @@ static bool qos_others_come_first(const struct nvmf_qpair *qpair, const struct q
 		*cause = (enum nvmf_qos_cause)line->cause;
 		return true;
 	}
-	if ((view_has_waiting_for_all(view, kind) ||
-	     (view_has_waiting_for_all(view, other) && !limit_may_be_passed(view->qos, other))) &&
+	bool others_wait = view_has_waiting_for_all(view, kind) ||
+			   (view_has_waiting_for_all(view, other) && !limit_may_be_passed(view->qos, other));
+	if (others_wait &&
 	    !(qos_is_guaranteed(qpair, cost) && (line_is_empty(other_line) || limit_may_be_passed(view->qos, other)))) {
 		*cause = NVMF_QOS_ALL;
 		return true;

@@ -47,10 +47,13 @@ void nvmf_resv_keep(bool on)
 int nvmf_resv_kept_add(const struct nvmf_resv_kept *id)
 {
 	size_t tgt_len = strlen(id->tgt_name) + 1, nqn_len = strlen(id->nqn) + 1;
-	struct kept *k = kept_find(id) == NULL ? malloc(sizeof(*k) + tgt_len + nqn_len) : NULL;
 
+	if (kept_find(id) != NULL) {
+		return -EEXIST;
+	}
+	struct kept *k = malloc(sizeof(*k) + tgt_len + nqn_len);
 	if (k == NULL) {
-		return kept_find(id) != NULL ? -EEXIST : -ENOMEM;
+		return -ENOMEM;
 	}
 	memcpy(k->names, id->tgt_name, tgt_len);
 	memcpy(k->names + tgt_len, id->nqn, nqn_len);

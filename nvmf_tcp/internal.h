@@ -117,17 +117,17 @@ extern const char *const nvmf_tcp_qpair_state_names[NVMF_TCP_QPAIR_STATES]; /* "
 struct nvmf_tcp_qpair {
 	struct nvmf_qpair base;
 	struct nvmf_tcp_group *tgroup;
-	int fd;                  /* -1: closed */
-	uint8_t state;           /* enum nvmf_tcp_qpair_state */
-	bool dirty;              /* in its group's list of those that have something to send or to look at */
-	bool look;               /* dirty, and bytes that were read may be waiting to be looked at */
-	bool send_blocked : 1;   /* the socket took no more; EPOLLOUT is awaited */
-	bool starved : 1;        /* the last request was taken, or is `held`, while some are: no command can be taken */
-	bool growing;            /* the control thread makes the requests of its queue: */
-	bool grow_admin;         /* of an admin queue, and */
-	uint16_t grow_count;     /* how many */
-	bool described;          /* its trace owner names host and subsystem */
-	struct tls_session *tls; /* NULL: it is not encrypted */
+	int fd;                        /* -1: closed */
+	uint8_t state;                 /* enum nvmf_tcp_qpair_state */
+	bool dirty;                    /* in its group's list of those that have something to send or to look at */
+	bool look;                     /* dirty, and bytes that were read may be waiting to be looked at */
+	bool send_blocked : 1;         /* the socket took no more; EPOLLOUT is awaited */
+	bool starved : 1;              /* no request is free, and some are HELD: no command is read until one is free */
+	bool growing;                  /* the control thread makes the requests of its queue: */
+	bool grow_admin;               /* of an admin queue, and */
+	uint16_t grow_count;           /* how many */
+	bool described;                /* its trace owner names host and subsystem */
+	struct tls_session *tls;       /* NULL: it is not encrypted */
 	struct tcp_zerocopy *zerocopy; /* NULL: what is sent is copied */
 	bool broken;                   /* the other side has closed, or the socket has an error */
 	uint8_t term_bytes;            /* of a TermReq that is sent when it is closed; 0: none */

@@ -23,15 +23,14 @@ static uint64_t count_moved(const struct nvmf_tcp_qpair *qp)
 	return qp->moved - (uint32_t)unacknowledged;
 }
 
-/* When the request was sent that is held for longest; 0: none is held. */
-static uint64_t oldest_held_ticks(const struct nvmf_tcp_qpair *qp)
+/* The least of `oldest` (0: none) and of when requests came into a state, which `count` of them are in. */
+static uint64_t oldest_ticks_in(const struct nvmf_tcp_qpair *qp, enum nvmf_tcp_request_state state, uint32_t count,
+				uint64_t oldest)
 {
-	uint64_t oldest = 0;
-
-	for (uint32_t i = 0; qp->held != 0 && i < qp->array->base.count; i++) {
+	for (uint32_t i = 0; count != 0 && i < qp->array->base.count; i++) {
 		const struct nvmf_tcp_request *r = nvmf_tcp_request_at(qp->array, i);
 
-		if (r->state == TCP_REQ_HELD && (oldest == 0 || r->state_ticks < oldest)) {
+		if (r->state == state && (oldest == 0 || r->state_ticks < oldest)) {
 			oldest = r->state_ticks;
 		}
 	}
@@ -42,22 +41,15 @@ static uint64_t oldest_held_ticks(const struct nvmf_tcp_qpair *qp)
 static uint64_t oldest_transfer_ticks(const struct nvmf_tcp_qpair *qp)
 {
 	const struct nvmf_tcp_request *first = STAILQ_FIRST(&qp->out);
-	uint64_t oldest = first != NULL ? first->state_ticks : 0;
 
-	for (uint32_t i = 0; qp->transfers != 0 && i < qp->array->base.count; i++) {
-		const struct nvmf_tcp_request *r = nvmf_tcp_request_at(qp->array, i);
-
-		if (r->state == TCP_REQ_TX_H_TO_C && (oldest == 0 || r->state_ticks < oldest)) {
-			oldest = r->state_ticks;
-		}
-	}
-	return oldest;
+	return oldest_ticks_in(qp, TCP_REQ_TX_H_TO_C, qp->transfers, first != NULL ? first->state_ticks : 0);
 }
 
 /* Fills in what the look at a connection is about. Data that were sent since the last look may be under way. */
 static void look_at(struct nvmf_tcp_qpair *qp, bool scarce)
 {
-	uint64_t moved = count_moved(qp), held = oldest_held_ticks(qp), oldest = oldest_transfer_ticks(qp);
+	uint64_t moved = count_moved(qp), oldest = oldest_transfer_ticks(qp);
+	uint64_t held = oldest_ticks_in(qp, TCP_REQ_HELD, qp->held, 0);
 	int64_t progress = (int64_t)(moved - qp->moved_seen);
 
 	qp->progress = progress > 0 ? (uint64_t)progress : 0;

@@ -95,10 +95,11 @@ static void look_for_notifications(void *arg)
 		tcp_zerocopy_reset(qp->fd);
 	}
 	if (qp->zerocopy_looks % TELL_LOOKS == 0) {
-		log_limited(LOG_LEVEL_WARNING,
-			    "a connection of %s has ended, and its network device refers to %u pieces of data "
-			    "that it was to send still: they stay reserved",
-			    qp->base.peer_address.traddr, qp->zerocopy->unnotified);
+		log_limited(
+			LOG_LEVEL_WARNING,
+			"a connection of %s has ended, but the kernel still uses the data of %u sends; their buffers "
+			"stay in use until it has released them",
+			qp->base.peer_address.traddr, qp->zerocopy->unnotified);
 	}
 	thread_timer_start(&qp->zerocopy_timer, LOOK_US);
 }

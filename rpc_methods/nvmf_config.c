@@ -68,8 +68,8 @@ static json_t *config_listener_params(struct nvmf_tgt *tgt, const struct nvmf_su
 	return params;
 }
 
-/* SPDK's targets refuse the states that only varve has, so those are told apart; and SPDK's clients, which do not ask
- * for the whole, are told nothing but the state that comes next to them. */
+/* SPDK's targets refuse the states that only varve has, so those are saved apart. Without "whole", as SPDK's
+ * clients ask, only the nearest state that SPDK has is given; with it, the true one is in own_ana_state. */
 static void config_add_ana_state(json_t *params, enum nvme_ana_state state)
 {
 	bool own = state == NVME_ANA_STATE_PERSISTENT_LOSS || state == NVME_ANA_STATE_CHANGE;
@@ -78,8 +78,8 @@ static void config_add_ana_state(json_t *params, enum nvme_ana_state state)
 			    json_string(nvmf_ana_state_name(own ? NVME_ANA_STATE_INACCESSIBLE : state)));
 	if (own && rpc_config_leaves_out(true)) {
 		log_limited(LOG_LEVEL_NOTICE,
-			    "framework_get_config without \"whole\": ANA state %s of %s is inaccessible there, which "
-			    "SPDK's targets have, too; varve-rpc save_config saves it as it is",
+			    "framework_get_config without \"whole\" gives ANA state %s of %s as inaccessible, because "
+			    "SPDK's targets do not have that state; varve-rpc save_config saves the true one",
 			    nvmf_ana_state_name(state), json_string_value(json_object_get(params, "nqn")));
 	} else if (own) {
 		json_object_set_new(params, "own_ana_state", json_string(nvmf_ana_state_name(state)));

@@ -107,8 +107,9 @@ static void stop_using(struct tcp_zerocopy *z)
 
 	z->on = false;
 	if (!atomic_exchange_explicit(&told, true, memory_order_relaxed)) {
-		log_notice("MSG_ZEROCOPY: the kernel copies what it was to send without a copy, so that connections "
-			   "like this one (the loopback interface, for example) are copied from now on");
+		log_notice("MSG_ZEROCOPY: the kernel has copied data that it was asked not to copy, as on the loopback "
+			   "interface; on each connection where it does so, data are sent as usual from then on (told "
+			   "once)");
 	}
 }
 

@@ -192,8 +192,9 @@ static void batch_advance(struct nvme_tcp_qpair *q, size_t n)
 	}
 }
 
-/* As sendmsg() of what is left of the batch. Over TLS it may take all of it, and have bytes left to be sent. */
-static ssize_t batch_sendmsg(struct nvme_tcp_qpair *q)
+/* As sendmsg() of what is left of the batch; cut: of its next part, for large data are sent without a copy. Over TLS it
+ * may take all of it, and have bytes left to be sent. */
+static ssize_t batch_sendmsg(struct nvme_tcp_qpair *q, bool cut)
 {
 	struct msghdr msg = {.msg_iov = &q->iovs[q->first_iov], .msg_iovlen = q->num_iovs - q->first_iov};
 
@@ -203,7 +204,7 @@ static ssize_t batch_sendmsg(struct nvme_tcp_qpair *q)
 		errno = n < 0 ? (int)-n : 0;
 		return n;
 	}
-	if (unlikely(q->zerocopy != NULL) && nvme_tcp_zerocopy_is_on(q)) {
+	if (unlikely(cut)) {
 		return nvme_tcp_zerocopy_send(q);
 	}
 	return sendmsg(q->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -211,12 +212,13 @@ static ssize_t batch_sendmsg(struct nvme_tcp_qpair *q)
 
 static void batch_send(struct nvme_tcp_qpair *q)
 {
-	ssize_t n = batch_sendmsg(q);
+	bool cut = unlikely(q->zerocopy != NULL) && nvme_tcp_zerocopy_is_on(q);
+	ssize_t n = batch_sendmsg(q, cut);
 
 	if (n >= 0) {
 		batch_advance(q, (size_t)n);
 		/* of a batch that is cut, the next part tells whether there is room */
-		q->blocked = (q->first_iov != q->num_iovs && q->zerocopy == NULL) ||
+		q->blocked = (q->first_iov != q->num_iovs && !cut) ||
 			     (unlikely(q->tls != NULL) && tls_session_has_unsent(q->tls));
 		return;
 	}

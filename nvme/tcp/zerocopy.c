@@ -18,8 +18,9 @@
 struct nvme_tcp_zerocopy {
 	struct tcp_zerocopy *sends; /* whose owners are slots */
 	atomic_flag lock;
-	bool on;    /* what sends->on was when the user has looked last */
-	bool ended; /* nothing more is sent, and slots are not looked at any more */
+	bool on;          /* what sends->on was when the user has looked last */
+	uint32_t awaited; /* sends that the user waits for; the user's thread alone */
+	bool ended;       /* nothing more is sent, and slots are not looked at any more */
 	uint32_t looks;
 	void (*done)(void *arg); /* of nvme_tcp_zerocopy_stop() */
 	void *arg;
@@ -103,6 +104,7 @@ static ssize_t send_large_data(struct nvme_tcp_qpair *q, const struct nvme_tcp_p
 	}
 	unlock(z);
 	slot->unsent = (uint16_t)(slot->unsent + refers);
+	z->awaited += refers;
 	errno = n < 0 ? (int)-n : 0;
 	return n < 0 ? -1 : n;
 }
@@ -129,6 +131,7 @@ static void slot_notified(void *arg, void *owner, bool copied)
 
 	if (!q->zerocopy->ended) { /* else the commands are lost with their connection */
 		slot->unsent--;
+		q->zerocopy->awaited--;
 		q->held_due = (uint16_t)(q->held_due + (slot->has_response && slot->unsent == 0));
 	}
 }
@@ -137,6 +140,9 @@ void nvme_tcp_zerocopy_read(struct nvme_tcp_qpair *q)
 {
 	struct nvme_tcp_zerocopy *z = q->zerocopy;
 
+	if (z->awaited == 0) { /* so a poll has no lock to take */
+		return;
+	}
 	lock(z);
 	if (!z->ended) {
 		(void)tcp_zerocopy_read(z->sends, q->fd, slot_notified, q);
@@ -180,10 +186,11 @@ static void stop_when_ended(void *arg)
 	bool tell = ++z->looks % TELL_LOOKS == 0;
 	unlock(z);
 	if (tell) {
-		log_limited(LOG_LEVEL_WARNING,
-			    "%s: queue pair %u: the network device refers to data that it was to send still: their "
-			    "commands wait",
-			    q->base.ctrlr->trid.traddr, q->base.id);
+		log_limited(
+			LOG_LEVEL_WARNING,
+			"%s: queue pair %u: the connection has ended, but the kernel still uses data that were to be "
+			"sent on it; the commands of these data end when it has released them",
+			q->base.ctrlr->trid.traddr, q->base.id);
 	}
 	thread_timer_start(&q->timer, LOOK_US);
 }
