@@ -9,6 +9,7 @@
 #include "appliance/blackbox.h"
 #include "appliance/console_api.h"
 #include "appliance/console_history.h"
+#include "appliance/hand_over_config.h"
 #include "bdev/bdev.h"
 #include "env_dpdk/env.h"
 #include "nvmf/nvmf.h"
@@ -132,6 +133,10 @@ json_t *console_findings(void)
 	if (app_state() != APPLIANCE_RUNNING) {
 		finding_add(list, SEVERITY_WARNING, "varve-rpc appliance_get_state", "the daemon is %s",
 			    appliance_state_name(app_state()));
+	}
+	if (hand_over_config_not_taken_back() != 0) {
+		finding_add(list, SEVERITY_WARNING, "varve-rpc appliance_get_state",
+			    "a take-over has failed, and not all is as before: the log names what (not taken back)");
 	}
 	find_violations(list);
 	find_late_commands(list);

@@ -30,7 +30,8 @@ enum hand_over_part {
 /* Such a part is lost: why says how, for the log. NULL: it is there. */
 void hand_over_note_part(enum hand_over_part part, const char *why);
 /* How much is missing, or is there that was not, since attempts to take over that failed: entries of the configuration
- * and parts. What is as it was again does not count any more. */
+ * and parts. What is as it was again does not count any more; but lost reservations count until the process ends, and
+ * the file with the process id until the next time. */
 size_t hand_over_config_not_taken_back(void);
 
 #endif

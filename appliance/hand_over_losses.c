@@ -41,7 +41,8 @@ static bool losses_of_keys(bool data_only, char text[HAND_OVER_LOSSES_MAX])
 			continue;
 		}
 		if (keyring_key_check_file(key, why) != 0) {
-			snprintf(text, HAND_OVER_LOSSES_MAX, "key \"%s\" cannot be read again as it is in use: %.600s",
+			snprintf(text, HAND_OVER_LOSSES_MAX,
+				 "another process would not get key \"%s\" as this one has it: %.600s",
 				 keyring_key_name(key), why);
 			return true;
 		}

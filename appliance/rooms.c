@@ -546,16 +546,18 @@ static const struct part rows[] = {
 	/* Looks at the requests of nvmf and the errors of bdev. Triggers may be set before it is started. */
 	{.name = "the black box's triggers", .when = APPLIANCE_THREADS, .stop = blackbox_stop},
 	{.name = "the black box", .when = APPLIANCE_CONFIG, .start = rooms_start_blackbox},
+	/* Before there are listeners: hosts that came now would find half of the namespaces. */
 	{.name = "the wait of hosts", .when = APPLIANCE_CONFIG, .start = rooms_hold_hosts},
 	/* All other methods; triggers among them have an effect at once. */
 	{.name = "the configuration's methods", .when = APPLIANCE_CONFIG, .start = rooms_run_runtime_methods},
-	/* Asks all rooms for numbers, so it stops before them. If the configuration's methods have started metrics
-	   already, --metrics is an error. */
 	/* A page may have asked for the trace just before. A worker thread reads it, and sends its end to the control
 	 * thread. */
 	{.name = "looks at the trace", .when = APPLIANCE_THREADS, .stop_slow = rooms_wait_for_looks},
+	/* Asks all rooms for numbers, so it stops before them. If the configuration's methods have started metrics
+	   already, --metrics is an error. */
 	{.name = "metrics' connections", .when = APPLIANCE_THREADS, .stop = rooms_stop_metrics},
 	{.name = "metrics", .when = APPLIANCE_CONFIG, .start = rooms_start_metrics},
+	/* All is there. */
 	{.name = "the connections of hosts", .when = APPLIANCE_CONFIG, .start = rooms_let_hosts_in},
 	{.name = "what was taken back", .when = APPLIANCE_CONFIG, .start = rooms_check_what_was_taken_back},
 	/* All that the other process had is served by this one: the other one ends. */

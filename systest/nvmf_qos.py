@@ -176,7 +176,7 @@ def test_what_is_counted_is_what_the_trace_has():
 
 
 def test_a_host_has_its_minimum_beside_a_noisy_one():
-    """The noisy one has four queue pairs with many commands each, the other one command at a time."""
+    """The noisy one has 128 commands at once, the other one four."""
     with two_hosts("TCP") as t:
         set_limit(t, rw_ios_per_sec=10 * IOPS)
         set_limit(t, host=HOSTNQN, min_rw_ios_per_sec=8 * IOPS)

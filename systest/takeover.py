@@ -453,6 +453,8 @@ def test_who_serves_is_told_when_the_old_process_is_gone():
     for states, words in ((("RUNNING",), "process 7 serves"), ((None, None, "CONFIG", "RUNNING"), "process 7 serves"), ((None,), "nothing is served")):
         told = upgrade.outcome(Asked(*states), ended.pid, 0)
         check(told == f"which has ended, too: {words}", f"{states}: {told}")
+    told = upgrade.outcome(Asked(None), os.getpid(), 0, limit=0)
+    check("neither serves nor has ended" in told, told)
 
 
 def test_one_word_says_why_there_is_no_upgrade():

@@ -158,7 +158,7 @@ def test_keys_that_change_after_the_last_look_are_not_taken_over():
                 check(everything(a) == before and a.call("appliance_get_state")["not_taken_back"] == 0, f"{everything(a)}\n{before}\n{a.log()}")
                 with Successor(a, "--takeover-force", ready=not data) as b:
                     if data:        # nothing is meant to be written under another key, and it need not be given up to find that out
-                        b.failed('key "data" cannot be read again as it is in use')
+                        b.failed('another process would not get key "data" as this one has it')
                     else:
                         check(a.wait_exit() == 0, a.log())
                 check(a.log().count("handing over to") == (1 if data else 2), a.log())
@@ -173,8 +173,15 @@ def test_nothing_is_handed_over_whose_key_cannot_be_read_again():
             else:
                 path.write_text(text)
             with Successor(a, ready=False) as b:
-                b.failed('key "key0" cannot be read again as it is in use', why)
+                b.failed('another process would not get key "key0" as this one has it', why)
             check(a.log().count("is running, process") == 1, a.log())
+
+
+def expect_told(target, words):
+    """What the tools of each day say of what a failed take-over has cost."""
+    for command, said in ((["varve-ctl", "-s", target.path, "status"], words), (["varve-doctor", "-p", str(target.pid), "-d", str(target.folder)], "not all is as before")):
+        p = subprocess.run([BUILD / "bin" / command[0], *command[1:]], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+        check(said in " ".join(p.stdout.split()), f"{command}: {p.stdout}{p.stderr}")
 
 
 def test_what_cannot_be_taken_back_is_told_and_fails_visibly():
@@ -193,6 +200,7 @@ def test_what_cannot_be_taken_back_is_told_and_fails_visibly():
         told = [e["ctx"] for e in a.call("notify_get_notifications", all=True, max=1024) if e["type"] == "appliance_not_taken_back"]
         check("bdev_uring_create of Disk" in told and len(told) == lost, told)
         m.wait("STATUS=running, but without", "the status")
+        expect_told(a, "2 things lost in a failed take-over")
         out = ctl(a, "/bin/false", status=1)
         check(out.endswith(f"process {a.pid}, which goes on\n"), f"what an attempt before has cost is not told of this one: {out}")
         file.touch()
@@ -338,21 +346,25 @@ def test_calls_that_come_while_one_is_under_way_are_refused_and_that_one_is_hand
                        "params": {"nqn": NQN, "listen_address": {**a.listen_address(), "trtype": "RDMA"}}})
             wait_for(pathlib.Path(f"{file}.held").exists, lambda: f"the registration:\n{a.log()}")
             with Successor(a, ready=False) as b:
+                accepted = []
+
                 def refused():
                     try:
-                        late.call("nvmf_subsystem_add_host", nqn=NQN, host=HOST)
-                        late.call("nvmf_subsystem_remove_host", nqn=NQN, host=HOST)
-                        return False
+                        late.call("nvmf_subsystem_add_host", nqn=NQN, host=f"{HOST}{len(accepted)}")
                     except RpcError as e:
                         return e.message
-                wait_for(refused, "calls to be refused")
+                    accepted.append(f"{HOST}{len(accepted)}")
+                    return None
+                said = wait_for(refused, "calls to be refused")
+                check("another process is taking over" in said, said)
                 file.unlink()
                 check("result" in slow.receive(), "the call that was under way")
                 b.wait_serving()
                 check(a.wait_exit() == 0, a.log())
                 listeners = [x["trtype"] for x in b.call("nvmf_get_subsystems")[1]["listen_addresses"]]
                 check(sorted(listeners) == ["RDMA", "TCP"], listeners)
-                check(b.call("nvmf_get_subsystems")[1]["hosts"] == [], "nothing of the calls that were refused")
+                hosts = [x["nqn"] for x in b.call("nvmf_get_subsystems")[1]["hosts"]]
+                check(hosts == accepted, f"{hosts}; accepted: {accepted}")
 
 
 REGISTER, ACQUIRE, REPORT, CONFLICT = 0x0D, 0x11, 0x0E, 0x83

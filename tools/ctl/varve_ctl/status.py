@@ -12,7 +12,7 @@ FULL = 100              # per cent: what bdev_lvol_get_lvstores says of a full s
 OLD_US = 10_000_000     # a command or a removal that takes longer is stuck
 RECENT_US = 3600 * 1_000_000
 ALERTS = ("bdev_slow_io", "bdev_nvme_lost", "bdev_nvme_failed", "bdev_nvme_health", "bdev_nvme_path_lost", "nvmf_keep_alive_expired", "nvmf_quiesce_late",
-          "nvmf_auth_failed", "nvmf_host_refused", "config_refused")
+          "nvmf_auth_failed", "nvmf_host_refused", "config_refused", "appliance_not_taken_back")
 
 
 def age_text(us):
@@ -53,6 +53,9 @@ def problems(s):
     found = []
     if s["state"]["state"] != "RUNNING":
         found.append(f"it is in the state {s['state']['state']}")
+    lost = s["state"].get("not_taken_back", 0)
+    if lost:
+        found.append(f"{count(lost, 'thing')} lost in a failed take-over (log: not taken back)")
     for b in s["bdevs"]:
         if b.get("state", "ready") != "ready" and b.get("state_us", 0) > OLD_US:
             found.append(f"bdev {b['name']} is {b['state']} for {age_text(b['state_us'])}")

@@ -11,6 +11,7 @@ from .client import Refused, Trouble, clean
 OPTIONS = {"--takeover": True, "--takeover-timeout": True, "--takeover-force": False, "--wait-for-rpc": False}
 LOOK_S = 0.05
 SETTLE_S = 2
+OUTCOME_S = 60  # in which the old process serves again, or has ended
 
 
 def option_of(name):
@@ -117,7 +118,7 @@ def state_of(client, pid=None):
     """What the process, or with None whichever has the socket, says of itself when it serves; None: it does not, or not yet."""
     try:
         state = client.ask("appliance_get_state", {})
-    except Trouble:     # Unreachable, too: its socket comes back last
+    except Trouble:     # also Unreachable: a process opens its RPC socket last
         return None
     return state if pid in (None, state.get("pid")) and state.get("state") == "RUNNING" else None
 
@@ -136,9 +137,10 @@ def told_of(lost):
     return f"which goes on, but {lost} of the things that it had are not as before: the log names each" if lost > 0 else "which goes on"
 
 
-def outcome(client, pid, before):
+def outcome(client, pid, before, limit=OUTCOME_S):
     """What has become of the old process after the new one has failed, in words. That may take as long as locks of files last. before: how many things
-    earlier attempts had cost."""
+    earlier attempts had cost. limit: seconds."""
+    end = time.monotonic() + limit
     while True:
         state = state_of(client, pid)
         if state is not None:
@@ -150,6 +152,8 @@ def outcome(client, pid, before):
             ended = True
         if ended:
             return f"which has ended, too: {server(client)}"
+        if time.monotonic() > end:
+            return f"which neither serves nor has ended: varve-doctor -p {pid} looks at it"
         time.sleep(LOOK_S)
 
 

@@ -74,6 +74,8 @@ def check_rpc(report, process, given, wait_s):
         report.ok("RPC", f"{path} answers; RUNNING for {seconds(age)}")
     else:
         report.found("RPC", f"{path} answers, but the daemon is in state {name} for {seconds(age)}", f"varve-rpc -s {path} rpc_get_calls")
+    if state.get("not_taken_back", 0) != 0:     # older daemons lack it
+        report.found("take-over", "one has failed, and not all is as before: the log names what (not taken back)", f"varve-rpc -s {path} appliance_get_state")
     return client
 
 
