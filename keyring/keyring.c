@@ -278,33 +278,44 @@ static bool key_take_back(const char *name, const char *path)
 
 /* ---- What a key has to be ---- */
 
-int keyring_key_digest(const struct keyring_key *key, const uint8_t salt[KEYRING_SALT], uint8_t digest[KEYRING_DIGEST])
+/* All that a key consists of. */
+struct key_content {
+	uint8_t what[3]; /* its kind, and how the bytes are used */
+	const uint8_t *bytes;
+	size_t len;
+};
+
+static struct key_content key_content_of(const struct keyring_key *key)
 {
-	uint8_t what[3] = {key->kind}; /* and how the bytes are used */
-	const uint8_t *bytes = NULL;
-	size_t len = 0;
+	struct key_content c = {.what = {key->kind}};
 
 	switch ((enum keyring_kind)key->kind) {
 	case KEYRING_DHCHAP:
-		what[1] = key->secret.hash;
-		bytes = key->secret.bytes;
-		len = key->secret.len;
+		c.what[1] = key->secret.hash;
+		c.bytes = key->secret.bytes;
+		c.len = key->secret.len;
 		break;
 	case KEYRING_PSK:
-		what[1] = key->psk.hash;
-		what[2] = key->psk.compat;
-		bytes = key->psk.bytes;
-		len = key->psk.len;
+		c.what[1] = key->psk.hash;
+		c.what[2] = key->psk.compat;
+		c.bytes = key->psk.bytes;
+		c.len = key->psk.len;
 		break;
 	case KEYRING_DATA:
-		bytes = key->data.bytes;
-		len = key->data.len;
+		c.bytes = key->data.bytes;
+		c.len = key->data.len;
 		break;
 	}
+	return c;
+}
+
+int keyring_key_digest(const struct keyring_key *key, const uint8_t salt[KEYRING_SALT], uint8_t digest[KEYRING_DIGEST])
+{
+	struct key_content c = key_content_of(key);
 	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 	bool good = ctx != NULL && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) &&
-		    EVP_DigestUpdate(ctx, salt, KEYRING_SALT) && EVP_DigestUpdate(ctx, what, sizeof(what)) &&
-		    EVP_DigestUpdate(ctx, bytes, len) && EVP_DigestFinal_ex(ctx, digest, NULL);
+		    EVP_DigestUpdate(ctx, salt, KEYRING_SALT) && EVP_DigestUpdate(ctx, c.what, sizeof(c.what)) &&
+		    EVP_DigestUpdate(ctx, c.bytes, c.len) && EVP_DigestFinal_ex(ctx, digest, NULL);
 	EVP_MD_CTX_free(ctx);
 	if (!good) {
 		ERR_clear_error();
@@ -481,20 +492,10 @@ void keyring_clear(void)
 
 static bool key_is_equal(const struct keyring_key *a, const struct keyring_key *b)
 {
-	if (a->kind != b->kind) {
-		return false;
-	}
-	switch ((enum keyring_kind)a->kind) {
-	case KEYRING_DHCHAP:
-		return a->secret.hash == b->secret.hash && a->secret.len == b->secret.len &&
-		       dhchap_equal(a->secret.bytes, b->secret.bytes, a->secret.len);
-	case KEYRING_PSK:
-		return a->psk.hash == b->psk.hash && a->psk.len == b->psk.len && a->psk.compat == b->psk.compat &&
-		       dhchap_equal(a->psk.bytes, b->psk.bytes, a->psk.len);
-	case KEYRING_DATA:
-		return a->data.len == b->data.len && dhchap_equal(a->data.bytes, b->data.bytes, a->data.len);
-	}
-	return false;
+	struct key_content ca = key_content_of(a), cb = key_content_of(b);
+
+	return ca.len == cb.len && memcmp(ca.what, cb.what, sizeof(ca.what)) == 0 &&
+	       secret_equal(ca.bytes, cb.bytes, ca.len);
 }
 
 int keyring_key_check_file(const struct keyring_key *key, char error[KEYRING_ERROR_MAX])

@@ -169,6 +169,7 @@ def test_figures():
             t.passes("figures")
         for wrong in ("closed_ns", "open_n", "shut_ns"):
             t.told("figures", "doc/doors.md", MD + f"`door.{wrong}`\n", f"doc/doors.md names the figure door.{wrong}, which is in the head of no bench/door*")
+        t.told("figures", "doc/performance.md", MD + "`window.open_ns`\n", "doc/performance.md names the figure window.open_ns: there is no bench/window")
 
 
 def test_tracepoints():
