@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 from appliance_lib import DEADLINE, check, main, wait_for
-from nvmf_lib import NQN, NUM_CPUS, PERF, PORT, Host, Target, preload, wait_io
+from nvmf_lib import NQN, NUM_CPUS, PERF, PORT, Host, Target, preload, verifying, wait_io
 
 F_OFD_SETLK = 37     # <fcntl.h>; Python has it not everywhere
 PERCENTILES = ("p1", "p10", "p50", "p90", "p99", "p99.9", "p99.99")
@@ -98,6 +98,25 @@ def test_a_ledger_says_what_each_block_may_hold():
 def test_several_devices_and_queue_pairs_share_the_work():
     r = result("-b", "malloc:8M", "-b", "null:1G", "-P", "2", "--ios", "4000", "--rate", "1000000")
     check(r["read"]["ios"] == 4000 and r["errors"] == 0, r)
+
+
+def times_slept(pid):
+    """How often the threads of a process have waited."""
+    return sum(int(line.split()[1]) for task in pathlib.Path(f"/proc/{pid}/task").iterdir() for line in (task / "status").read_text().splitlines()
+               if line.startswith("voluntary_ctxt"))
+
+
+def test_a_host_with_a_low_rate_wakes_only_when_an_io_is_due():
+    with Target(trtype="TCP") as t:
+        t.add_malloc("M")
+        t.add_ns("M")
+        with verifying(t, 1, "-q", "32", "--rate", "40", "-t", "3600") as h:
+            wait_io(t, [h], 20)
+            before, slept = t.groups("completed_nvme_io"), times_slept(h.process.pid)
+            wait_io(t, [h], 80)
+            ios, slept = t.groups("completed_nvme_io") - before, times_slept(h.process.pid) - slept
+            check(slept < 30 * ios, f"it slept {slept} times for {ios} I/Os")
+            h.check_perfect(h.stop())
 
 
 def test_an_open_loop_goes_on_whatever_becomes_of_its_ios():

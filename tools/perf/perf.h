@@ -113,10 +113,11 @@ TAILQ_HEAD(perf_stream_list, perf_stream);
 struct perf_worker {
 	struct thread *thread;
 	unsigned lcore;
-	struct poller *rate_poller;
-	double rate;         /* I/Os per tick; 0: no limit */
-	double arrival_rate; /* --poisson: the same, of each stream */
-	uint64_t rate_start; /* ticks */
+	struct thread_timer rate_timer; /* with a rate but not --poisson: when the next I/O is due */
+	struct poller *arrivals_poller; /* with --poisson */
+	double rate;                    /* I/Os per tick; 0: no limit */
+	double arrival_rate;            /* --poisson: the same, of each stream */
+	uint64_t rate_start;            /* ticks */
 	uint64_t rate_issued;
 	struct perf_stream_list streams;
 };

@@ -8,7 +8,10 @@
 #include "tools/perf/verify.h"
 #include "util/log.h"
 
+/* With a rate limit: the shortest time between two looks whether an I/O is due, and the time until the next one when
+ * one is due that no stream could submit, which it does when an earlier one completes. */
 #define RATE_POLL_US 100
+#define RATE_FULL_US 1000
 
 static uint64_t perf_stream_next_random(struct perf_stream *s)
 {
@@ -323,10 +326,9 @@ void perf_stream_abort(void *arg)
 	nvme_qpair_abort_all(((struct perf_stream *)arg)->closing);
 }
 
-/* With a rate limit, wakes the streams of a sleeping worker when the next I/O is due. */
-static int perf_worker_poll_rate(void *ctx)
+/* Submits what is due of all streams, those of a sleeping worker too. */
+static void perf_worker_submit_due(struct perf_worker *w)
 {
-	struct perf_worker *w = ctx;
 	struct perf_stream *s;
 
 	TAILQ_FOREACH (s, &w->streams, link) {
@@ -334,7 +336,33 @@ static int perf_worker_poll_rate(void *ctx)
 			perf_stream_poll(s);
 		}
 	}
+}
+
+static int perf_worker_poll_arrivals(void *ctx)
+{
+	perf_worker_submit_due(ctx);
 	return POLLER_BUSY;
+}
+
+/* Microseconds until the next look whether an I/O is due. */
+static uint64_t perf_worker_rate_delay_us(const struct perf_worker *w)
+{
+	double ticks = (double)w->rate_issued / w->rate - (double)(env_ticks() - w->rate_start);
+
+	if (ticks <= 0) {
+		return RATE_FULL_US;
+	}
+	uint64_t us = (uint64_t)(ticks * 1e6 / (double)env_ticks_hz()) + 1;
+
+	return us > RATE_POLL_US ? us : RATE_POLL_US;
+}
+
+static void perf_worker_rate_due(void *arg)
+{
+	struct perf_worker *w = arg;
+
+	perf_worker_submit_due(w);
+	thread_timer_start(&w->rate_timer, perf_worker_rate_delay_us(w));
 }
 
 void perf_worker_start_rate(void *arg)
@@ -343,16 +371,20 @@ void perf_worker_start_rate(void *arg)
 
 	w->rate_start = env_ticks();
 	w->rate_issued = 0;
-	w->rate_poller =
-		poller_register(&(struct poller_opts){.name = "perf_rate",
-						      .fn = perf_worker_poll_rate,
-						      .ctx = w,
-						      /* in every round, so that no arrival waits for the poller */
-						      .period_us = w->arrival_rate != 0 ? 0 : RATE_POLL_US,
-						      .fd = -1});
+	if (w->arrival_rate == 0) {
+		w->rate_timer = (struct thread_timer){.fn = perf_worker_rate_due, .arg = w};
+		thread_timer_start(&w->rate_timer, RATE_POLL_US);
+		return;
+	}
+	/* in every round, so that no arrival waits for the poller */
+	w->arrivals_poller = poller_register(
+		&(struct poller_opts){.name = "perf_arrivals", .fn = perf_worker_poll_arrivals, .ctx = w, .fd = -1});
 }
 
 void perf_worker_stop_rate(void *arg)
 {
-	poller_unregister(&((struct perf_worker *)arg)->rate_poller);
+	struct perf_worker *w = arg;
+
+	thread_timer_stop(&w->rate_timer);
+	poller_unregister(&w->arrivals_poller);
 }
