@@ -45,9 +45,8 @@ RULES = ("blocklist", "revision", "absent", "request", "expire", "takeover", "ol
 
 
 def with_gateway(s, g, **changes):
-    gateways = list(s.gateways)
-    gateways[g] = gateways[g]._replace(**changes)
-    return s._replace(gateways=tuple(gateways))
+    new = s.gateways[g]._replace(**changes)
+    return State((s.gateways[0], new) if g else (new, s.gateways[1]), *s[1:])
 
 
 def with_lease(s, g, ticks):
@@ -104,8 +103,13 @@ def swapped(s):
     """The same with the gateways in each other's place."""
     def turn(request):
         return (1 - request[0], *request[1:]) if isinstance(request, tuple) else request
-    gateways = tuple(x._replace(request=turn(x.request), late=turn(x.late)) for x in reversed(s.gateways))
-    return s._replace(gateways=gateways, lease=s.lease[::-1], owner=s.owner if s.owner == NONE else 1 - s.owner, lock=s.lock if s.lock == NONE else 1 - s.lock)
+
+    def turned(gw):
+        if gw.late is None and not isinstance(gw.request, tuple):
+            return gw
+        return gw._replace(request=turn(gw.request), late=turn(gw.late))
+    return State((turned(s.gateways[1]), turned(s.gateways[0])), s.lease[::-1], s.owner if s.owner == NONE else 1 - s.owner,
+                 s.lock if s.lock == NONE else 1 - s.lock, *s[4:])
 
 
 class Model:
@@ -252,10 +256,10 @@ class Model:
         if gw.phase == ACTIVE and gw.up == RUN:     # the operator moves the group
             yield with_gateway(s, g, phase=LEAVING, patience=LEASE)
 
-    def ticks(self, s):
-        """Time passes, unless a healthy gateway has something to do: it needs no longer than a tick for each."""
+    def ticks(self, s, busy):
+        """Time passes, unless a healthy gateway has something to do: it needs no longer than a tick for each. busy: has it, of each gateway."""
         for g, gw in enumerate(s.gateways):
-            if gw.up == RUN and any(True for _ in self.steps(s, g)) and (is_healthy(s, g) or gw.left == 0):
+            if busy[g] and gw.up == RUN and (is_healthy(s, g) or gw.left == 0):
                 return
         yield self.tick(s, NONE)
         if s.slow > 0:
@@ -288,10 +292,11 @@ class Model:
         return swapped(s) if hash(s.gateways[0]) > hash(s.gateways[1]) else s
 
     def next(self, s):
-        for g in range(2):
-            yield from self.steps(s, g)
+        steps = [list(self.steps(s, g)) for g in range(2)]
+        yield from steps[0]
+        yield from steps[1]
         yield from self.events(s)
-        yield from self.ticks(s)
+        yield from self.ticks(s, steps)
 
     # --- What must never be ---
 
