@@ -158,8 +158,8 @@ static void test_random_io_agrees_with_a_plain_copy(void)
 {
 	for (unsigned i = 1; i < 4; i++) {
 		seed = i;
-		model_run(512, 300);
-		model_run(4096, 150);
+		model_run(512, 300 / unit_stride());
+		model_run(4096, 150 / unit_stride());
 	}
 }
 
@@ -687,7 +687,7 @@ static void test_one_on_another_and_two_threads(void)
 	for (unsigned t = 0; t < 2; t++) {
 		CU_ASSERT_EQUAL_FATAL(user_open(&u[t], "c1", true, fixture_thread(t)), 0);
 	}
-	for (unsigned round = 0; round < 10; round++) {
+	for (unsigned round = 0; round < 10; round += unit_stride()) {
 		for (unsigned i = 0; i < 64; i++) {
 			unsigned t = i % 2, n = i / 2;
 			crypto_fill(crowd_data[i], sizeof(crowd_data[i]), round * 64 + i + 1);

@@ -465,8 +465,8 @@ static void worlds_run(unsigned seeds, unsigned members_max, unsigned steps)
 
 static void test_no_more_than_the_limit_and_no_less_than_the_minimum_ever(void)
 {
-	worlds_run(300, FEW, 6000);
-	worlds_run(8, SHARE_MEMBERS_MAX, 1500);
+	worlds_run(300 / unit_stride(), FEW, 6000);
+	worlds_run(8 / unit_stride(), SHARE_MEMBERS_MAX, 1500);
 }
 
 /* Members have minimums, of any sum up to the limit, and one uses what all of them leave. */
@@ -474,7 +474,7 @@ static void test_one_that_is_greedy_alone_gets_all(void)
 {
 	static struct world w;
 
-	for (unsigned seed = 1; seed <= 200; seed++) {
+	for (unsigned seed = 1; seed <= 200 / unit_stride(); seed++) {
 		world_begin(&w, seed, 2 + (unsigned)random() % 7);
 		for (unsigned i = 0; i < w.members; i++) {
 			bool takes_all = i + 1 == w.members && below(2) == 0;
