@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 600
+# apart
 # once
 """Old writes never land behind new ones: two targets over one file, a front that has both as paths, hosts that know every write they had
 acknowledged. One after the other: what ends a connection or gives a path up. Then all at once from a seed: VARVE_SEED repeats a run,

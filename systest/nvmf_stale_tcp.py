@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 400
+# apart
 # once
 """nvmf_stale.py with targets that serve over TCP, where a front's disconnect may find what was sent before it still in a target's socket: with the
 front's fences, by the target alone, and without what protects the writes, which must find old data. VARVE_SEED repeats the sweep."""

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 300
+# apart
 # sanitize
 """What a service manager hears of a daemon: sd_notify's messages, and a watchdog that follows the reactors."""
 import shutil

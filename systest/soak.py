@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # limit: 1500
-# budget: VARVE_SOAK_SECONDS=60
+# budget: VARVE_SOAK_SECONDS=30
 # once
 # long
 """Everything at random around hosts that verify what they read: connects, kills, namespaces that come and go, ANA changes, resets, RPCs that
