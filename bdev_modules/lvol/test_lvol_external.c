@@ -364,6 +364,7 @@ static void test_a_store_is_opened_before_the_bdev_is_there(void)
 
 static void test_what_cannot_be_an_external_snapshot_is_refused(void)
 {
+	struct operation op;
 	struct user u;
 
 	begin(&u);
@@ -373,7 +374,9 @@ static void test_what_cannot_be_an_external_snapshot_is_refused(void)
 	CU_ASSERT_EQUAL(image_clone("x", ""), -EINVAL);
 	CU_ASSERT_EQUAL(image_clone("m0", "d"), -EPERM); /* the store writes to it */
 	CU_ASSERT_PTR_NULL(lvol_live_find(bdev_lvol_store_live(the_store()), "d"));
-	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SET_PARENT_BDEV, "lvs/c", "x", 0), -EEXIST);
+	change_start(&op, BDEV_LVOL_SET_PARENT_BDEV, "lvs/c", "x", 0);
+	CU_ASSERT_EQUAL(operation_wait(&op), -EEXIST);
+	CU_ASSERT_STRING_EQUAL(op.why, "volume lvs/c: this is its parent already");
 	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SET_PARENT_BDEV, "lvs/c", "nobody", 0), -ENODEV);
 	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SET_PARENT_BDEV, "lvs/c", "lvs/c", 0), -EINVAL);
 	CU_ASSERT_EQUAL(change_run(BDEV_LVOL_SET_PARENT_BDEV, "lvs/c", "m0", 0), -EINVAL); /* its size */

@@ -285,11 +285,13 @@ struct change {
 /* Volumes that are being deleted: they have no bdev any more, or will have none soon. */
 static LIST_HEAD(, change) deletions = LIST_HEAD_INITIALIZER(deletions);
 
-static const char *change_error(int rc)
+static const char *change_error(enum bdev_lvol_change change, int rc)
 {
 	switch (rc) {
 	case -EEXIST:
-		return "the name is taken";
+		return change == BDEV_LVOL_SET_PARENT || change == BDEV_LVOL_SET_PARENT_BDEV
+			       ? "this is its parent already"
+			       : "the name is taken";
 	case -EPERM:
 		return "a read-only volume cannot be changed, and only a read-only one can be cloned";
 	case -EBUSY:
@@ -385,7 +387,8 @@ static void change_end(struct change *c, int rc, const char *uuid)
 		reserve_size_error(c, c->v->num_clusters, error);
 	} else if (rc != 0) {
 		bool busy = rc == -EBUSY && c->change == BDEV_LVOL_DELETE;
-		bdev_error(error, rc, "volume %s: %s", c->name, busy ? delete_error(c->v) : change_error(rc));
+		bdev_error(error, rc, "volume %s: %s", c->name,
+			   busy ? delete_error(c->v) : change_error(c->change, rc));
 	}
 	c->cb(c->arg, rc, error, uuid);
 	free(c);
