@@ -212,12 +212,17 @@ static bool lvol_journal_page_is_whole(const struct lvol_md_page *p)
 	return p->crc == (p->id == 0 ? 0 : lvol_crc(p));
 }
 
+uint32_t lvol_journal_used(const struct lvol_journal_head *h, uint32_t md_pages)
+{
+	return h == NULL || h->used_below == 0 ? md_pages : h->used_below;
+}
+
 bool lvol_journal_decode(const void *slot, uint32_t slot_pages, uint32_t md_pages)
 {
 	const struct lvol_journal_head *h = slot;
 
 	if (memcmp(h->magic, LVOL_JOURNAL_MAGIC, sizeof(h->magic)) != 0 || h->crc != lvol_crc(h) ||
-	    h->num_pages >= slot_pages) {
+	    h->num_pages >= slot_pages || h->used_below > md_pages) {
 		return false;
 	}
 	for (uint32_t i = 0; i < h->num_pages; i++) {

@@ -48,6 +48,9 @@ uint32_t lvol_crc(const void *page);
 /* The CRC32C of the pages behind the head of a slot of the journal, each without its last 4 bytes. */
 uint32_t lvol_journal_crc(const struct lvol_journal_head *h);
 
+/* How many of the first metadata pages may be in use, by the slot of the journal that counts (NULL: none). */
+uint32_t lvol_journal_used(const struct lvol_journal_head *h, uint32_t md_pages);
+
 /* Checks a slot of the journal, `slot_pages` long, of a store with so many metadata pages. Returns whether it is valid:
  * a slot that is not is one whose write was not completed. */
 bool lvol_journal_decode(const void *slot, uint32_t slot_pages, uint32_t md_pages);

@@ -11,6 +11,11 @@ int lvol_refuse(struct lvol_error *e, const char *fmt, ...) __attribute__((forma
 /* Reads from a page on, with what the journal has of them in place of what is there. Returns 0 or a negative errno. */
 int lvol_store_pages_read(const struct lvol_store *s, uint64_t page, void *to, size_t bytes);
 
+/* Reads the journal of a store that was open for writing. Of two slots that are valid the newer one counts: the pages
+ * of the other are in their places. *journal: that slot, which is to be freed, or NULL. Returns 0 or a negative errno.
+ */
+int lvol_journal_read(const struct lvol_device *d, const struct lvol_geometry *g, struct lvol_journal_head **journal);
+
 /* Adds a problem that `check` reports. Returns 0 or -ENOMEM. */
 int lvol_problem_add(struct lvol_store *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

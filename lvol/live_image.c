@@ -27,7 +27,7 @@ struct live_image {
 	uint8_t **pages; /* NULL: zeroes */
 	uint8_t *wanted; /* bits */
 	uint64_t at;     /* what is before it was read or is being read */
-	bool masks;      /* the masks are being read, not yet what they name */
+	bool first;      /* the masks or the journal are being read, not yet what they name */
 	struct live_image_chunk chunks[CHUNKS];
 	unsigned busy;
 	int status;
@@ -158,6 +158,18 @@ static void image_want_used(struct live_image *m)
 	free(mask);
 }
 
+/* Of a store that was open: the pages that may be in use by its journal. */
+static void image_want_below(struct live_image *m)
+{
+	const struct lvol_geometry *g = &m->geometry;
+	const struct lvol_device d = live_image_device(m);
+	struct lvol_journal_head *journal = NULL;
+
+	m->status = lvol_journal_read(&d, g, &journal);
+	image_want(m, g->md.first, lvol_journal_used(journal, g->md.pages));
+	free(journal);
+}
+
 /* ---- Reading ---- */
 
 static bool image_wants(const struct live_image *m, uint64_t page)
@@ -251,13 +263,17 @@ static bool image_start(struct live_image *m)
 /* All that was wanted is there. Returns whether there is more. */
 static bool image_more(struct live_image *m)
 {
-	if (!m->masks || m->status != 0) {
+	if (!m->first || m->status != 0) {
 		return false;
 	}
-	m->masks = false;
+	m->first = false;
 	m->at = 0;
 	memset(m->wanted, 0, (size_t)(m->num_pages / 8 + 1));
-	image_want_used(m);
+	if (m->geometry.clean) {
+		image_want_used(m);
+	} else {
+		image_want_below(m);
+	}
 	return m->status == 0;
 }
 
@@ -299,13 +315,14 @@ static int image_begin(struct live_image *m)
 		return -ENOMEM;
 	}
 	memcpy(m->pages[0], m->super, LVOL_PAGE_BYTES);
-	m->masks = g->clean;
+	m->first = true;
 	if (g->clean) {
 		image_want_area(m, g->page_mask);
 		image_want_area(m, g->cluster_mask);
 		image_want_area(m, g->id_mask);
 	} else {
-		image_want_area(m, g->md);
+		image_want(m, (uint64_t)g->md.first + g->journal_first,
+			   (uint64_t)LVOL_JOURNAL_SLOTS * g->journal_slot_pages);
 	}
 	return 0;
 }

@@ -122,6 +122,7 @@ struct lvol_live {
 	uint32_t told_clusters;
 	uint8_t *pages; /* metadata pages in use, the journal's too */
 	uint32_t free_pages, page_hint;
+	uint32_t used_below;     /* no page from here on was in use since the store was opened, but for the journal's */
 	uint64_t promised_pages; /* live_pages.c */
 	struct live_freed freed, in_grace;
 	enum live_grace grace;
@@ -225,6 +226,8 @@ void live_script_run(struct live_script *c, lvol_live_done done, void *arg);
 
 /* Adds a write of the superblock as that of a store that is open, or closed, and a flush. */
 void live_super_script(struct live_script *c, struct lvol_live *s, bool open);
+/* Adds writes that begin the journal: slots without pages, newer than what they have now. */
+void live_journal_begin_script(struct live_script *c, struct lvol_live *s);
 /* Adds writes that end the journal. */
 void live_journal_script(struct live_script *c, const struct lvol_live *s);
 /* Adds a write of a mask. */

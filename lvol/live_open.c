@@ -41,6 +41,7 @@ static void pages_mark(struct lvol_live *s, const struct lvol_store *from)
 	memcpy(s->pages, from->pages_owned, ((size_t)s->geometry.md.pages + 7) / 8);
 	for (uint32_t i = 0; i < s->geometry.md.pages; i++) {
 		s->free_pages -= lvol_bit(s->pages, i);
+		s->used_below = lvol_bit(s->pages, i) ? i + 1 : s->used_below;
 	}
 }
 
@@ -283,7 +284,7 @@ static void opening_marked(void *arg, int status)
 	}
 }
 
-/* What the newest slot of the journal has goes to its place. Then the slots end: their generations go on. */
+/* What the newest slot of the journal has goes to its place. Then the slots begin anew: their generations go on. */
 static void opening_mark(struct live_opening *o, const struct lvol_journal_head *journal)
 {
 	struct lvol_live *s = o->store;
@@ -298,7 +299,7 @@ static void opening_mark(struct live_opening *o, const struct lvol_journal_head 
 		live_script_write(c, (uint64_t)s->geometry.md.first + journal->places[i], bytes, 1);
 	}
 	live_script_flush(c);
-	live_journal_script(c, s);
+	live_journal_begin_script(c, s);
 	live_super_script(c, s, true);
 	live_script_run(c, opening_marked, o);
 }

@@ -183,16 +183,36 @@ void live_super_script(struct live_script *c, struct lvol_live *s, bool open)
 	live_script_flush(c);
 }
 
+/* The head of the slot of a generation. */
+static void slot_script(struct live_script *c, const struct lvol_geometry *g, uint64_t generation, void *head)
+{
+	uint64_t slot = generation % LVOL_JOURNAL_SLOTS;
+
+	live_script_write(c, (uint64_t)g->md.first + g->journal_first + slot * g->journal_slot_pages, head, 1);
+	live_script_flush(c);
+}
+
+void live_journal_begin_script(struct live_script *c, struct lvol_live *s)
+{
+	for (uint32_t i = 0; i < LVOL_JOURNAL_SLOTS; i++) {
+		struct lvol_journal_head *h = live_pages_alloc(1);
+		s->generation++;
+		if (h != NULL) {
+			memcpy(h->magic, LVOL_JOURNAL_MAGIC, sizeof(h->magic));
+			h->generation = s->generation;
+			h->used_below = s->used_below;
+			h->pages_crc = lvol_journal_crc(h);
+			h->crc = lvol_crc(h);
+		}
+		slot_script(c, &s->geometry, s->generation, h);
+	}
+}
+
 void live_journal_script(struct live_script *c, const struct lvol_live *s)
 {
-	const struct lvol_geometry *g = &s->geometry;
-
 	/* The newer one last: the pages of the older one are old. */
 	for (uint64_t i = 1; i <= LVOL_JOURNAL_SLOTS; i++) {
-		uint64_t slot = (s->generation + i) % LVOL_JOURNAL_SLOTS;
-		live_script_write(c, (uint64_t)g->md.first + g->journal_first + slot * g->journal_slot_pages,
-				  live_pages_alloc(1), 1);
-		live_script_flush(c);
+		slot_script(c, &s->geometry, s->generation + i, live_pages_alloc(1));
 	}
 }
 

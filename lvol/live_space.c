@@ -136,6 +136,7 @@ bool live_page_take(struct lvol_live *s, uint32_t *page)
 			s->pages[at / 8] |= (uint8_t)(1 << at % 8);
 			s->free_pages--;
 			s->page_hint = at;
+			s->used_below = at < s->used_below ? s->used_below : at + 1;
 			*page = at;
 			return true;
 		}

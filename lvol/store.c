@@ -44,22 +44,19 @@ int lvol_store_pages_read(const struct lvol_store *s, uint64_t page, void *to, s
 	return rc;
 }
 
-/* Reads the journal of a store that was open for writing. Of two slots that are valid the newer one counts: the pages
- * of the other are in their places. */
-static int store_journal_read(struct lvol_store *s)
+int lvol_journal_read(const struct lvol_device *d, const struct lvol_geometry *g, struct lvol_journal_head **journal)
 {
-	const struct lvol_geometry *g = &s->geometry;
 	size_t bytes = (size_t)g->journal_slot_pages * LVOL_PAGE_BYTES;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < LVOL_JOURNAL_SLOTS && bytes > 0 && rc == 0; i++) {
 		uint64_t page = (uint64_t)g->md.first + g->journal_first + (uint64_t)i * g->journal_slot_pages;
 		struct lvol_journal_head *slot = malloc(bytes);
-		rc = slot == NULL ? -ENOMEM : s->device.read(s->device.ctx, page * LVOL_PAGE_BYTES, slot, bytes);
+		rc = slot == NULL ? -ENOMEM : d->read(d->ctx, page * LVOL_PAGE_BYTES, slot, bytes);
 		if (rc == 0 && lvol_journal_decode(slot, g->journal_slot_pages, g->md.pages) &&
-		    (s->journal == NULL || slot->generation > s->journal->generation)) {
-			free(s->journal);
-			s->journal = slot;
+		    (*journal == NULL || slot->generation > (*journal)->generation)) {
+			free(*journal);
+			*journal = slot;
 		} else {
 			free(slot);
 		}
@@ -138,11 +135,12 @@ static int store_roots_by_mask(struct lvol_store *s)
 	return rc;
 }
 
-/* Of a store whose masks may be old: each good root page is a volume. */
+/* Of a store whose masks may be old: each good root page is a volume. No other page than those that the journal says
+ * may be in use is looked at. */
 static int store_roots_by_scan(struct lvol_store *s)
 {
 	struct lvol_md_page *pages = malloc(READ_AT_ONCE_PAGES * sizeof(*pages));
-	uint32_t all = s->geometry.md.pages;
+	uint32_t all = lvol_journal_used(s->journal, s->geometry.md.pages);
 	struct lvol_error e;
 	int rc = pages == NULL ? -ENOMEM : 0;
 
@@ -151,7 +149,8 @@ static int store_roots_by_scan(struct lvol_store *s)
 		if (at == 0) {
 			rc = lvol_store_pages_read(s, (uint64_t)s->geometry.md.first + i, pages, n * sizeof(*pages));
 		}
-		if (rc == 0 && lvol_page_is_root(&pages[at], i) && lvol_page_decode(&pages[at], i, all, &e) == 0) {
+		if (rc == 0 && lvol_page_is_root(&pages[at], i) &&
+		    lvol_page_decode(&pages[at], i, s->geometry.md.pages, &e) == 0) {
 			rc = store_volume_add(s, i);
 		}
 	}
@@ -269,7 +268,7 @@ static int store_open(struct lvol_store *s, struct lvol_error *e)
 	if (rc != 0) {
 		return rc;
 	}
-	rc = store_journal_read(s);
+	rc = lvol_journal_read(&s->device, &s->geometry, &s->journal);
 	if (rc != 0) {
 		return rc;
 	}

@@ -67,9 +67,9 @@ struct lvol_store {
 
 enum { LVOL_PROBLEMS_MAX = 1000 };
 
-/* Reads the metadata of a store: of one that was closed the pages in use, else all. A damaged volume is a problem
- * (lvol_store_problem()), and no error. Returns 0, -EILSEQ (there is no store, or its superblock is damaged), -ENOMEM,
- * or the device's error; e says which. */
+/* Reads the metadata of a store: of one that was closed the pages in use, else all that the journal says may be in use.
+ * A damaged volume is a problem (lvol_store_problem()), and no error. Returns 0, -EILSEQ (there is no store, or its
+ * superblock is damaged), -ENOMEM, or the device's error; e says which. */
 int lvol_store_read(const struct lvol_device *d, struct lvol_store **s, struct lvol_error *e);
 
 /* Looks for what contradicts itself: clusters that two volumes have, masks that do not fit, clones without their

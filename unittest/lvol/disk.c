@@ -184,6 +184,9 @@ void disk_run(struct disk *d)
 
 static void disk_read(void *ctx, uint64_t offset, void *to, size_t bytes, lvol_live_done done, void *arg)
 {
+	struct disk *d = ctx;
+
+	d->bytes_read += bytes;
 	disk_op(ctx, (struct disk_op){
 			     .kind = DISK_READ, .offset = offset, .to = to, .bytes = bytes, .done = done, .arg = arg});
 }

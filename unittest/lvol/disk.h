@@ -30,6 +30,7 @@ struct disk {
 	int fail_status;      /* what the failing one answers */
 	bool fail_on;         /* all later ones fail, too */
 	unsigned long ops;    /* so far */
+	uint64_t bytes_read;  /* so far */
 	unsigned long paused; /* volumes that are paused now */
 	bool no_external;
 	struct lvol_owner owner; /* who opens stores on it; pid 0: this process */

@@ -309,6 +309,30 @@ static void test_an_open_is_linear_in_the_depth_of_snapshots(void)
 	world_free(&w);
 }
 
+/* 256 metadata pages, of which few are in use. */
+static void test_an_open_after_a_crash_reads_what_is_in_use(void)
+{
+	world_create(&w, 256);
+	for (int i = 0; i < 4; i++) {
+		CU_ASSERT_EQUAL_FATAL(world_volume_create(&w, i, 6, true), 0);
+		CU_ASSERT_EQUAL_FATAL(world_write(&w, i, 10, 5), 0);
+	}
+	for (unsigned i = 0; i < 2; i++) { /* the second time no batch was written since the open */
+		const struct lvol_geometry g = w.store->geometry;
+		uint64_t journal = (uint64_t)LVOL_JOURNAL_SLOTS * g.journal_slot_pages, used = 2 * 4 + 1;
+		CU_ASSERT_TRUE(journal + 2 * used < g.md.pages / 2);
+		world_forget(&w);
+		w.disk.owner.pid = 0;
+		w.disk.bytes_read = 0;
+		CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+		CU_ASSERT_TRUE(lvol_live_info(w.store).recovered);
+		uint64_t pages = w.disk.bytes_read / LVOL_PAGE_BYTES;
+		CU_ASSERT_TRUE(pages >= 1 + journal + used && pages <= 1 + journal + 2 * used);
+		expect_equal();
+	}
+	world_free(&w);
+}
+
 static void test_inflate_and_decouple(void)
 {
 	world_create(&w, 64);
@@ -821,6 +845,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_texts_are_those_that_an_open_takes),
 	UNIT(test_attributes_of_many_pages),
 	UNIT(test_an_open_is_linear_in_the_depth_of_snapshots),
+	UNIT(test_an_open_after_a_crash_reads_what_is_in_use),
 	UNIT(test_inflate_and_decouple),
 	UNIT(test_what_may_be_deleted),
 	UNIT(test_what_a_program_of_the_future_forbids),

@@ -905,6 +905,19 @@ static void test_a_slot_of_a_journal_counts_only_if_it_is_whole(void)
 	CU_ASSERT_FALSE(lvol_journal_decode(&slot, 3, 6));
 }
 
+static void test_a_slot_of_a_journal_says_which_pages_may_be_in_use(void)
+{
+	slot_make();
+	CU_ASSERT_EQUAL(lvol_journal_used(NULL, 6), 6);
+	CU_ASSERT_EQUAL(lvol_journal_used(&slot.head, 6), 6); /* an older program wrote it */
+	slot.head.used_below = 5;
+	CU_ASSERT_EQUAL(lvol_journal_used(&slot.head, 6), 5);
+	slot.head.used_below = 6;
+	CU_ASSERT_TRUE(slot_is_valid(3, 6));
+	slot.head.used_below = 7;
+	CU_ASSERT_FALSE(slot_is_valid(3, 6));
+}
+
 static int teardown(void)
 {
 	if (store != NULL) {
@@ -944,6 +957,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_journal_lies_within_the_metadata),
 	UNIT(test_a_superblock_that_was_half_written_is_not_closed),
 	UNIT(test_a_slot_of_a_journal_counts_only_if_it_is_whole),
+	UNIT(test_a_slot_of_a_journal_says_which_pages_may_be_in_use),
 	UNIT(test_each_allocation_may_fail),
 	UNIT_END,
 };
