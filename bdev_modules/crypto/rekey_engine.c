@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bdev_modules/crypto/rekey_engine.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <openssl/rand.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PLAIN_BYTES REKEY_HEADER_STRIDE /* the largest block */
+
+static int __attribute__((format(printf, 3, 4))) engine_error(struct rekey_engine *e, int rc, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(e->error, sizeof(e->error), fmt, args);
+	va_end(args);
+	return rc;
+}
+
+static int engine_step_failed(struct rekey_engine *e, int rc, const char *what)
+{
+	return engine_error(e, rc, "%s at block %" PRIu64 ": %s", what, e->position, strerror(-rc));
+}
+
+/* --- Memory --- */
+
+/* Plain data are in it for a moment: it is left out of core dumps. NULL: no memory. */
+static uint8_t *plain_alloc(void)
+{
+	void *p = mmap(NULL, PLAIN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p != MAP_FAILED && madvise(p, PLAIN_BYTES, MADV_DONTDUMP) != 0) {
+		munmap(p, PLAIN_BYTES);
+		p = MAP_FAILED;
+	}
+	return p != MAP_FAILED ? p : NULL;
+}
+
+static uint32_t header_bytes(const struct rekey_engine *e)
+{
+	return e->journal_block > REKEY_HEADER_BYTES ? e->journal_block : REKEY_HEADER_BYTES;
+}
+
+int rekey_engine_init(struct rekey_engine *e)
+{
+	int rc = crypto_xts_create(&e->old_xts, e->old_secret, e->old_bytes);
+
+	rc = rc != 0 ? rc : crypto_xts_create(&e->new_xts, e->new_secret, e->new_bytes);
+	if (rc != 0) {
+		return engine_error(e, rc, "OpenSSL cannot make a key schedule: %s", strerror(-rc));
+	}
+	e->chunk = malloc(REKEY_CHUNK_BYTES);
+	e->header = calloc(1, REKEY_HEADER_STRIDE);
+	e->copy = plain_alloc();
+	if (e->chunk == NULL || e->header == NULL || e->copy == NULL) {
+		return engine_error(e, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+void rekey_engine_fini(struct rekey_engine *e)
+{
+	crypto_xts_destroy(&e->old_xts);
+	crypto_xts_destroy(&e->new_xts);
+	free(e->chunk);
+	free(e->header);
+	if (e->copy != NULL) {
+		munmap(e->copy, PLAIN_BYTES);
+	}
+	e->chunk = e->header = e->copy = NULL;
+}
+
+/* --- The journal --- */
+
+/* The slot of a header that was not written for certain is written again: the other one has the last that was. */
+static int header_write(struct rekey_engine *e, enum rekey_state state, uint64_t position, uint32_t blocks,
+			uint32_t crc)
+{
+	e->head.generation++;
+	e->head.state = state;
+	e->head.position = position;
+	e->head.chunk_blocks = blocks;
+	e->head.chunk_crc = crc;
+	memset(e->header, 0, header_bytes(e));
+	rekey_header_encode(&e->head, e->header);
+	int rc = e->ops->journal_write(e->ctx, (uint64_t)e->slot * REKEY_HEADER_STRIDE, header_bytes(e), e->header);
+	rc = rc != 0 ? rc : e->ops->journal_flush(e->ctx);
+	if (rc != 0) {
+		return engine_step_failed(e, rc, "the journal cannot be written");
+	}
+	e->slot ^= 1;
+	return 0;
+}
+
+static uint32_t copy_bytes(const struct rekey_engine *e, uint32_t blocks)
+{
+	uint32_t unit = header_bytes(e), bytes = blocks * e->block_size;
+
+	return (bytes + unit - 1) / unit * unit;
+}
+
+static int chunk_copy_write(struct rekey_engine *e, uint32_t blocks)
+{
+	int rc = e->ops->journal_write(e->ctx, REKEY_CHUNK_OFFSET, copy_bytes(e, blocks), e->chunk);
+
+	rc = rc != 0 ? rc : e->ops->journal_flush(e->ctx);
+	if (rc != 0) {
+		return engine_step_failed(e, rc, "the journal cannot be written");
+	}
+	e->copied = true;
+	return 0;
+}
+
+static int chunk_copy_read(struct rekey_engine *e)
+{
+	uint32_t blocks = e->head.chunk_blocks;
+	int rc = e->ops->journal_read(e->ctx, REKEY_CHUNK_OFFSET, copy_bytes(e, blocks), e->chunk);
+
+	if (rc != 0) {
+		return engine_step_failed(e, rc, "the journal cannot be read");
+	}
+	if (rekey_crc(e->chunk, (size_t)blocks * e->block_size) != e->head.chunk_crc) {
+		return engine_error(e, -EILSEQ,
+				    "the journal's copy of %" PRIu32 " blocks at block %" PRIu64
+				    ", of which the base may "
+				    "have lost some, is damaged: its CRC is wrong",
+				    blocks, e->position);
+	}
+	e->pending = blocks;
+	e->copied = true;
+	return 0;
+}
+
+/* --- The steps --- */
+
+/* From "under way" on. The range is held; what fails leaves it so. */
+static int chunk_carry_out(struct rekey_engine *e)
+{
+	uint32_t blocks = e->pending;
+	int rc = e->copied ? 0 : chunk_copy_write(e, blocks);
+
+	e->holds = true;
+	rc = rc != 0 ? rc
+		     : header_write(e, REKEY_UNDER_WAY, e->position, blocks,
+				    rekey_crc(e->chunk, (size_t)blocks * e->block_size));
+	if (rc != 0) {
+		return rc;
+	}
+	rc = e->ops->base_write(e->ctx, e->position, blocks, e->chunk);
+	rc = rc != 0 ? rc : e->ops->base_flush(e->ctx);
+	if (rc != 0) {
+		return engine_step_failed(e, rc, "the base cannot be written");
+	}
+	rc = header_write(e, REKEY_RUNNING, e->position + blocks, 0, 0);
+	if (rc != 0) {
+		return rc;
+	}
+	e->position += blocks;
+	e->pending = 0;
+	e->copied = e->holds = false;
+	e->ops->moved(e->ctx, e->position);
+	return 0;
+}
+
+static bool chunk_encrypt(struct rekey_engine *e, uint32_t blocks)
+{
+	bool good = true;
+
+	for (uint32_t i = 0; i < blocks && good; i++) {
+		uint8_t *at = e->chunk + (size_t)i * e->block_size;
+		uint64_t lba = e->position + i;
+		good = crypto_xts_block(e->old_xts.decrypt, lba, at, e->copy, e->block_size) &&
+		       crypto_xts_block(e->new_xts.encrypt, lba, e->copy, at, e->block_size);
+	}
+	explicit_bzero(e->copy, e->block_size);
+	return good;
+}
+
+/* Reads as many blocks as can be read. 0 and *blocks; -ENODATA: not even the first one. */
+static int chunk_read(struct rekey_engine *e, uint32_t *blocks)
+{
+	int rc = e->ops->base_read(e->ctx, e->position, *blocks, e->chunk);
+
+	while (rc == -ENODATA && *blocks > 1) {
+		*blocks /= 2;
+		rc = e->ops->base_read(e->ctx, e->position, *blocks, e->chunk);
+	}
+	return rc;
+}
+
+/* A block that the medium has lost stays as it is: whoever writes it again does so with the new key. */
+static int block_skip(struct rekey_engine *e)
+{
+	e->holds = true;
+	int rc = header_write(e, REKEY_RUNNING, e->position + 1, 0, 0);
+
+	if (rc == 0) {
+		e->position++;
+		e->holds = false;
+		e->ops->moved(e->ctx, e->position);
+	}
+	return rc;
+}
+
+/* The chunk stays with the old key, and its I/O goes on. */
+static int chunk_give_up(struct rekey_engine *e, int rc)
+{
+	if (!e->holds) {
+		e->ops->moved(e->ctx, e->position);
+	}
+	return rc;
+}
+
+static int chunk_move(struct rekey_engine *e, uint32_t blocks)
+{
+	int rc = chunk_read(e, &blocks);
+
+	if (rc == -ENODATA) {
+		return block_skip(e);
+	}
+	if (rc != 0) {
+		return chunk_give_up(e, engine_step_failed(e, rc, "the base cannot be read"));
+	}
+	if (!chunk_encrypt(e, blocks)) {
+		return chunk_give_up(e, engine_error(e, -EIO, "OpenSSL failed to encrypt or decrypt a block"));
+	}
+	e->copied = false;
+	rc = chunk_copy_write(e, blocks);
+	if (rc != 0) {
+		return chunk_give_up(e, rc);
+	}
+	e->pending = blocks;
+	return chunk_carry_out(e);
+}
+
+/* Nothing from here on has the old key, nor will have, if the bdev grows. */
+static int engine_end(struct rekey_engine *e)
+{
+	e->holds = true;
+	int rc = header_write(e, REKEY_DONE, e->position, 0, 0);
+
+	if (rc == 0) {
+		e->holds = false;
+		e->ops->moved(e->ctx, UINT64_MAX);
+	}
+	return rc;
+}
+
+int rekey_engine_run(struct rekey_engine *e)
+{
+	int rc = e->pending != 0 ? chunk_carry_out(e) : 0;
+
+	while (rc == 0) {
+		uint64_t before = e->position;
+		uint32_t blocks = 0;
+		rc = e->ops->hold(e->ctx, e->position, e->chunk_blocks, &blocks);
+		if (rc != 0) {
+			return rc;
+		}
+		if (blocks == 0) {
+			return engine_end(e);
+		}
+		rc = chunk_move(e, blocks);
+		if (rc == 0) {
+			rc = e->ops->pace(e->ctx, (uint32_t)(e->position - before) * e->block_size);
+		}
+	}
+	return rc;
+}
+
+/* --- The beginning --- */
+
+static int headers_read(struct rekey_engine *e, struct rekey_header found[2], const struct rekey_header **newest)
+{
+	const struct rekey_header *is[2] = {NULL, NULL};
+
+	for (unsigned i = 0; i < 2; i++) {
+		int rc = e->ops->journal_read(e->ctx, (uint64_t)i * REKEY_HEADER_STRIDE, header_bytes(e), e->header);
+		if (rc != 0) {
+			return engine_step_failed(e, rc, "the journal cannot be read");
+		}
+		is[i] = rekey_header_decode(e->header, &found[i]) ? &found[i] : NULL;
+	}
+	*newest = rekey_header_newest(is[0], is[1]);
+	e->slot = *newest == &found[0];
+	return 0;
+}
+
+/* What a header of this rekey has, with that salt. */
+static int header_fill_in(struct rekey_engine *e, const uint8_t *salt, struct rekey_header *h)
+{
+	*h = (struct rekey_header){.block_size = e->block_size};
+	memcpy(h->salt, salt, sizeof(h->salt));
+	memcpy(h->base_uuid, e->base_uuid, sizeof(h->base_uuid));
+	memcpy(h->base_name, e->base_name, sizeof(h->base_name));
+	int rc = rekey_key_digest(salt, e->old_secret, e->old_bytes, h->old_key);
+	rc = rc != 0 ? rc : rekey_key_digest(salt, e->new_secret, e->new_bytes, h->new_key);
+	return rc != 0 ? engine_error(e, rc, "OpenSSL cannot make the digest of a key") : 0;
+}
+
+/* The journal has nothing that is still needed. */
+static int begin_anew(struct rekey_engine *e, const struct rekey_header *newest)
+{
+	uint8_t salt[REKEY_SALT];
+
+	if (RAND_bytes(salt, sizeof(salt)) != 1) {
+		return engine_error(e, -EIO, "OpenSSL has no random numbers");
+	}
+	int rc = header_fill_in(e, salt, &e->head);
+	if (rc != 0) {
+		return rc;
+	}
+	e->head.generation = newest != NULL ? newest->generation : 0;
+	e->copied = false;
+	/* Under way: the header that says so must not come before the copy is there. */
+	return e->pending != 0 ? chunk_carry_out(e) : header_write(e, REKEY_RUNNING, e->position, 0, 0);
+}
+
+static int begin_with(struct rekey_engine *e, enum rekey_begin how, const struct rekey_header *newest)
+{
+	struct rekey_header wanted;
+	int rc = header_fill_in(e, newest->salt, &wanted);
+
+	rc = rc != 0 ? rc : rekey_header_check(newest, &wanted, e->error);
+	if (rc != 0) {
+		return rc;
+	}
+	e->head = *newest;
+	if (how == REKEY_CONTINUE) {
+		e->copied = e->pending != 0 && newest->state == REKEY_UNDER_WAY && newest->position == e->position &&
+			    newest->chunk_blocks == e->pending &&
+			    newest->chunk_crc == rekey_crc(e->chunk, (size_t)e->pending * e->block_size);
+		return 0;
+	}
+	e->position = newest->position;
+	if (newest->state == REKEY_DONE) {
+		return 1;
+	}
+	rc = newest->state == REKEY_UNDER_WAY ? chunk_copy_read(e) : 0;
+	rc = rc != 0 || e->pending == 0 ? rc : chunk_carry_out(e);
+	return rc;
+}
+
+int rekey_engine_begin(struct rekey_engine *e, enum rekey_begin how)
+{
+	struct rekey_header found[2];
+	const struct rekey_header *newest = NULL;
+	int rc = headers_read(e, found, &newest);
+
+	if (rc != 0) {
+		return rc;
+	}
+	if (newest == NULL && how == REKEY_RESUME) {
+		return engine_error(e, -EINVAL, "the bdev that should have the journal has none");
+	}
+	if (newest == NULL || (newest->state == REKEY_DONE && how != REKEY_RESUME)) {
+		return begin_anew(e, newest);
+	}
+	if (how == REKEY_NEW) {
+		return engine_error(
+			e, -EEXIST,
+			"it has the journal of a rekey of bdev %s that has not ended: create the crypto bdev "
+			"with rekey_key_name, or, if nobody needs that any more, overwrite it",
+			newest->base_name);
+	}
+	return begin_with(e, how, newest);
+}
