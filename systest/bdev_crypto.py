@@ -11,12 +11,13 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from appliance_lib import DEADLINE, Daemon, RpcError, check, main
+from appliance_lib import DEADLINE, Daemon, RpcError, check, main, wait_for
 from nvmf_tcp_lib import Queue, TcpTarget
 
 MIB = 1 << 20
@@ -204,6 +205,111 @@ def test_another_key_reads_something_else():
             refused(d, -16, ["in use"], "accel_crypto_key_destroy", key_name=name)
             d.call("bdev_crypto_delete", name="C0")
             d.call("accel_crypto_key_destroy", key_name=name)
+
+
+# ---- Another key, under I/O ----
+
+REKEY_MB = 12
+
+
+def rekey_parts(d, path):
+    """The disk, and a file for the journal; both keys are in the keyring."""
+    attach(d, path)
+    attach(d, path.parent / "journal", "J0")
+    for name in ("old", "new"):
+        d.call("keyring_file_add_key", name=name, path=str(path.parent / name))
+        d.call("accel_crypto_key_create", name=name, cipher="AES_XTS", keyring_key=name)
+
+
+def rekey_of(d):
+    return d.call("bdev_get_bdevs", name="C0")[0]["driver_specific"]["crypto"].get("rekey")
+
+
+def rekey_moves(d, blocks):
+    """Waits until so many more blocks have the new key, or all."""
+    begin = (rekey_of(d) or {}).get("position_blocks", 0)
+    wait_for(lambda: rekey_of(d) is None or rekey_of(d)["position_blocks"] >= begin + blocks, "the rekey to move")
+
+
+def write_and_read(rng, queue, nsid, plain):
+    """Some writes, then some reads, which must be what was written last."""
+    for _ in range(20):
+        lba, blocks = rng.randrange(len(plain) // BLOCK - 8), rng.randint(1, 8)
+        data = rng.randbytes(blocks * BLOCK)
+        write(queue, nsid, lba, data)
+        plain[lba * BLOCK:(lba + blocks) * BLOCK] = data
+    for _ in range(20):
+        lba, blocks = rng.randrange(len(plain) // BLOCK - 8), rng.randint(1, 8)
+        check(read(queue, nsid, lba, blocks) == plain[lba * BLOCK:(lba + blocks) * BLOCK], f"{blocks} blocks at {lba}")
+
+
+def test_a_rekey_under_io_is_killed_and_goes_on():
+    rng = random.Random(SEED)
+    blocks = REKEY_MB * MIB // BLOCK
+    plain = bytearray(rng.randbytes(REKEY_MB * MIB))
+    with disk(REKEY_MB) as path:
+        with open(path.parent / "journal", "wb") as f:
+            f.truncate(2 * MIB)
+        keys = {name: key_file(path.parent / name, rng) for name in ("old", "new")}
+        config = path.parent / "config.json"
+        with TcpTarget() as d:
+            rekey_parts(d, path)
+            d.call("bdev_crypto_create", name="C0", base_bdev_name="A0", key_name="old")
+            nsid = d.add_ns("C0")
+            with Queue(port=d.port) as admin:
+                admin.enable()
+                queue = Queue(port=d.port, qid=1, cntlid=admin.cntlid)
+                write(queue, nsid, 0, bytes(plain))
+                d.call("bdev_crypto_rekey", name="C0", key_name="new", journal_bdev_name="J0", mib_per_second=4)
+                refused(d, -16, ["under way"], "bdev_crypto_rekey", name="C0", key_name="new", journal_bdev_name="J0")
+                refused(d, -16, ["in use"], "accel_crypto_key_destroy", key_name="new")
+                status, saved, err = d.rpc("save_config")
+                check(status == 0, err)
+                config.write_text(saved)
+                while rekey_of(d)["position_blocks"] < blocks // 4:
+                    write_and_read(rng, queue, nsid, plain)
+                d.stop(signal.SIGKILL)
+                queue.close()
+        made = {}
+        for section in (*json.loads(saved)["subsystems"], *json.loads(saved)["varve"]):     # what others do not know is saved apart
+            for entry in section["config"]:
+                if entry["method"] == "bdev_crypto_create":
+                    made.update(entry["params"])
+        check(made["key_name"] == "old" and made["rekey_key_name"] == "new" and made["rekey_journal_bdev_name"] == "J0" and
+              made["rekey_mib_per_second"] == 4, made)
+        with Daemon("-c", config) as d:                 # the journal says where it was
+            d.call("bdev_wait_for_examine")
+            rekey_moves(d, 256)
+            check(d.stop() == 0, d.log())
+        with TcpTarget() as d:
+            rekey_parts(d, path)
+            d.call("bdev_crypto_create", name="C0", base_bdev_name="A0", key_name="old")
+            refused(d, -17, ["rekey_key_name"], "bdev_crypto_rekey", name="C0", key_name="new", journal_bdev_name="J0")
+            d.call("bdev_crypto_delete", name="C0")
+            d.call("bdev_crypto_create", name="C0", base_bdev_name="A0", key_name="old", rekey_key_name="new", rekey_journal_bdev_name="J0",
+                   rekey_mib_per_second=2)
+            with host(d, "C0") as (queue, nsid):
+                check(read(queue, nsid, 0, blocks) == plain, "after a crash and a stop")
+                d.call("bdev_crypto_rekey_stop", name="C0")
+                check(rekey_of(d)["state"] == "stopped", rekey_of(d))
+                d.call("bdev_crypto_rekey", name="C0", key_name="new", journal_bdev_name="J0")
+                while rekey_of(d) is not None:
+                    write_and_read(rng, queue, nsid, plain)
+                check(read(queue, nsid, 0, blocks) == plain, "with the new key")
+            told = [(e["type"], e["ctx"]) for e in d.call("notify_get_notifications", all=True) if e["type"].startswith("bdev_crypto")]
+            check(told == [("bdev_crypto_rekey_ended", "C0")], told)
+            check(d.call("bdev_get_bdevs", name="C0")[0]["driver_specific"]["crypto"]["key_name"] == "new", "the key of the bdev")
+            d.call("accel_crypto_key_destroy", key_name="old")
+            status, saved, err = d.rpc("save_config")
+            check(status == 0 and "rekey" not in saved and '"old"' in saved, saved)
+        stored = path.read_bytes()
+        for lba in (0, 1, blocks // 4, blocks // 2, blocks - 8):
+            part, there = stored[lba * BLOCK:(lba + 8) * BLOCK], plain[lba * BLOCK:(lba + 8) * BLOCK]
+            check(decrypted(part, lba, *keys["new"]) == there, f"the new key does not read block {lba}")
+            old = decrypted(part, lba, *keys["old"])
+            check(not any(old[i:i + BLOCK] == there[i:i + BLOCK] for i in range(0, len(old), BLOCK)), f"the old key reads block {lba}")
+        journal = (path.parent / "journal").read_bytes()
+        check(not found_in(journal, [s for k in keys.values() for half in k for s in spellings(half)]), "the journal has a key")
 
 
 # ---- The secret ----

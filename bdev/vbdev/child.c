@@ -274,6 +274,40 @@ static void child_release(struct bdev_child *c)
 	}
 }
 
+static bool io_touches(const struct bdev_io *io, uint64_t first, uint64_t last)
+{
+	return io->type != BDEV_IO_FLUSH && io->type != BDEV_IO_RESET && io->offset_blocks <= last &&
+	       io->offset_blocks + io->num_blocks > first;
+}
+
+static bool base_touches(const struct child_base *base, uint64_t first, uint64_t last)
+{
+	const struct bdev_io *parent;
+
+	for (uint32_t i = 0; i < base->pool->count; i++) {
+		const struct bdev_child *c = base_child(base, i);
+		if (c->parent != NULL && io_touches(&c->io, first, last)) {
+			return true;
+		}
+	}
+	STAILQ_FOREACH (parent, &base->waiters, queue) {
+		if (!(parent->flags & IO_CHILDREN) && io_touches(parent, first, last)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool bdev_child_pool_touches(const struct bdev_child_pool *pool, uint64_t first, uint64_t last)
+{
+	for (uint32_t i = 0; i < pool->n_bases; i++) {
+		if (base_touches(&pool->bases[i], first, last)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* --- Copies --- */
 
 static void copy_child_done(struct bdev_io *io, void *arg)

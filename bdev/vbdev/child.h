@@ -129,6 +129,10 @@ void bdev_child_fail_waiting(struct bdev_child_pool *pool, uint16_t status);
  * children that have not begun; what a base is carrying out ends when the base ends it. */
 void bdev_child_end_waiting_of(struct bdev_child_pool *pool, const struct bdev *b, uint16_t status);
 
+/* Whether a base may be carrying out an I/O of blocks first to last, or will without asking the module again: a child
+ * that has not ended, or a parent that waits for one and is no group. FLUSH and RESET do not count. */
+bool bdev_child_pool_touches(const struct bdev_child_pool *pool, uint64_t first, uint64_t last);
+
 /* Makes bdev_child_get() return -ENODEV for this base, also for the parents that wait for it. When its last child has
  * ended, puts the channel of the base and calls detached(arg) once, on this thread, perhaps before it returns. Not to
  * be called again for this base before that. */

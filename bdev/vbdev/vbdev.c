@@ -91,14 +91,22 @@ int vbdev_register(struct vbdev *v, char *error)
 	return rc;
 }
 
+void vbdev_destruct_end(struct vbdev *v)
+{
+	struct bdev_desc *base = v->base;
+
+	bdev_destruct_done(&v->bdev);
+	v->free(v);
+	bdev_close(base); /* last: it may be all that a base waits for that is being removed */
+}
+
 void vbdev_destruct(struct bdev *b)
 {
 	struct vbdev *v = (struct vbdev *)b;
-	struct bdev_desc *base = v->base;
 
-	bdev_destruct_done(b);
-	v->free(v);
-	bdev_close(base); /* last: it may be all that a base waits for that is being removed */
+	if (v->is_busy == NULL || !v->is_busy(v)) {
+		vbdev_destruct_end(v);
+	}
 }
 
 const struct bdev *vbdev_base_of(const struct bdev *b)

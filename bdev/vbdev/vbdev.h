@@ -28,6 +28,9 @@ struct vbdev {
 	/* The base is being removed, and the bdev with it, which nobody else asked for: the module may note how to make
 	 * it again (vbdev_waiting_add()). Or NULL. */
 	void (*base_removed)(const struct vbdev *v);
+	/* The bdev is to go, and nobody uses it any more. True: the module still needs the base, and calls
+	 * vbdev_destruct_end() later. Or NULL. */
+	bool (*is_busy)(struct vbdev *v);
 };
 
 /* Opens a base for reading and writing (a read-only one for reading) and claims it for one user; claimer: for messages.
@@ -45,6 +48,8 @@ int vbdev_open(struct vbdev *v, const char *name, const char *base_name, const c
 int vbdev_register(struct vbdev *v, char *error);
 /* The module's ops.destruct: closes the base and frees v. */
 void vbdev_destruct(struct bdev *b);
+/* Goes on with the destruction that v->is_busy() has put off. */
+void vbdev_destruct_end(struct vbdev *v);
 /* The base of a bdev that is a struct vbdev, as its ops.destruct, vbdev_destruct, tells; otherwise NULL. */
 const struct bdev *vbdev_base_of(const struct bdev *b);
 /* The name of the base. Valid while v is. */

@@ -17,6 +17,8 @@
 struct crypto_waiting {
 	struct vbdev_waiting w;
 	char key_name[256];
+	char rekey_key_name[256], rekey_journal_bdev_name[256]; /* "": there is no rekey */
+	uint64_t rekey_mib_per_second;
 };
 
 static void crypto_examine(struct bdev *b);
@@ -31,8 +33,9 @@ const char *crypto_waiting_for_key(const char *key_name)
 	const struct vbdev_waiting *w;
 
 	for (w = NULL; (w = vbdev_waiting_next(w)) != NULL;) {
+		const struct crypto_waiting *c = (const struct crypto_waiting *)w;
 		if (w->module == &bdev_crypto_module &&
-		    strcmp(((const struct crypto_waiting *)w)->key_name, key_name) == 0) {
+		    (strcmp(c->key_name, key_name) == 0 || strcmp(c->rekey_key_name, key_name) == 0)) {
 			return w->name;
 		}
 	}
@@ -43,14 +46,19 @@ void crypto_dump_info(const struct bdev *b, struct json_t *driver_specific)
 {
 	const struct crypto_bdev *c = (const struct crypto_bdev *)b;
 
-	json_object_set_new(driver_specific, "crypto",
-			    json_pack("{s:s, s:s, s:s}", "base_bdev_name", vbdev_base_name(&c->v), "name", b->name,
-				      "key_name", crypto_key_name(c->key)));
+	json_t *crypto = json_pack("{s:s, s:s, s:s}", "base_bdev_name", vbdev_base_name(&c->v), "name", b->name,
+				   "key_name", crypto_key_name(c->keys->key));
+
+	crypto_rekey_dump_info(c, crypto);
+	json_object_set_new(driver_specific, "crypto", crypto);
 }
 
 static void crypto_free(struct vbdev *v)
 {
-	crypto_key_put(((struct crypto_bdev *)v)->key);
+	struct crypto_bdev *c = (struct crypto_bdev *)v;
+
+	crypto_key_put(c->keys->key);
+	crypto_rekey_free(c);
 	free(v);
 	crypto_key_sweep();
 }
@@ -65,6 +73,12 @@ static int crypto_wait(const struct bdev_crypto_opts *opts, char *error)
 	}
 	vbdev_waiting_init(&c->w, &bdev_crypto_module, opts->name, opts->base_bdev_name, opts->uuid);
 	snprintf(c->key_name, sizeof(c->key_name), "%s", opts->key_name);
+	if (opts->rekey_key_name != NULL) {
+		snprintf(c->rekey_key_name, sizeof(c->rekey_key_name), "%s", opts->rekey_key_name);
+		snprintf(c->rekey_journal_bdev_name, sizeof(c->rekey_journal_bdev_name), "%s",
+			 opts->rekey_journal_bdev_name);
+		c->rekey_mib_per_second = opts->rekey_mib_per_second;
+	}
 	vbdev_waiting_add(&c->w);
 	return 0;
 }
@@ -74,6 +88,7 @@ static void crypto_base_removed(const struct vbdev *v)
 	char error[BDEV_ERROR_MAX];
 	struct bdev_crypto_opts opts;
 
+	crypto_rekey_base_removed((const struct crypto_bdev *)v);
 	if (bdev_crypto_get(&v->bdev, &opts) && crypto_wait(&opts, error) != 0) {
 		log_error("bdev %s: will not come back with its base: %s", v->bdev.name, error);
 	}
@@ -136,15 +151,20 @@ static int crypto_make(const struct bdev_crypto_opts *opts, char *error)
 		return bdev_error(error, -ENOMEM, "out of memory");
 	}
 	memset(c, 0, sizeof(*c));
-	c->key = key;
+	c->single.key = key;
+	c->keys = &c->single;
 	c->v.free = crypto_free;
 	c->v.base_removed = crypto_base_removed;
+	c->v.is_busy = crypto_rekey_is_busy;
 	int rc = vbdev_open(&c->v, opts->name, opts->base_bdev_name, opts->name, error);
 	if (rc != 0) {
 		free(c);
 		return rc;
 	}
 	rc = crypto_base_check(bdev_desc_bdev(c->v.base), error);
+	if (rc == 0 && opts->rekey_key_name != NULL) {
+		rc = crypto_rekey_prepare(c, opts, error);
+	}
 	if (rc != 0) {
 		bdev_close(c->v.base);
 		free(c);
@@ -153,7 +173,11 @@ static int crypto_make(const struct bdev_crypto_opts *opts, char *error)
 	crypto_key_hold(key);
 	crypto_fill_in(c, opts);
 	crypto_buffers_init();
-	return vbdev_register(&c->v, error);
+	rc = vbdev_register(&c->v, error);
+	if (rc == 0 && c->rekey != NULL) {
+		crypto_rekey_resume(c);
+	}
+	return rc;
 }
 
 int bdev_crypto_create(const struct bdev_crypto_opts *opts, char *error)
@@ -182,9 +206,40 @@ static int crypto_base_came(const struct vbdev_waiting *w, char *error)
 	return rc;
 }
 
+static bool waits_for_journal(const struct vbdev_waiting *w, const struct bdev *b)
+{
+	const struct crypto_waiting *c = (const struct crypto_waiting *)w;
+
+	return w->module == &bdev_crypto_module && c->rekey_journal_bdev_name[0] != 0 &&
+	       bdev_find(c->rekey_journal_bdev_name) == b;
+}
+
+/* A bdev that has a journal has come: those whose base is there already, each once. What is made, or fails, changes the
+ * list. */
+static void crypto_journal_came(const struct bdev *b)
+{
+	const struct vbdev_waiting *w;
+	unsigned n = 0;
+
+	for (w = NULL; (w = vbdev_waiting_next(w)) != NULL;) {
+		n += waits_for_journal(w, b);
+	}
+	for (; n > 0; n--) {
+		for (w = vbdev_waiting_next(NULL); w != NULL && !waits_for_journal(w, b);) {
+			w = vbdev_waiting_next(w);
+		}
+		const struct bdev *base = w != NULL ? bdev_find(w->base_name) : NULL;
+		if (base != NULL) {
+			vbdev_waiting_examine(base, &bdev_crypto_module, crypto_base_came);
+		}
+	}
+}
+
 static void crypto_examine(struct bdev *b)
 {
 	vbdev_waiting_examine(b, &bdev_crypto_module, crypto_base_came);
+	crypto_journal_came(b);
+	crypto_rekey_examine(b);
 }
 
 static void crypto_fini(void)
@@ -192,6 +247,11 @@ static void crypto_fini(void)
 	vbdev_waiting_free(&bdev_crypto_module);
 	crypto_key_fini();
 	crypto_buffers_fini();
+}
+
+struct bdev *bdev_crypto_find(const char *name)
+{
+	return bdev_find_of(name, &bdev_crypto_module);
 }
 
 void bdev_crypto_delete(const char *name, bdev_delete_cb cb, void *arg)
@@ -211,6 +271,12 @@ bool bdev_crypto_get_waiting(const struct vbdev_waiting *w, struct bdev_crypto_o
 					  .base_bdev_name = w->base_name,
 					  .key_name = ((const struct crypto_waiting *)w)->key_name};
 	opts->uuid = memcmp(w->uuid, none, sizeof(none)) != 0 ? w->uuid : NULL;
+	const struct crypto_waiting *c = (const struct crypto_waiting *)w;
+	if (c->rekey_key_name[0] != 0) {
+		opts->rekey_key_name = c->rekey_key_name;
+		opts->rekey_journal_bdev_name = c->rekey_journal_bdev_name;
+		opts->rekey_mib_per_second = c->rekey_mib_per_second;
+	}
 	return true;
 }
 
@@ -222,7 +288,8 @@ bool bdev_crypto_get(const struct bdev *b, struct bdev_crypto_opts *opts)
 	const struct crypto_bdev *c = (const struct crypto_bdev *)b;
 	*opts = (struct bdev_crypto_opts){.name = b->name,
 					  .base_bdev_name = vbdev_base_name(&c->v),
-					  .key_name = crypto_key_name(c->key),
+					  .key_name = crypto_key_name(c->keys->key),
 					  .uuid = b->uuid};
+	crypto_rekey_get(c, opts);
 	return true;
 }

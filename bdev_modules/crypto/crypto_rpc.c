@@ -129,7 +129,8 @@ __attribute__((constructor)) static void crypto_register_config(void)
 /* --- Bdevs --- */
 
 struct crypto_create {
-	char *name, *base_bdev_name, *key_name, *key, *key2, *uuid;
+	char *name, *base_bdev_name, *key_name, *key, *key2, *uuid, *rekey_key_name, *rekey_journal_bdev_name;
+	uint32_t rekey_mib_per_second;
 	int cipher;
 };
 
@@ -147,6 +148,12 @@ static const struct rpc_param crypto_create_params[] = {
 	CRYPTO_PARAM(cipher, RPC_ENUM, RPC_OPTIONAL, "of key and key2 (default AES_XTS)", .enums = ciphers),
 	RPC_NO_EFFECT(crypto_pmd, RPC_STRING, "null", "OpenSSL encrypts, on the CPU"),
 	CRYPTO_PARAM(uuid, RPC_UUID, RPC_OPTIONAL, "default: a random one", .own = true),
+	CRYPTO_PARAM(rekey_key_name, RPC_STRING, RPC_OPTIONAL,
+		     "in the middle of a rekey (bdev_crypto_rekey), which goes on: the new key", .own = true),
+	CRYPTO_PARAM(rekey_journal_bdev_name, RPC_STRING, RPC_OPTIONAL,
+		     "with rekey_key_name: the bdev that has its journal", .own = true),
+	CRYPTO_PARAM(rekey_mib_per_second, RPC_UINT32, RPC_OPTIONAL, "as mib_per_second of bdev_crypto_rekey",
+		     .max = BDEV_CRYPTO_REKEY_MIB_MAX, .own = true),
 	RPC_PARAM_END};
 
 static int crypto_create_with_key(const struct crypto_create *p, const struct bdev_crypto_opts *opts, char *error)
@@ -171,10 +178,17 @@ static void rpc_bdev_crypto_create(struct rpc_request *req, void *params)
 	const struct bdev_crypto_opts opts = {.name = p->name,
 					      .base_bdev_name = p->base_bdev_name,
 					      .key_name = p->key_name,
-					      .uuid = rpc_bdev_uuid(p->uuid, uuid)};
+					      .uuid = rpc_bdev_uuid(p->uuid, uuid),
+					      .rekey_key_name = p->rekey_key_name,
+					      .rekey_journal_bdev_name = p->rekey_journal_bdev_name,
+					      .rekey_mib_per_second = p->rekey_mib_per_second};
 
 	if ((p->key_name == NULL) == (p->key == NULL)) {
 		rpc_error(req, -EINVAL, "parameter \"key_name\" or \"key\" is required, and not both");
+		return;
+	}
+	if ((p->rekey_key_name == NULL) != (p->rekey_journal_bdev_name == NULL)) {
+		rpc_error(req, -EINVAL, "parameters \"rekey_key_name\" and \"rekey_journal_bdev_name\" go together");
 		return;
 	}
 	int rc = p->key_name != NULL ? bdev_crypto_create(&opts, error) : crypto_create_with_key(p, &opts, error);
@@ -186,18 +200,100 @@ RPC_METHOD("bdev_crypto_create", rpc_bdev_crypto_create, struct crypto_create, c
 
 RPC_BDEV_DELETE_METHOD(crypto, "a crypto bdev")
 
-static bool opts_are_saved(const struct bdev_crypto_opts *opts)
+/* --- Rekey --- */
+
+struct crypto_rekey_params {
+	char *name, *key_name, *journal_bdev_name;
+	uint32_t mib_per_second;
+};
+
+static const struct rpc_param crypto_rekey_params[] = {
+	RPC_PARAM(struct crypto_rekey_params, name, RPC_STRING, RPC_REQUIRED, "of the crypto bdev"),
+	RPC_PARAM(struct crypto_rekey_params, key_name, RPC_STRING, RPC_REQUIRED,
+		  "of the new key (accel_crypto_key_create)"),
+	RPC_PARAM(
+		struct crypto_rekey_params, journal_bdev_name, RPC_STRING, RPC_REQUIRED,
+		"a bdev of 1.2 MiB or more that keeps what it stores, for the journal: claimed meanwhile, overwritten"),
+	RPC_PARAM(struct crypto_rekey_params, mib_per_second, RPC_UINT32, RPC_OPTIONAL, "at most (default 0: no limit)",
+		  .max = BDEV_CRYPTO_REKEY_MIB_MAX),
+	RPC_PARAM_END};
+
+/* A bdev_crypto_rekey_cb. */
+static void rpc_rekey_answer(void *req, int rc, const char *error)
 {
-	const struct crypto_key *key = crypto_key_find(opts->key_name);
+	rpc_bdev_answer_true(req, rc, error);
+}
+
+static void rpc_bdev_crypto_rekey(struct rpc_request *req, void *params)
+{
+	const struct crypto_rekey_params *p = params;
+	char error[BDEV_ERROR_MAX];
+	const struct bdev_crypto_rekey_opts opts = {.name = p->name,
+						    .key_name = p->key_name,
+						    .journal_bdev_name = p->journal_bdev_name,
+						    .mib_per_second = p->mib_per_second};
+	int rc = bdev_crypto_rekey(&opts, rpc_rekey_answer, req, error);
+
+	if (rc != 0) {
+		rpc_bdev_answer_true(req, rc, error);
+	}
+}
+RPC_METHOD(
+	"bdev_crypto_rekey", rpc_bdev_crypto_rekey, struct crypto_rekey_params, crypto_rekey_params, RPC_RUNTIME,
+	"Give all blocks of a crypto bdev another key while it is used, or go on with that; answered when it has begun",
+	.result = "true", .own = true)
+
+static void rpc_bdev_crypto_rekey_stop(struct rpc_request *req, void *params)
+{
+	const struct rpc_bdev_by_name *p = params;
+	char error[BDEV_ERROR_MAX];
+	int rc = bdev_crypto_rekey_stop(p->name, rpc_rekey_answer, req, error);
+
+	if (rc != 0) {
+		rpc_bdev_answer_true(req, rc, error);
+	}
+}
+RPC_METHOD("bdev_crypto_rekey_stop", rpc_bdev_crypto_rekey_stop, struct rpc_bdev_by_name, rpc_bdev_by_name_params,
+	   RPC_RUNTIME, "Stop a rekey, which bdev_crypto_rekey goes on with; answered when it has stopped",
+	   .result = "true", .own = true)
+
+static const char *const rekey_types[] = {
+	[BDEV_CRYPTO_REKEY_ENDED] = "bdev_crypto_rekey_ended",
+	[BDEV_CRYPTO_REKEY_FAILED] = "bdev_crypto_rekey_failed",
+};
+
+static void rekey_notify(const char *bdev, enum bdev_crypto_rekey_news news, const char *reason)
+{
+	notify_send_reason(rekey_types[news], bdev, reason);
+}
+
+__attribute__((constructor)) static void notify_of_rekeys(void)
+{
+	for (size_t i = 0; i < sizeof(rekey_types) / sizeof(rekey_types[0]); i++) {
+		notify_type_register(rekey_types[i]);
+	}
+	bdev_crypto_observe_rekeys(rekey_notify);
+}
+
+/* --- Configuration --- */
+
+static bool key_is_saved(const char *name)
+{
+	const struct crypto_key *key = crypto_key_find(name);
 
 	return key != NULL && crypto_key_is_saved(key);
+}
+
+static bool opts_are_saved(const struct bdev_crypto_opts *opts)
+{
+	return key_is_saved(opts->key_name) && (opts->rekey_key_name == NULL || key_is_saved(opts->rekey_key_name));
 }
 
 static void write_opts(json_t *methods, const struct bdev_crypto_opts *opts)
 {
 	if (!opts_are_saved(opts)) {
 		log_warning("bdev %s is not in the configuration, because its key %s is not saved", opts->name,
-			    opts->key_name);
+			    key_is_saved(opts->key_name) ? opts->rekey_key_name : opts->key_name);
 		return;
 	}
 	json_t *params = rpc_bdev_params("name", opts->name);
@@ -205,6 +301,11 @@ static void write_opts(json_t *methods, const struct bdev_crypto_opts *opts)
 	json_object_set_new(params, "key_name", rpc_string(opts->key_name));
 	if (opts->uuid != NULL) {
 		rpc_bdev_add_uuid(params, opts->uuid);
+	}
+	if (opts->rekey_key_name != NULL) {
+		json_object_set_new(params, "rekey_key_name", rpc_string(opts->rekey_key_name));
+		json_object_set_new(params, "rekey_journal_bdev_name", rpc_string(opts->rekey_journal_bdev_name));
+		rpc_bdev_add_nonzero(params, "rekey_mib_per_second", opts->rekey_mib_per_second);
 	}
 	rpc_config_add(methods, "bdev_crypto_create", params);
 }

@@ -7,10 +7,25 @@
 #include "bdev_modules/crypto/xts.h"
 
 struct crypto_key;
+struct bdev_crypto_opts;
+
+/* Which blocks have which key. Channels read it; the control thread changes it by publishing another one
+ * (crypto_keys_publish()). */
+struct crypto_keys {
+	struct crypto_key *key;
+	struct crypto_key *next; /* blocks below `position` have this one; NULL: there is no rekey */
+	uint64_t position;
+	uint64_t held_first, held_end; /* I/O of these blocks waits; equal: of none */
+	bool held_fails;               /* it fails instead */
+};
+
+struct crypto_rekey;
 
 struct crypto_bdev {
 	struct vbdev v;
-	struct crypto_key *key; /* held */
+	const struct crypto_keys *keys; /* published; its keys are held */
+	struct crypto_keys single;      /* without a rekey */
+	struct crypto_rekey *rekey;     /* one that has not ended; or NULL */
 	/* The base leaves the buffers of a READ as they are, which must not be decrypted: what is there belongs to
 	 * others. */
 	bool clears_reads;
@@ -19,7 +34,33 @@ struct crypto_bdev {
 /* The name of a bdev that waits for its base, and is to use that key; NULL: there is none. Control thread. */
 const char *crypto_waiting_for_key(const char *key_name);
 
+/* --- rekey.c --- */
+
+/* vbdev.is_busy: has a rekey stop, whose worker thread still uses the base. */
+bool crypto_rekey_is_busy(struct vbdev *v);
+/* The bdev goes: what is left of a rekey that does not run. */
+void crypto_rekey_free(struct crypto_bdev *c);
+/* The base is being removed: a rekey stops. */
+void crypto_rekey_base_removed(const struct crypto_bdev *c);
+/* What a bdev needs that is made in the middle of a rekey: before it is registered, and after that. opts has
+ * rekey_key_name. 0, or a negative errno and the reason in error; -ENODEV: the journal's bdev is not there. */
+int crypto_rekey_prepare(struct crypto_bdev *c, const struct bdev_crypto_opts *opts, char *error);
+void crypto_rekey_resume(struct crypto_bdev *c);
+/* A bdev has come: a rekey that lost its journal goes on with it. */
+void crypto_rekey_examine(const struct bdev *b);
+/* Adds what there is of a rekey to the module's description of the bdev. */
+void crypto_rekey_dump_info(const struct crypto_bdev *c, struct json_t *crypto);
+/* Fills in the options that are of a rekey, if there is one. */
+void crypto_rekey_get(const struct crypto_bdev *c, struct bdev_crypto_opts *opts);
+
 /* --- io.c --- */
+
+/* Has all channels use `keys`, which stays as it is until another one is published; when this returns, nobody uses the
+ * one before it any more, and I/O that is not held goes on. 0; or a negative errno: a thread can have no key schedule
+ * of keys->next, and the one before it counts. */
+int crypto_keys_publish(struct crypto_bdev *c, const struct crypto_keys *keys);
+/* Whether some channel has an I/O of these blocks at the base. */
+bool crypto_blocks_are_in_use(struct crypto_bdev *c, uint64_t first, uint64_t last);
 
 #define CRYPTO_BLOCK_MAX 65536u
 

@@ -2,7 +2,10 @@
 /* I/O of crypto bdevs. A READ is passed to the base, and decrypted where the reader wants it. A WRITE is encrypted into
  * data buffers, because the writer's memory must not change, and becomes one child for each buffer. All channels of a
  * thread share its buffers. Each channel has one more of its own, so its writes go on, in small pieces, also while
- * others hold all buffers, for example a crypto bdev above or below it. */
+ * others hold all buffers, for example a crypto bdev above or below it.
+ *
+ * While a rekey is on, channels have two keys, and which one a block has depends on the rekey's position alone: I/O of
+ * blocks that it moves over is held before that, so no I/O at the base sees the position pass. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,10 +29,12 @@ struct crypto_io {
 	uint64_t next;               /* blocks that have children */
 	uint32_t children;           /* at the base */
 	bool waits;
+	bool is_held; /* with waits, in `held`: waits for a rekey, not for a buffer */
 };
 
 struct crypto_channel {
 	struct bdev_child_pool *pool;
+	const struct crypto_keys *two_keys; /* of a rekey; NULL: there is none */
 	struct crypto_xts xts;
 	const char *name;           /* of the bdev */
 	struct iobuf_channel own;   /* one buffer */
@@ -39,6 +44,9 @@ struct crypto_channel {
 	bool clears_reads;
 	TAILQ_HEAD(waiter_list, crypto_io) waiters;
 	TAILQ_ENTRY(crypto_channel) link; /* of those with waiters */
+	const struct crypto_key *key;     /* that xts is of */
+	struct crypto_xts next_xts;       /* of two_keys->next */
+	struct waiter_list held;          /* I/Os that wait for a rekey */
 };
 
 /* Buffers that all crypto bdevs of a thread share. */
@@ -183,6 +191,22 @@ static ALWAYS_INLINE void piece_put(struct crypto_channel *c, enum source source
 
 /* --- Encryption --- */
 
+static NOINLINE COLD const struct crypto_xts *xts_of_rekey(const struct crypto_channel *c, uint64_t lba,
+							   uint64_t *blocks)
+{
+	if (lba >= c->two_keys->position) {
+		return &c->xts;
+	}
+	*blocks = RTE_MIN(*blocks, c->two_keys->position - lba);
+	return &c->next_xts;
+}
+
+/* The key of the block; *blocks: how many of so many, from there on, have it. */
+static ALWAYS_INLINE const struct crypto_xts *xts_of(const struct crypto_channel *c, uint64_t lba, uint64_t *blocks)
+{
+	return likely(c->two_keys == NULL) ? &c->xts : xts_of_rekey(c, lba, blocks);
+}
+
 /* Encrypts the next blocks of `from` to a buffer. A block that lies in several parts of memory is put together in the
  * buffer first. */
 static bool encrypt_blocks(struct crypto_channel *c, uint64_t lba, struct iov_cursor *from, uint8_t *to,
@@ -192,7 +216,9 @@ static bool encrypt_blocks(struct crypto_channel *c, uint64_t lba, struct iov_cu
 
 	while (blocks > 0) {
 		struct iov_cursor at = *from;
-		size_t run = blocks * bytes;
+		uint64_t same = blocks;
+		const struct crypto_xts *xts = xts_of(c, lba, &same);
+		size_t run = same * bytes;
 		const void *memory = iov_next(from, &run);
 		uint64_t whole = run / bytes;
 		if (unlikely(whole == 0)) {
@@ -204,7 +230,7 @@ static bool encrypt_blocks(struct crypto_channel *c, uint64_t lba, struct iov_cu
 			*from = at;
 			iov_skip(from, whole * bytes);
 		}
-		if (unlikely(!crypto_xts_blocks(c->xts.encrypt, lba, memory, to, bytes, whole))) {
+		if (unlikely(!crypto_xts_blocks(xts->encrypt, lba, memory, to, bytes, whole))) {
 			return false;
 		}
 		lba += whole;
@@ -214,13 +240,14 @@ static bool encrypt_blocks(struct crypto_channel *c, uint64_t lba, struct iov_cu
 	return true;
 }
 
-static bool decrypt_block_in_parts(struct crypto_channel *c, uint64_t lba, struct iov_cursor *at)
+static bool decrypt_block_in_parts(struct crypto_channel *c, const struct crypto_xts *xts, uint64_t lba,
+				   struct iov_cursor *at)
 {
 	uint8_t *block = buffers_of(c)->block;
 	struct iov_cursor to = *at;
 
 	iov_to_buffer(at, block, c->block_size);
-	if (!crypto_xts_block(c->xts.decrypt, lba, block, block, c->block_size)) {
+	if (!crypto_xts_block(xts->decrypt, lba, block, block, c->block_size)) {
 		return false;
 	}
 	iov_from_buffer(&to, block, c->block_size);
@@ -236,7 +263,9 @@ static bool decrypt_blocks(struct crypto_channel *c, const struct bdev_io *io)
 
 	while (left > 0) {
 		struct iov_cursor begin = at;
-		size_t run = left * bytes;
+		uint64_t same = left;
+		const struct crypto_xts *xts = xts_of(c, lba, &same);
+		size_t run = same * bytes;
 		void *memory = iov_next(&at, &run);
 		uint64_t whole = run / bytes;
 		if (run % bytes != 0) {
@@ -245,10 +274,10 @@ static bool decrypt_blocks(struct crypto_channel *c, const struct bdev_io *io)
 		}
 		if (unlikely(whole == 0)) {
 			whole = 1;
-			if (!decrypt_block_in_parts(c, lba, &at)) {
+			if (!decrypt_block_in_parts(c, xts, lba, &at)) {
 				return false;
 			}
-		} else if (unlikely(!crypto_xts_blocks(c->xts.decrypt, lba, memory, memory, bytes, whole))) {
+		} else if (unlikely(!crypto_xts_blocks(xts->decrypt, lba, memory, memory, bytes, whole))) {
 			return false;
 		}
 		lba += whole;
@@ -288,6 +317,10 @@ static NOINLINE void io_wait(struct crypto_channel *c, struct bdev_io *io)
 static void io_stop_waiting(struct crypto_channel *c, struct crypto_io *ctx)
 {
 	ctx->waits = false;
+	if (ctx->is_held) {
+		TAILQ_REMOVE(&c->held, ctx, link);
+		return;
+	}
 	TAILQ_REMOVE(&c->waiters, ctx, link);
 	if (TAILQ_EMPTY(&c->waiters)) {
 		TAILQ_REMOVE(&buffers_of(c)->waiting, c, link);
@@ -328,6 +361,100 @@ static NOINLINE void buffers_serve(struct crypto_buffers *b)
 		TAILQ_REMOVE(&b->waiting, c, link);
 		TAILQ_INSERT_TAIL(&b->waiting, c, link);
 		waiters_serve(c);
+	}
+}
+
+/* --- Waiting for a rekey --- */
+
+static bool keys_hold(const struct crypto_channel *c, uint64_t first, uint64_t blocks)
+{
+	return first < c->two_keys->held_end && first + blocks > c->two_keys->held_first;
+}
+
+static void held_io_add(struct crypto_channel *c, struct bdev_io *io)
+{
+	struct crypto_io *ctx = bdev_io_ctx(io);
+
+	ctx->waits = ctx->is_held = true;
+	TAILQ_INSERT_TAIL(&c->held, ctx, link);
+}
+
+/* What is left of a WRITE. True: it waits, or makes no more children. */
+static NOINLINE COLD bool write_is_held(struct crypto_channel *c, struct bdev_io *io)
+{
+	const struct crypto_io *ctx = bdev_io_ctx(io);
+
+	if (!keys_hold(c, io->offset_blocks + ctx->next, io->num_blocks - ctx->next)) {
+		return false;
+	}
+	if (c->two_keys->held_fails) {
+		bdev_children_fail(io, NVME_SC_NS_NOT_READY);
+		bdev_children_sent(io);
+	} else {
+		held_io_add(c, io);
+	}
+	return true;
+}
+
+/* An I/O of another type. True: it waits, or has ended. */
+static NOINLINE COLD bool io_is_held(struct crypto_channel *c, struct bdev_io *io)
+{
+	if (io->type == BDEV_IO_FLUSH || io->type == BDEV_IO_RESET ||
+	    !keys_hold(c, io->offset_blocks, io->num_blocks)) {
+		return false;
+	}
+	if (c->two_keys->held_fails) {
+		bdev_io_complete_untouched(io, NVME_SC_NS_NOT_READY);
+	} else {
+		held_io_add(c, io);
+	}
+	return true;
+}
+
+/* Only WRITEs have a context when they are not held. */
+static bool held_io_has(const struct crypto_channel *c, struct bdev_io *io)
+{
+	const struct crypto_io *ctx;
+
+	TAILQ_FOREACH (ctx, &c->held, link) {
+		if (ctx == bdev_io_ctx(io)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Ends an I/O that is no WRITE, if it is held. */
+static bool held_io_end(struct crypto_channel *c, struct bdev_io *io)
+{
+	struct crypto_io *ctx = bdev_io_ctx(io);
+
+	if (io->type == BDEV_IO_WRITE || !held_io_has(c, io)) {
+		return false;
+	}
+	TAILQ_REMOVE(&c->held, ctx, link);
+	bdev_io_complete_untouched(io, NVME_SC_ABORT_REQ);
+	return true;
+}
+
+static void crypto_submit(void *channel, struct bdev_io *io);
+
+/* the keys have changed: those that wait try again. */
+static void held_serve(struct crypto_channel *c)
+{
+	struct waiter_list list = TAILQ_HEAD_INITIALIZER(list);
+	struct crypto_io *ctx;
+
+	TAILQ_CONCAT(&list, &c->held, link);
+	while ((ctx = TAILQ_FIRST(&list)) != NULL) {
+		struct bdev_io *io = bdev_io_from_ctx(ctx);
+		TAILQ_REMOVE(&list, ctx, link);
+		ctx->waits = ctx->is_held = false;
+		if (io->type == BDEV_IO_WRITE) {
+			write_go_on(io);
+		} else {
+			crypto_submit(c, io);
+		}
 	}
 }
 
@@ -381,6 +508,9 @@ static void write_go_on(struct bdev_io *parent)
 	while (ctx->next < parent->num_blocks) {
 		struct bdev_io *child;
 		struct piece p;
+		if (unlikely(c->two_keys != NULL) && write_is_held(c, parent)) {
+			return;
+		}
 		if (unlikely(!piece_take(c, parent->num_blocks - ctx->next, &p))) {
 			io_wait(c, parent);
 			return;
@@ -435,6 +565,10 @@ static bool io_end_waiting(struct crypto_channel *c, struct bdev_io *io)
 static void crypto_abort(struct crypto_channel *c, struct bdev_io *abort)
 {
 	struct bdev_io *target = abort->abort.target;
+	if (held_io_end(c, target)) {
+		bdev_io_complete_cdw0(abort, 0, 0);
+		return;
+	}
 	bool waited = io_end_waiting(c, target);
 	bool all = waited && ((struct crypto_io *)bdev_io_ctx(target))->children == 0;
 
@@ -459,7 +593,7 @@ static void crypto_submit(void *channel, struct bdev_io *io)
 		ctx = bdev_io_ctx(io);
 		ctx->next = 0;
 		ctx->children = 0;
-		ctx->waits = false;
+		ctx->waits = ctx->is_held = false;
 		bdev_children_begin(io);
 		write_go_on(io);
 		break;
@@ -467,13 +601,18 @@ static void crypto_submit(void *channel, struct bdev_io *io)
 		crypto_abort(c, io);
 		break;
 	case BDEV_IO_READ:
+		if (unlikely(c->two_keys != NULL) && io_is_held(c, io)) {
+			break;
+		}
 		if (unlikely(c->clears_reads)) {
 			io_clear(c, io);
 		}
 		bdev_child_submit(c->pool, io);
 		break;
 	default:
-		bdev_child_submit(c->pool, io);
+		if (c->two_keys == NULL || !io_is_held(c, io)) {
+			bdev_child_submit(c->pool, io);
+		}
 		break;
 	}
 }
@@ -490,13 +629,23 @@ static void crypto_reset_channel(struct bdev *b, void *channel)
 		(void)io_end_waiting(c, io);
 		bdev_children_sent(io);
 	}
+	while ((ctx = TAILQ_FIRST(&c->held)) != NULL) {
+		struct bdev_io *io = bdev_io_from_ctx(ctx);
+		if (!held_io_end(c, io)) {
+			(void)io_end_waiting(c, io);
+			bdev_children_sent(io);
+		}
+	}
 }
 
 static void crypto_take_back(void *channel, struct bdev_io *io)
 {
 	struct crypto_channel *c = channel;
-	bool waited = io_end_waiting(c, io);
 
+	if (held_io_end(c, io)) {
+		return;
+	}
+	bool waited = io_end_waiting(c, io);
 	bdev_child_take_back(c->pool, io);
 	if (waited) {
 		bdev_children_sent(io);
@@ -505,7 +654,11 @@ static void crypto_take_back(void *channel, struct bdev_io *io)
 
 static void crypto_describe_io(struct bdev_io *io, char *text, size_t size)
 {
-	if (io->type == BDEV_IO_WRITE && ((const struct crypto_io *)bdev_io_ctx(io))->waits) {
+	const struct crypto_channel *c = bdev_channel_ctx(io->ch);
+
+	if (held_io_has(c, io)) {
+		snprintf(text, size, "a rekey: its blocks are getting the new key");
+	} else if (io->type == BDEV_IO_WRITE && ((const struct crypto_io *)bdev_io_ctx(io))->waits) {
 		snprintf(text, size, "a buffer to encrypt its data into");
 	}
 }
@@ -518,6 +671,7 @@ static void crypto_channel_destroy(struct bdev *b, void *channel)
 
 	bdev_child_pool_destroy(c->pool);
 	crypto_xts_destroy(&c->xts);
+	crypto_xts_destroy(&c->next_xts);
 	iobuf_channel_destroy(&c->own);
 	if (c->shared != NULL) {
 		io_channel_put(c->shared);
@@ -546,16 +700,103 @@ static int channel_get_buffers(struct crypto_channel *c)
 	return c->shared != NULL ? 0 : -errno;
 }
 
-static int channel_make_keys(struct crypto_channel *c, const struct crypto_bdev *b)
+static int channel_make_key(const struct crypto_channel *c, const struct crypto_key *k, struct crypto_xts *xts)
 {
 	size_t bytes;
-	const uint8_t *key = crypto_key_secret(b->key, &bytes);
-	int rc = crypto_xts_create(&c->xts, key, bytes);
+	const uint8_t *key = crypto_key_secret(k, &bytes);
+	int rc = crypto_xts_create(xts, key, bytes);
 
 	if (rc != 0) {
 		log_error("bdev %s: OpenSSL cannot make a key schedule: %s", c->name, strerror(-rc));
 	}
 	return rc;
+}
+
+/* On failure the channel stays as it was. */
+static int channel_take_keys(struct crypto_channel *c, const struct crypto_keys *keys)
+{
+	if (c->key != keys->key && c->next_xts.encrypt != NULL) { /* a rekey has ended */
+		crypto_xts_destroy(&c->xts);
+		c->xts = c->next_xts;
+		c->next_xts = (struct crypto_xts){0};
+		c->key = keys->key;
+	}
+	int rc = c->xts.encrypt != NULL ? 0 : channel_make_key(c, keys->key, &c->xts);
+	if (rc == 0 && keys->next != NULL && c->next_xts.encrypt == NULL) {
+		rc = channel_make_key(c, keys->next, &c->next_xts);
+	}
+	if (rc == 0) {
+		c->key = keys->key;
+		c->two_keys = keys->next != NULL ? keys : NULL;
+	}
+	if (rc == 0 && keys->next == NULL) {
+		crypto_xts_destroy(&c->next_xts);
+	}
+	return rc;
+}
+
+struct keys_visit {
+	const struct crypto_keys *keys;
+	int rc;
+};
+
+static void channel_visit_keys(struct bdev *b, void *channel, void *arg)
+{
+	struct keys_visit *v = arg;
+	int rc = channel_take_keys(channel, v->keys);
+
+	if (rc == 0) {
+		held_serve(channel);
+	} else {
+		v->rc = rc;
+	}
+}
+
+/* A channel that is being made meanwhile has read the one or the other. After a grace period it is made, and the visit
+ * reaches it too. */
+static int keys_hand_out(struct crypto_bdev *c, const struct crypto_keys *keys)
+{
+	struct keys_visit v = {.keys = keys};
+
+	/* Release: pairs with the acquire in crypto_channel_create(). */
+	__atomic_store_n(&c->keys, keys, __ATOMIC_RELEASE);
+	if (c->v.bdev.core != NULL) { /* registered: there may be channels */
+		thread_synchronize();
+		bdev_visit_module_channels(&c->v.bdev, channel_visit_keys, &v);
+	}
+	return v.rc;
+}
+
+int crypto_keys_publish(struct crypto_bdev *c, const struct crypto_keys *keys)
+{
+	const struct crypto_keys *before = c->keys;
+	int rc = keys_hand_out(c, keys);
+
+	if (rc != 0) {
+		(void)keys_hand_out(c, before); /* which makes nothing, so it cannot fail */
+	}
+	return rc;
+}
+
+struct range_visit {
+	uint64_t first, last;
+	bool found;
+};
+
+static void channel_visit_range(struct bdev *b, void *channel, void *arg)
+{
+	const struct crypto_channel *c = channel;
+	struct range_visit *v = arg;
+
+	v->found |= bdev_child_pool_touches(c->pool, v->first, v->last);
+}
+
+bool crypto_blocks_are_in_use(struct crypto_bdev *c, uint64_t first, uint64_t last)
+{
+	struct range_visit v = {first, last, false};
+
+	bdev_visit_module_channels(&c->v.bdev, channel_visit_range, &v);
+	return v.found;
 }
 
 static int crypto_channel_create(struct bdev *b, void *channel)
@@ -564,11 +805,13 @@ static int crypto_channel_create(struct bdev *b, void *channel)
 	struct crypto_channel *c = channel;
 
 	TAILQ_INIT(&c->waiters);
+	TAILQ_INIT(&c->held);
 	c->name = b->name;
 	c->block_size = b->block_size;
 	c->clears_reads = own->clears_reads;
 	int rc = channel_get_buffers(c);
-	rc = rc != 0 ? rc : channel_make_keys(c, own);
+	/* Acquire: pairs with the release in keys_hand_out(). */
+	rc = rc != 0 ? rc : channel_take_keys(c, __atomic_load_n(&own->keys, __ATOMIC_ACQUIRE));
 	if (rc == 0) {
 		c->pool = bdev_child_pool_create_for(&(struct bdev_child_pool_opts){
 			.bases = &own->v.base, .n_bases = 1, .count = CHILDREN, .iovs = 2, .done = child_done});

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What system tests do with crypto bdevs: systest/module_lib.py says what these names mean."""
+import time
+
 from stock_lib import NO_DEVICE, Error
 
-PASSING = {"accel_crypto_keys_get"}
+PASSING = {"accel_crypto_keys_get", "bdev_crypto_rekey_stop"}
 KEY, KEY2 = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 
 
 class Steps:
-    STEPS = ("crypto", "delete_crypto", "crypto_key", "destroy_crypto_key")
+    STEPS = ("crypto", "delete_crypto", "crypto_key", "destroy_crypto_key", "rekey_crypto")
 
     def crypto_key(self):
         """In the keyring, and so in the saved configuration."""
@@ -35,18 +37,38 @@ class Steps:
         base = self.call("bdev_malloc_create", num_blocks=2048, block_size=512, name=self.name("M"))
         self.add("crypto", self.call("bdev_crypto_create", name=self.name("C"), base_bdev_name=base, key_name=self.crypto_key()))
 
+    def rekey_crypto(self):
+        base = self.call("bdev_malloc_create", num_blocks=2048, block_size=512, name=self.name("M"))
+        journal = self.call("bdev_malloc_create", num_blocks=4096, block_size=512, name=self.name("M"))
+        old, new = self.crypto_key(), self.crypto_key()
+        name = self.call("bdev_crypto_create", name=self.name("C"), base_bdev_name=base, key_name=old)
+        self.call("bdev_crypto_rekey", name=name, key_name=new, journal_bdev_name=journal)
+        while "rekey" in self.d.call("bdev_get_bdevs", name=name)[0]["driver_specific"]["crypto"]:
+            time.sleep(0.01)
+        self.call("accel_crypto_key_destroy", key_name=old)
+        self.call("bdev_malloc_delete", name=journal)
+        self.add("crypto", name)
+
     def delete_crypto(self):
         self.delete_bdev("crypto", self.new_crypto)
 
 
 def answers(call, folder):
-    call("bdev_malloc_create", name="base0", num_blocks=2048, block_size=512)
+    call("bdev_malloc_create", name="base0", num_blocks=32768, block_size=512)
     call("accel_crypto_key_create", name="key0", cipher="AES_XTS", key=KEY, key2=KEY2)
     call("accel_crypto_keys_get")
     call("bdev_crypto_create", name="crypto0", base_bdev_name="base0", key_name="key0")
     call("bdev_get_bdevs", name="crypto0")
+    call("bdev_malloc_create", name="journal0", num_blocks=4096, block_size=512)
+    call("accel_crypto_key_create", name="key1", cipher="AES_XTS", key=KEY2, key2=KEY)
+    call("bdev_crypto_rekey", name="crypto0", key_name="key1", journal_bdev_name="journal0", mib_per_second=1)
+    call("bdev_get_bdevs", name="crypto0")
+    call("bdev_crypto_rekey_stop", name="crypto0")
+    call("bdev_get_bdevs", name="crypto0")
     call("bdev_crypto_delete", name="crypto0")
     call("accel_crypto_key_destroy", key_name="key0")
+    call("accel_crypto_key_destroy", key_name="key1")
+    call("bdev_malloc_delete", name="journal0")
     call("bdev_malloc_delete", name="base0")
 
 

@@ -1,0 +1,863 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rekeys of crypto bdevs: the control thread's side of rekey_engine.h. The engine runs on a worker thread of its own,
+ * which asks the control thread to hold I/O and to let it go on, and does its own I/O by way of bdev/vbdev/meta.h.
+ *
+ *     control thread			worker thread
+ *     rekey_start()			rekey_work()
+ *					rekey_engine_begin()
+ *     rekey_begun_message()	<------
+ *					rekey_engine_run(), for each chunk:
+ *     rekey_hold_message()	<------		hold	(channels, until nothing is in flight there)
+ *		    ------>
+ *     rekey_moved_message()	<------		moved	(channels)
+ *		    ------>
+ *     rekey_work_done()	<------	 all blocks, stopped, or failed
+ *     rekey_closed()		the journal's bdev is free; the rekey has ended, or waits to be continued */
+#include "bdev_modules/crypto/crypto.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bdev/vbdev/meta.h"
+#include "bdev_modules/crypto/internal.h"
+#include "bdev_modules/crypto/keys.h"
+#include "bdev_modules/crypto/rekey_engine.h"
+#include "thread/worker.h"
+#include "util/compiler.h"
+#include "util/log.h"
+
+#define DRAIN_POLL_US 500
+#define ABORT_TRIES   100 /* a reset of the base ends the I/O of the rekey too: it is tried again */
+#define ABORT_WAIT_US 50000
+#define NS_PER_S      1000000000ull
+
+struct crypto_rekey {
+	struct crypto_bdev *c;
+	struct rekey_engine engine; /* the worker's, while it runs */
+	struct crypto_key *next;    /* held */
+	struct crypto_keys keys[2]; /* published in turn */
+	unsigned published;
+	uint64_t mib_per_second; /* 0: no limit */
+	char journal_name[256];
+	struct bdev_desc *journal; /* claimed, while the worker runs */
+	struct vbdev_meta *base_meta, *journal_meta;
+	enum rekey_begin how;
+	bool is_active;       /* the worker runs, or what it used is being closed */
+	bool is_inited;       /* the engine */
+	bool has_begun;       /* the journal says so, and the engine knows the position */
+	bool is_told;         /* begun_cb has been called for this start */
+	bool lost_journal;    /* its bdev was removed */
+	bool is_destructing;  /* the bdev goes when the worker has ended */
+	atomic_bool stop;     /* asked to */
+	int result;           /* of the engine */
+	const char *why_ends; /* for the status of one that was stopped; NULL: somebody asked for it */
+	char error[BDEV_ERROR_MAX];
+	bdev_crypto_rekey_cb begun_cb, stopped_cb; /* or NULL */
+	void *begun_arg, *stopped_arg;
+	struct worker_job job;
+	/* What the worker asks the control thread. */
+	struct thread_msg msg, begun_msg;
+	sem_t answered;
+	uint64_t position;
+	uint32_t blocks;
+	int rc;
+	struct thread_timer drain_timer;
+	/* The rate. */
+	sem_t pause; /* posted to end a pause */
+	uint64_t due_ns;
+	TAILQ_ENTRY(crypto_rekey) link;
+};
+
+static TAILQ_HEAD(, crypto_rekey) rekeys = TAILQ_HEAD_INITIALIZER(rekeys);
+static bdev_crypto_rekey_news_fn news_fn;
+
+void bdev_crypto_observe_rekeys(bdev_crypto_rekey_news_fn fn)
+{
+	news_fn = fn;
+}
+
+static const char *rekey_bdev_name(const struct crypto_rekey *r)
+{
+	return r->c->v.bdev.name;
+}
+
+static uint64_t rekey_num_blocks(const struct crypto_rekey *r)
+{
+	return bdev_num_blocks(&r->c->v.bdev);
+}
+
+/* --- Keys of channels. Control thread. --- */
+
+static int rekey_publish(struct crypto_rekey *r, uint64_t position, uint64_t held_first, uint64_t held_end, bool fails)
+{
+	struct crypto_keys *keys = &r->keys[r->published ^ 1];
+
+	*keys = (struct crypto_keys){.key = r->c->keys->key,
+				     .next = r->next,
+				     .position = position,
+				     .held_first = held_first,
+				     .held_end = held_end,
+				     .held_fails = fails};
+	int rc = crypto_keys_publish(r->c, keys);
+	if (rc == 0) {
+		r->published ^= 1;
+	}
+	return rc;
+}
+
+/* What is held fails, because nobody knows how long it would wait; or waits again. */
+static void rekey_set_held_fails(struct crypto_rekey *r, bool fails)
+{
+	struct crypto_keys now = *r->c->keys;
+
+	if (now.next != NULL && now.held_first != now.held_end && now.held_fails != fails) {
+		(void)rekey_publish(r, now.position, now.held_first, now.held_end, fails);
+	}
+}
+
+/* --- What the worker asks --- */
+
+static void rekey_ask(struct crypto_rekey *r, void (*fn)(struct thread_msg *msg))
+{
+	thread_post(thread_control(), &r->msg, fn);
+	while (sem_wait(&r->answered) != 0) { /* a signal */
+	}
+}
+
+static void rekey_answer(struct crypto_rekey *r, int rc)
+{
+	r->rc = rc;
+	sem_post(&r->answered);
+}
+
+/* Control thread: until nothing is in flight in the range. */
+static void rekey_drain(void *arg)
+{
+	struct crypto_rekey *r = arg;
+	const struct crypto_keys *keys = r->c->keys;
+
+	if (atomic_load(&r->stop)) {
+		if (!r->engine.holds) { /* it may, after a failure */
+			(void)rekey_publish(r, r->position, 0, 0, false);
+		}
+		rekey_answer(r, -ECANCELED);
+	} else if (crypto_blocks_are_in_use(r->c, keys->held_first, keys->held_end - 1)) {
+		thread_timer_start(&r->drain_timer, DRAIN_POLL_US);
+	} else {
+		rekey_answer(r, 0);
+	}
+}
+
+static void rekey_hold_message(struct thread_msg *msg)
+{
+	struct crypto_rekey *r = container_of(msg, struct crypto_rekey, msg);
+	uint64_t blocks = rekey_num_blocks(r), left = blocks > r->position ? blocks - r->position : 0;
+
+	r->blocks = left < r->blocks ? (uint32_t)left : r->blocks;
+	(void)rekey_publish(r, r->position, r->position, r->blocks != 0 ? r->position + r->blocks : UINT64_MAX, false);
+	rekey_drain(r);
+}
+
+static void rekey_moved_message(struct thread_msg *msg)
+{
+	struct crypto_rekey *r = container_of(msg, struct crypto_rekey, msg);
+
+	rekey_answer(r, rekey_publish(r, r->position, 0, 0, false));
+}
+
+static void rekey_tell_begun(struct crypto_rekey *r, int rc)
+{
+	bdev_crypto_rekey_cb cb = r->begun_cb;
+
+	r->begun_cb = NULL;
+	if (cb != NULL) {
+		cb(r->begun_arg, rc, r->error);
+	}
+}
+
+static void rekey_begun_message(struct thread_msg *msg)
+{
+	struct crypto_rekey *r = container_of(msg, struct crypto_rekey, begun_msg);
+
+	r->has_begun = true;
+	log_notice("bdev %s: a rekey from key %s to key %s %s at block %lu of %lu; bdev %s has its journal",
+		   rekey_bdev_name(r), crypto_key_name(r->c->keys->key), crypto_key_name(r->next),
+		   r->how == REKEY_NEW ? "begins" : "goes on", r->engine.position, rekey_num_blocks(r),
+		   r->journal_name);
+	rekey_tell_begun(r, 0);
+	rekey_answer(r, 0);
+}
+
+/* --- The engine's functions. Worker thread. --- */
+
+static int rekey_io(struct crypto_rekey *r, struct vbdev_meta *meta, struct vbdev_meta_op *op)
+{
+	int rc = vbdev_meta_run(meta, op);
+
+	for (unsigned i = 0; i < ABORT_TRIES && (op->status & BDEV_STATUS_MASK) == NVME_SC_ABORT_REQ; i++) {
+		nanosleep(&(struct timespec){.tv_nsec = ABORT_WAIT_US * 1000l}, NULL);
+		rc = vbdev_meta_run(meta, op);
+	}
+	if (op->type == BDEV_IO_READ &&
+	    (op->status & BDEV_STATUS_MASK) == BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR)) {
+		rc = -ENODATA;
+	}
+	return rc;
+}
+
+static int rekey_base_io(struct crypto_rekey *r, enum bdev_io_type type, uint64_t lba, uint32_t blocks, void *data)
+{
+	struct vbdev_meta_op op = {.type = type, .offset_blocks = lba, .num_blocks = blocks, .data = data};
+
+	return rekey_io(r, r->base_meta, &op);
+}
+
+static int rekey_base_read(void *ctx, uint64_t lba, uint32_t blocks, void *data)
+{
+	return rekey_base_io(ctx, BDEV_IO_READ, lba, blocks, data);
+}
+
+static int rekey_base_write(void *ctx, uint64_t lba, uint32_t blocks, const void *data)
+{
+	return rekey_base_io(ctx, BDEV_IO_WRITE, lba, blocks, (void *)(uintptr_t)data);
+}
+
+static int rekey_flush(struct crypto_rekey *r, struct vbdev_meta *meta, const struct bdev_desc *desc)
+{
+	struct vbdev_meta_op op = {.type = BDEV_IO_FLUSH, .num_blocks = bdev_num_blocks(bdev_desc_bdev(desc))};
+
+	return rekey_io(r, meta, &op);
+}
+
+static int rekey_base_flush(void *ctx)
+{
+	struct crypto_rekey *r = ctx;
+
+	return rekey_flush(r, r->base_meta, r->c->v.base);
+}
+
+static int rekey_journal_io(struct crypto_rekey *r, enum bdev_io_type type, uint64_t offset, uint32_t bytes, void *data)
+{
+	uint32_t block = r->engine.journal_block;
+	struct vbdev_meta_op op = {
+		.type = type, .offset_blocks = offset / block, .num_blocks = bytes / block, .data = data};
+
+	return rekey_io(r, r->journal_meta, &op);
+}
+
+static int rekey_journal_read(void *ctx, uint64_t offset, uint32_t bytes, void *data)
+{
+	return rekey_journal_io(ctx, BDEV_IO_READ, offset, bytes, data);
+}
+
+static int rekey_journal_write(void *ctx, uint64_t offset, uint32_t bytes, const void *data)
+{
+	return rekey_journal_io(ctx, BDEV_IO_WRITE, offset, bytes, (void *)(uintptr_t)data);
+}
+
+static int rekey_journal_flush(void *ctx)
+{
+	struct crypto_rekey *r = ctx;
+
+	return rekey_flush(r, r->journal_meta, r->journal);
+}
+
+static int rekey_hold(void *ctx, uint64_t position, uint32_t max_blocks, uint32_t *blocks)
+{
+	struct crypto_rekey *r = ctx;
+
+	r->position = position;
+	r->blocks = max_blocks;
+	rekey_ask(r, rekey_hold_message);
+	*blocks = r->blocks;
+	return r->rc;
+}
+
+static void rekey_moved(void *ctx, uint64_t position)
+{
+	struct crypto_rekey *r = ctx;
+
+	r->position = position;
+	rekey_ask(r, rekey_moved_message);
+}
+
+static uint64_t rekey_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static int rekey_pace(void *ctx, uint32_t bytes)
+{
+	struct crypto_rekey *r = ctx;
+	uint64_t now = rekey_now_ns();
+
+	if (r->mib_per_second != 0) {
+		r->due_ns = (r->due_ns > now ? r->due_ns : now) + bytes * NS_PER_S / (r->mib_per_second << 20);
+		struct timespec due = {.tv_sec = (time_t)(r->due_ns / NS_PER_S),
+				       .tv_nsec = (long)(r->due_ns % NS_PER_S)};
+		while (!atomic_load(&r->stop) && sem_clockwait(&r->pause, CLOCK_MONOTONIC, &due) != 0 &&
+		       errno == EINTR) {
+		}
+	}
+	return atomic_load(&r->stop) ? -ECANCELED : 0;
+}
+
+static const struct rekey_ops rekey_engine_ops = {.base_read = rekey_base_read,
+						  .base_write = rekey_base_write,
+						  .base_flush = rekey_base_flush,
+						  .journal_read = rekey_journal_read,
+						  .journal_write = rekey_journal_write,
+						  .journal_flush = rekey_journal_flush,
+						  .hold = rekey_hold,
+						  .moved = rekey_moved,
+						  .pace = rekey_pace};
+
+static int rekey_engine_work(struct crypto_rekey *r)
+{
+	struct rekey_engine *e = &r->engine;
+	int rc = r->is_inited ? 0 : rekey_engine_init(e);
+
+	if (rc != 0) {
+		rekey_engine_fini(e);
+		return rc;
+	}
+	r->is_inited = true;
+	rc = rekey_engine_begin(e, r->how);
+	if (rc != 0) {
+		return rc;
+	}
+	thread_post(thread_control(), &r->begun_msg, rekey_begun_message);
+	while (sem_wait(&r->answered) != 0) { /* a signal */
+	}
+	if (!e->holds) {
+		rekey_moved(r, e->position); /* everything was held until the position was known */
+	}
+	return rekey_engine_run(e);
+}
+
+static void rekey_work(struct worker_job *job)
+{
+	struct crypto_rekey *r = container_of(job, struct crypto_rekey, job);
+
+	r->result = rekey_engine_work(r);
+}
+
+/* --- The end --- */
+
+static void rekey_free(struct crypto_rekey *r)
+{
+	TAILQ_REMOVE(&rekeys, r, link);
+	crypto_key_put(r->next);
+	rekey_engine_fini(&r->engine);
+	sem_destroy(&r->answered);
+	sem_destroy(&r->pause);
+	free(r);
+}
+
+static void rekey_tell_stopped(bdev_crypto_rekey_cb cb, void *arg)
+{
+	if (cb != NULL) {
+		cb(arg, 0, "");
+	}
+}
+
+/* All blocks have the key, or, of one that has not begun, none has. */
+static void rekey_settle(struct crypto_rekey *r, struct crypto_key *key)
+{
+	struct crypto_bdev *c = r->c;
+	struct crypto_key *before = c->keys->key;
+
+	c->single = (struct crypto_keys){.key = key};
+	crypto_key_hold(key);
+	if (crypto_keys_publish(c, &c->single) != 0) {
+		log_error("bdev %s: a thread can have no key", c->v.bdev.name); /* it has it already */
+	}
+	crypto_key_put(before);
+	c->rekey = NULL;
+	rekey_free(r);
+	crypto_key_sweep();
+}
+
+static void rekey_news(const struct crypto_rekey *r, enum bdev_crypto_rekey_news news, const char *reason)
+{
+	if (news_fn != NULL) {
+		news_fn(rekey_bdev_name(r), news, reason);
+	}
+}
+
+static void rekey_succeeded(struct crypto_rekey *r)
+{
+	char reason[BDEV_ERROR_MAX];
+
+	snprintf(reason, sizeof(reason), "all blocks have key %.200s", crypto_key_name(r->next));
+	log_notice("bdev %s: the rekey has ended: %s; save the configuration, which names the old one",
+		   rekey_bdev_name(r), reason);
+	rekey_news(r, BDEV_CRYPTO_REKEY_ENDED, reason);
+	rekey_tell_begun(r, 0);
+	rekey_settle(r, r->next);
+}
+
+static void rekey_stopped(struct crypto_rekey *r)
+{
+	if (r->why_ends != NULL) {
+		snprintf(r->error, sizeof(r->error), "%s", r->why_ends);
+	}
+	log_notice("bdev %s: the rekey was stopped at block %lu of %lu%s%s", rekey_bdev_name(r), r->engine.position,
+		   rekey_num_blocks(r), r->why_ends != NULL ? ": " : "", r->why_ends != NULL ? r->why_ends : "");
+	rekey_set_held_fails(r, true);
+	rekey_tell_begun(r, -ECANCELED);
+	if (r->lost_journal) {
+		rekey_news(r, BDEV_CRYPTO_REKEY_FAILED, r->error);
+	}
+}
+
+static void rekey_failed(struct crypto_rekey *r, int rc)
+{
+	snprintf(r->error, sizeof(r->error), "%s", r->engine.error[0] != 0 ? r->engine.error : strerror(-rc));
+	log_error("bdev %s: the rekey has failed%s: %s", rekey_bdev_name(r),
+		  r->c->keys->held_first != r->c->keys->held_end ? ", and I/O of the blocks it was about fails" : "",
+		  r->error);
+	if (r->how == REKEY_NEW && !r->has_begun) {
+		bdev_crypto_rekey_cb cb = r->begun_cb;
+		void *arg = r->begun_arg;
+		char error[BDEV_ERROR_MAX];
+		memcpy(error, r->error, sizeof(error));
+		rekey_settle(r, r->c->keys->key);
+		if (cb != NULL) {
+			cb(arg, rc, error);
+		}
+		return;
+	}
+	rekey_set_held_fails(r, true);
+	rekey_news(r, BDEV_CRYPTO_REKEY_FAILED, r->error);
+	rekey_tell_begun(r, rc);
+}
+
+static void rekey_closed(struct crypto_rekey *r)
+{
+	struct crypto_bdev *c = r->c;
+	bdev_crypto_rekey_cb cb = r->stopped_cb;
+	void *arg = r->stopped_arg;
+	bool destructs = r->is_destructing;
+	struct bdev_desc *journal = r->journal;
+
+	r->stopped_cb = NULL;
+	r->journal = NULL;
+	r->is_active = false;
+	if (r->result >= 0) {
+		rekey_succeeded(r);
+	} else if (r->result == -ECANCELED) {
+		rekey_stopped(r);
+	} else {
+		rekey_failed(r, r->result);
+	}
+	rekey_tell_stopped(cb, arg);
+	if (destructs) {
+		vbdev_destruct_end(&c->v);
+	}
+	bdev_close(journal); /* last: it may be all that the removal of its bdev waits for */
+}
+
+static void rekey_journal_meta_closed(void *arg)
+{
+	rekey_closed(arg);
+}
+
+static void rekey_base_meta_closed(void *arg)
+{
+	struct crypto_rekey *r = arg;
+
+	vbdev_meta_close(r->journal_meta, rekey_journal_meta_closed, r);
+}
+
+static void rekey_work_done(struct worker_job *job)
+{
+	struct crypto_rekey *r = container_of(job, struct crypto_rekey, job);
+
+	if (job->error != 0) {
+		r->result = job->error;
+	}
+	vbdev_meta_close(r->base_meta, rekey_base_meta_closed, r);
+}
+
+/* --- The beginning --- */
+
+static void rekey_stop(struct crypto_rekey *r, const char *why)
+{
+	if (!atomic_exchange(&r->stop, true)) {
+		r->why_ends = why;
+		sem_post(&r->pause);
+	}
+}
+
+static void rekey_journal_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
+{
+	struct crypto_rekey *r = arg;
+
+	if (event == BDEV_EVENT_REMOVE) {
+		r->lost_journal = true;
+		if (r->is_active) {
+			rekey_stop(r, "the bdev of its journal was removed");
+		}
+	}
+}
+
+static bool journal_stands_on(const struct bdev *journal, const struct bdev *b)
+{
+	for (; journal != NULL; journal = vbdev_base_of(journal)) {
+		if (journal == b) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int journal_check(const struct crypto_rekey *r, const struct bdev *journal, char *error)
+{
+	uint32_t block = bdev_block_size(journal);
+
+	if (bdev_get_md(journal)->size != 0 || block < REKEY_HEADER_BYTES || block > REKEY_HEADER_STRIDE ||
+	    (block & (block - 1)) != 0) {
+		return bdev_error(
+			error, -EINVAL,
+			"bdev '%.100s' cannot have the journal: its blocks have %u bytes, %u of them metadata; "
+			"512 to 65536 bytes without metadata are needed",
+			bdev_name(journal), block, bdev_get_md(journal)->size);
+	}
+	if (bdev_num_blocks(journal) * block < REKEY_JOURNAL_BYTES) {
+		return bdev_error(error, -ENOSPC,
+				  "bdev '%.100s' cannot have the journal: it has %lu bytes, %u are needed",
+				  bdev_name(journal), bdev_num_blocks(journal) * block, REKEY_JOURNAL_BYTES);
+	}
+	if (journal->read_only || bdev_desc_bdev(r->c->v.base)->read_only) {
+		return bdev_error(error, -EROFS, "bdev '%.100s' or the base of the crypto bdev is read-only",
+				  bdev_name(journal));
+	}
+	return 0;
+}
+
+static int journal_open(struct crypto_rekey *r, const char *name, char *error)
+{
+	const struct bdev *journal = bdev_find(name);
+
+	if (journal != NULL && journal_stands_on(journal, &r->c->v.bdev)) {
+		return bdev_error(error, -EINVAL, "bdev '%.150s' stands on the crypto bdev, whose I/O the rekey holds",
+				  name);
+	}
+	int rc = vbdev_base_open(name, rekey_bdev_name(r), rekey_journal_event, r, &r->journal, error);
+	if (rc != 0) {
+		return rc;
+	}
+	rc = journal_check(r, bdev_desc_bdev(r->journal), error);
+	if (rc != 0) {
+		bdev_close(r->journal);
+		r->journal = NULL;
+		return rc;
+	}
+	snprintf(r->journal_name, sizeof(r->journal_name), "%s", bdev_name(bdev_desc_bdev(r->journal)));
+	r->engine.journal_block = bdev_block_size(bdev_desc_bdev(r->journal));
+	r->lost_journal = false;
+	return 0;
+}
+
+/* Gives the journal's bdev back. */
+static void journal_close(struct crypto_rekey *r)
+{
+	if (r->journal != NULL) {
+		bdev_close(r->journal);
+		r->journal = NULL;
+	}
+}
+
+static struct crypto_rekey *rekey_new(struct crypto_bdev *c, struct crypto_key *next)
+{
+	const struct bdev *base = bdev_desc_bdev(c->v.base);
+	struct crypto_rekey *r = calloc(1, sizeof(*r));
+
+	if (r == NULL) {
+		return NULL;
+	}
+	r->c = c;
+	r->next = next;
+	crypto_key_hold(next);
+	r->engine = (struct rekey_engine){.ops = &rekey_engine_ops,
+					  .ctx = r,
+					  .block_size = bdev_block_size(base),
+					  .chunk_blocks = REKEY_CHUNK_BYTES / bdev_block_size(base)};
+	r->engine.old_secret = crypto_key_secret(c->keys->key, &r->engine.old_bytes);
+	r->engine.new_secret = crypto_key_secret(next, &r->engine.new_bytes);
+	if (!base->has_random_uuid) {
+		memcpy(r->engine.base_uuid, base->uuid, sizeof(r->engine.base_uuid));
+	}
+	snprintf(r->engine.base_name, sizeof(r->engine.base_name), "%.*s", (int)sizeof(r->engine.base_name) - 1,
+		 bdev_name(base));
+	sem_init(&r->answered, 0, 0);
+	sem_init(&r->pause, 0, 0);
+	r->drain_timer = (struct thread_timer){.fn = rekey_drain, .arg = r};
+	TAILQ_INSERT_TAIL(&rekeys, r, link);
+	return r;
+}
+
+/* The journal is open. On failure it is not any more. */
+static int rekey_start(struct crypto_rekey *r, enum rekey_begin how, char *error)
+{
+	int rc = vbdev_meta_open(r->c->v.base, rekey_bdev_name(r), &r->base_meta);
+
+	if (rc == 0 && (rc = vbdev_meta_open(r->journal, rekey_bdev_name(r), &r->journal_meta)) != 0) {
+		vbdev_meta_close(r->base_meta, free, NULL);
+	}
+	if (rc != 0) {
+		journal_close(r);
+		return bdev_error(error, rc, "out of memory");
+	}
+	r->how = how;
+	r->is_active = true;
+	r->why_ends = NULL;
+	r->error[0] = r->engine.error[0] = 0;
+	r->due_ns = 0;
+	atomic_store(&r->stop, false);
+	while (sem_trywait(&r->pause) == 0) { /* of an earlier stop */
+	}
+	rekey_set_held_fails(r, false);
+	r->job = (struct worker_job){.work = rekey_work, .done = rekey_work_done};
+	worker_run(NULL, &r->job);
+	return 0;
+}
+
+static struct crypto_bdev *rekey_find_bdev(const char *name, char *error)
+{
+	struct bdev *b = bdev_crypto_find(name);
+
+	if (b == NULL || bdev_get_state(b) > BDEV_READY) {
+		(void)bdev_error(error, -ENODEV, "there is no crypto bdev '%.200s'", name);
+		return NULL;
+	}
+	return (struct crypto_bdev *)b;
+}
+
+static int rekey_check(const struct crypto_bdev *c, const struct crypto_key *next, char *error)
+{
+	const struct crypto_rekey *r = c->rekey;
+
+	if (r != NULL && r->is_active) {
+		return bdev_error(error, -EBUSY, "bdev '%.100s' has a rekey under way, to key '%.100s'", c->v.bdev.name,
+				  crypto_key_name(r->next));
+	}
+	if (r != NULL && r->next != next) {
+		return bdev_error(error, -EBUSY,
+				  "bdev '%.80s' has a rekey to key '%.80s' that has not ended: only that can go on",
+				  c->v.bdev.name, crypto_key_name(r->next));
+	}
+	if (c->keys->key == next) {
+		return bdev_error(error, -EEXIST, "bdev '%.100s' has key '%.100s' already", c->v.bdev.name,
+				  crypto_key_name(next));
+	}
+	return 0;
+}
+
+/* A first one: no block has the new key. */
+static int rekey_start_new(struct crypto_bdev *c, struct crypto_key *next, const struct bdev_crypto_rekey_opts *opts,
+			   char *error)
+{
+	struct crypto_rekey *r = rekey_new(c, next);
+
+	if (r == NULL) {
+		return bdev_error(error, -ENOMEM, "out of memory");
+	}
+	int rc = journal_open(r, opts->journal_bdev_name, error);
+	if (rc == 0 && (rc = rekey_publish(r, 0, 0, 0, false)) != 0) {
+		journal_close(r);
+		(void)bdev_error(error, rc, "a thread can have no second key: out of memory");
+	}
+	if (rc != 0) {
+		rekey_free(r);
+		return rc;
+	}
+	c->rekey = r;
+	rc = rekey_start(r, REKEY_NEW, error);
+	if (rc != 0) {
+		rekey_settle(r, c->keys->key);
+	}
+	return rc;
+}
+
+int bdev_crypto_rekey(const struct bdev_crypto_rekey_opts *opts, bdev_crypto_rekey_cb begun, void *arg, char *error)
+{
+	struct crypto_bdev *c = rekey_find_bdev(opts->name, error);
+	struct crypto_key *next = crypto_key_find(opts->key_name);
+
+	if (c == NULL) {
+		return -ENODEV;
+	}
+	if (next == NULL) {
+		return bdev_error(error, -ENOENT, "key_name '%.150s': there is no such key (accel_crypto_key_create)",
+				  opts->key_name);
+	}
+	int rc = rekey_check(c, next, error);
+	if (rc == 0 && c->rekey == NULL) {
+		rc = rekey_start_new(c, next, opts, error);
+	} else if (rc == 0) {
+		rc = journal_open(c->rekey, opts->journal_bdev_name, error);
+		rc = rc != 0 ? rc : rekey_start(c->rekey, c->rekey->has_begun ? REKEY_CONTINUE : REKEY_RESUME, error);
+	}
+	if (rc == 0) {
+		c->rekey->mib_per_second = opts->mib_per_second;
+		c->rekey->begun_cb = begun;
+		c->rekey->begun_arg = arg;
+	}
+	return rc;
+}
+
+int bdev_crypto_rekey_stop(const char *name, bdev_crypto_rekey_cb stopped, void *arg, char *error)
+{
+	struct crypto_bdev *c = rekey_find_bdev(name, error);
+
+	if (c == NULL) {
+		return -ENODEV;
+	}
+	struct crypto_rekey *r = c->rekey;
+	if (r == NULL || !r->is_active) {
+		return bdev_error(error, -ENOENT, "bdev '%.150s' has no rekey under way", name);
+	}
+	if (r->stopped_cb != NULL) {
+		return bdev_error(error, -EBUSY, "the rekey of bdev '%.150s' is being stopped already", name);
+	}
+	r->stopped_cb = stopped;
+	r->stopped_arg = arg;
+	rekey_stop(r, NULL);
+	return 0;
+}
+
+/* --- For the bdev --- */
+
+int crypto_rekey_prepare(struct crypto_bdev *c, const struct bdev_crypto_opts *opts, char *error)
+{
+	struct crypto_key *next = crypto_key_find(opts->rekey_key_name);
+
+	if (next == NULL) {
+		return bdev_error(error, -ENOENT,
+				  "rekey_key_name '%.150s': there is no such key (accel_crypto_key_create)",
+				  opts->rekey_key_name);
+	}
+	struct crypto_rekey *r = rekey_new(c, next);
+	if (r == NULL) {
+		return bdev_error(error, -ENOMEM, "out of memory");
+	}
+	r->mib_per_second = opts->rekey_mib_per_second;
+	r->how = REKEY_RESUME;
+	int rc = journal_open(r, opts->rekey_journal_bdev_name, error);
+	if (rc != 0) {
+		rekey_free(r);
+		return rc;
+	}
+	c->rekey = r;
+	/* Which blocks have which key is not known before the journal has been read. */
+	return rekey_publish(r, 0, 0, UINT64_MAX, false);
+}
+
+void crypto_rekey_resume(struct crypto_bdev *c)
+{
+	char error[BDEV_ERROR_MAX];
+	struct crypto_rekey *r = c->rekey;
+
+	if (r->lost_journal) { /* as soon as it was open */
+		journal_close(r);
+		rekey_set_held_fails(r, true);
+	} else if (rekey_start(r, REKEY_RESUME, error) != 0) {
+		snprintf(r->engine.error, sizeof(r->engine.error), "%s", error);
+		rekey_failed(r, -ENOMEM);
+	}
+}
+
+bool crypto_rekey_is_busy(struct vbdev *v)
+{
+	struct crypto_rekey *r = ((struct crypto_bdev *)v)->rekey;
+
+	if (r == NULL || !r->is_active) {
+		return false;
+	}
+	r->is_destructing = true;
+	rekey_stop(r, "the bdev was deleted");
+	return true;
+}
+
+void crypto_rekey_free(struct crypto_bdev *c)
+{
+	if (c->rekey != NULL) {
+		journal_close(c->rekey);
+		rekey_free(c->rekey);
+		c->rekey = NULL;
+	}
+}
+
+void crypto_rekey_base_removed(const struct crypto_bdev *c)
+{
+	if (c->rekey != NULL && c->rekey->is_active) {
+		rekey_stop(c->rekey, "the base was removed");
+	}
+}
+
+void crypto_rekey_examine(const struct bdev *b)
+{
+	char error[BDEV_ERROR_MAX];
+	struct crypto_rekey *r;
+
+	TAILQ_FOREACH (r, &rekeys, link) {
+		if (r->is_active || !r->lost_journal || bdev_find(r->journal_name) != b ||
+		    bdev_get_state(&r->c->v.bdev) > BDEV_READY) {
+			continue;
+		}
+		int rc = journal_open(r, r->journal_name, error);
+		rc = rc != 0 ? rc : rekey_start(r, r->has_begun ? REKEY_CONTINUE : REKEY_RESUME, error);
+		if (rc != 0) {
+			log_error("bdev %s: the rekey cannot go on, although its journal is there: %s",
+				  rekey_bdev_name(r), error);
+		}
+	}
+}
+
+void crypto_rekey_get(const struct crypto_bdev *c, struct bdev_crypto_opts *opts)
+{
+	const struct crypto_rekey *r = c->rekey;
+
+	if (r != NULL && (r->has_begun || r->how == REKEY_RESUME)) {
+		opts->rekey_key_name = crypto_key_name(r->next);
+		opts->rekey_journal_bdev_name = r->journal_name;
+		opts->rekey_mib_per_second = r->mib_per_second;
+	}
+}
+
+static const char *rekey_state_word(const struct crypto_rekey *r)
+{
+	if (r->is_active) {
+		return atomic_load(&r->stop) ? "stopping" : "running";
+	}
+	return r->result == -ECANCELED && !r->lost_journal ? "stopped" : "failed";
+}
+
+void crypto_rekey_dump_info(const struct crypto_bdev *c, json_t *crypto)
+{
+	const struct crypto_rekey *r = c->rekey;
+
+	if (r == NULL) {
+		return;
+	}
+	uint64_t position = c->keys->position, blocks = rekey_num_blocks(r);
+	json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I}", "key_name", crypto_key_name(r->next),
+			      "journal_bdev_name", r->journal_name, "state", rekey_state_word(r), "position_blocks",
+			      (json_int_t)(position < blocks ? position : blocks), "num_blocks", (json_int_t)blocks,
+			      "mib_per_second", (json_int_t)r->mib_per_second);
+	if (!r->is_active && r->error[0] != 0) {
+		json_object_set_new(o, "error", json_string(r->error));
+	}
+	json_object_set_new(crypto, "rekey", o);
+}

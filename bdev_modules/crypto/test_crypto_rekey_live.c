@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rekeys of crypto bdevs under I/O, on several threads: what users read stays what they wrote, whatever comes
+ * meanwhile. */
+#include <errno.h>
+#include <jansson.h>
+
+#include "bdev_modules/crypto/crypto.h"
+#include "bdev_modules/crypto/keys.h"
+#include "bdev_modules/crypto/rekey_journal.h"
+#include "bdev_modules/crypto/test_crypto_kit.h"
+#include "bdev_modules/error/error.h"
+
+#define BLOCK  4096u
+#define BLOCKS 1280u /* five chunks */
+#define USERS  3u
+
+static struct user users[USERS];
+static uint8_t plain[BLOCKS * 2][BLOCK]; /* what must be there */
+static uint64_t seed;
+
+/* --- A rekey's answers and news --- */
+
+static struct {
+	atomic_bool begun, stopped;
+	int rc;
+	unsigned ended, failed;
+	char error[BDEV_ERROR_MAX];
+} told;
+
+static void told_begun(void *arg, int rc, const char *why)
+{
+	told.rc = rc;
+	snprintf(told.error, sizeof(told.error), "%s", why);
+	set_done(&told.begun);
+}
+
+static void told_stopped(void *arg, int rc, const char *why)
+{
+	set_done(&told.stopped);
+}
+
+static void told_news(const char *bdev, enum bdev_crypto_rekey_news news, const char *reason)
+{
+	*(news == BDEV_CRYPTO_REKEY_ENDED ? &told.ended : &told.failed) += 1;
+	fixture_wake();
+}
+
+static bool has_ended(void *arg)
+{
+	return told.ended != 0;
+}
+
+static bool has_failed(void *arg)
+{
+	return told.failed != 0;
+}
+
+/* 0: it has begun. */
+static int rekey(const char *key, const char *journal, uint64_t mib_per_second)
+{
+	const struct bdev_crypto_rekey_opts opts = {
+		.name = "c0", .key_name = key, .journal_bdev_name = journal, .mib_per_second = mib_per_second};
+
+	memset(&told, 0, sizeof(told));
+	int rc = bdev_crypto_rekey(&opts, told_begun, NULL, error);
+	if (rc != 0) {
+		return rc;
+	}
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&told.begun));
+	snprintf(error, sizeof(error), "%s", told.error);
+	return told.rc;
+}
+
+static void rekey_stop(void)
+{
+	CU_ASSERT_EQUAL_FATAL(bdev_crypto_rekey_stop("c0", told_stopped, NULL, error), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&told.stopped));
+}
+
+/* What bdev_get_bdevs says of it: "" if there is none. */
+static const char *rekey_shown(const char *member)
+{
+	static char text[256];
+	json_t *info = json_object();
+
+	bdev_dump_info(bdev_find("c0"), info);
+	const json_t *r = json_object_get(json_object_get(info, "crypto"), "rekey");
+	const json_t *value = json_object_get(r, member);
+	if (json_is_integer(value)) {
+		snprintf(text, sizeof(text), "%lld", json_integer_value(value));
+	} else {
+		snprintf(text, sizeof(text), "%s", r == NULL || value == NULL ? "" : json_string_value(value));
+	}
+	json_decref(info);
+	return text;
+}
+
+static uint64_t rekey_position(void)
+{
+	return strtoull(rekey_shown("position_blocks"), NULL, 10);
+}
+
+static bool has_moved(void *blocks)
+{
+	return rekey_position() >= *(uint64_t *)blocks;
+}
+
+/* Lets it go on, slowly, until so many blocks have the new key, and stops it. */
+static void rekey_until(uint64_t blocks)
+{
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 1), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_moved, &blocks));
+	rekey_stop();
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "stopped");
+}
+
+/* --- The bdevs, and their users' data --- */
+
+static void users_open(void)
+{
+	for (unsigned i = 0; i < USERS; i++) {
+		CU_ASSERT_EQUAL_FATAL(user_open(&users[i], "c0", true, fixture_thread(i)), 0);
+		users[i].close_on_remove = true;
+	}
+}
+
+static void users_close(void)
+{
+	for (unsigned i = 0; i < USERS; i++) {
+		user_close(&users[i]);
+	}
+}
+
+/* Writes somewhere, or reads and compares. */
+static void user_acts(unsigned i, uint64_t blocks)
+{
+	static uint8_t in[8][BLOCK];
+	uint64_t n = 1 + fixture_random(&seed) % 8, at = fixture_random(&seed) % (blocks - n + 1);
+
+	if (fixture_random(&seed) % 2 != 0) {
+		crypto_fill(plain[at], n * BLOCK, fixture_random(&seed) + 1);
+		CU_ASSERT_EQUAL(user_io(&users[i % USERS], BDEV_IO_WRITE, plain[at], at, n), 0);
+	} else {
+		CU_ASSERT_EQUAL(user_io(&users[i % USERS], BDEV_IO_READ, in, at, n), 0);
+		CU_ASSERT_EQUAL(memcmp(in, plain[at], n * BLOCK), 0);
+	}
+}
+
+static void expect_plain(uint64_t blocks)
+{
+	static uint8_t in[64][BLOCK];
+
+	for (uint64_t at = 0; at < blocks; at += 64) {
+		CU_ASSERT_EQUAL(user_io(&users[at / 64 % USERS], BDEV_IO_READ, in, at, 64), 0);
+		CU_ASSERT_EQUAL(memcmp(in, plain[at], sizeof(in)), 0);
+	}
+}
+
+static void write_all(uint64_t blocks)
+{
+	for (uint64_t at = 0; at < blocks; at += 64) {
+		crypto_fill(plain[at], 64ul * BLOCK, at + 1);
+		CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_WRITE, plain[at], at, 64), 0);
+	}
+}
+
+static int make_crypto(const char *key, const char *rekey_key)
+{
+	const struct bdev_crypto_opts opts = {.name = "c0",
+					      .base_bdev_name = "EE_m0",
+					      .key_name = key,
+					      .rekey_key_name = rekey_key,
+					      .rekey_journal_bdev_name = rekey_key != NULL ? "j0" : NULL};
+
+	return bdev_crypto_create(&opts, error);
+}
+
+static void make_all(void)
+{
+	seed = 42;
+	make_malloc("m0", BLOCK, BLOCKS);
+	make_malloc("j0", 512, REKEY_JOURNAL_BYTES / 512);
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("m0", NULL, NULL, error), 0);
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", NULL), 0);
+	users_open();
+	write_all(BLOCKS);
+}
+
+static void delete_crypto(void)
+{
+	users_close();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_crypto_delete, "c0"), 0);
+}
+
+static void unmake_all(void)
+{
+	delete_crypto();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_m0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m0"), 0);
+	(void)fixture_delete(bdev_malloc_delete, "j0");
+}
+
+/* All blocks have that key and no other. */
+static void expect_key(const char *key, const char *other)
+{
+	static uint8_t in[BLOCK];
+
+	delete_crypto();
+	CU_ASSERT_EQUAL_FATAL(make_crypto(other, NULL), 0);
+	users_open();
+	for (uint64_t at = 0; at < BLOCKS; at++) {
+		CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, at, 1), 0);
+		CU_ASSERT_NOT_EQUAL(memcmp(in, plain[at], BLOCK), 0);
+	}
+	delete_crypto();
+	CU_ASSERT_EQUAL_FATAL(make_crypto(key, NULL), 0);
+	users_open();
+	expect_plain(BLOCKS);
+}
+
+static void fail_writes(uint32_t num)
+{
+	const struct bdev_error_injection inject = {.type = BDEV_IO_WRITE, .kind = BDEV_ERROR_FAILURE, .num = num};
+
+	CU_ASSERT_EQUAL(bdev_error_inject("EE_m0", &inject, error), 0);
+}
+
+/* --- Tests --- */
+
+static void test_all_blocks_get_the_new_key_while_threads_read_and_write(void)
+{
+	make_all();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 50), 0);
+	unsigned acts = 0;
+	for (; told.ended == 0; acts++) {
+		user_acts(acts, BLOCKS);
+	}
+	CU_ASSERT_TRUE(acts > 10);
+	CU_ASSERT_EQUAL(told.failed, 0);
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "");
+	CU_ASSERT_EQUAL(crypto_key_users(crypto_key_find("k")), 0);
+	CU_ASSERT_EQUAL(crypto_key_users(crypto_key_find("k2")), 1);
+	expect_plain(BLOCKS);
+	expect_key("k2", "k");
+	unmake_all();
+}
+
+static void test_it_stops_and_goes_on_and_the_bdev_is_made_again_in_the_middle(void)
+{
+	make_all();
+	rekey_until(256);
+	CU_ASSERT_STRING_EQUAL(rekey_shown("key_name"), "k2");
+	expect_plain(BLOCKS);
+	for (unsigned i = 0; i < 100; i++) {
+		user_acts(i, BLOCKS);
+	}
+	rekey_until(rekey_position() + 256);
+	delete_crypto();
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
+	users_open();
+	expect_plain(BLOCKS);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	expect_key("k2", "k");
+	/* The journal says that it has ended: whoever has not saved the configuration since gets the new key. */
+	delete_crypto();
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
+	users_open();
+	expect_plain(BLOCKS);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "");
+	unmake_all();
+}
+
+static void test_what_cannot_be_is_refused(void)
+{
+	make_all();
+	make_malloc("small", 512, REKEY_JOURNAL_BYTES / 512 - 1);
+	CU_ASSERT_EQUAL(rekey("none", "j0", 0), -ENOENT);
+	CU_ASSERT_EQUAL(rekey("k", "j0", 0), -EEXIST);
+	CU_ASSERT_EQUAL(rekey("k2", "none", 0), -ENODEV);
+	CU_ASSERT_EQUAL(rekey("k2", "small", 0), -ENOSPC);
+	CU_ASSERT_EQUAL(rekey("k2", "m0", 0), -EPERM); /* claimed */
+	CU_ASSERT_EQUAL(rekey("k2", "c0", 0), -EINVAL);
+	CU_ASSERT_EQUAL(crypto_key_users(crypto_key_find("k2")), 0);
+	CU_ASSERT_EQUAL(bdev_crypto_rekey_stop("c0", told_stopped, NULL, error), -ENOENT);
+	CU_ASSERT_EQUAL(bdev_crypto_rekey_stop("none", told_stopped, NULL, error), -ENODEV);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 1), 0);
+	CU_ASSERT_EQUAL(rekey("k2", "j0", 0), -EBUSY);
+	CU_ASSERT_EQUAL(crypto_key_destroy("k", error), -EBUSY);
+	CU_ASSERT_EQUAL(crypto_key_destroy("k2", error), -EBUSY);
+	rekey_stop();
+	CU_ASSERT_EQUAL(crypto_key_destroy("k2", error), -EBUSY);
+	CU_ASSERT_EQUAL(rekey("k3", "j0", 1), -EBUSY);
+	/* Made with the old key alone, the bdev would be half of it wrong: at least the journal says so. */
+	delete_crypto();
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", NULL), 0);
+	users_open();
+	CU_ASSERT_EQUAL(rekey("k2", "j0", 0), -EEXIST);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "rekey_key_name"));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "");
+	/* With other keys than the journal's nobody gets any data. */
+	delete_crypto();
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k3"), 0);
+	users_open();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	static uint8_t in[BLOCK];
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 700, 1), NVME_SC_NS_NOT_READY);
+	CU_ASSERT_EQUAL(user_io(&users[1], BDEV_IO_WRITE, in, 0, 1), NVME_SC_NS_NOT_READY);
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "failed");
+	unmake_all();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "small"), 0);
+}
+
+static void test_a_base_that_cannot_be_written_fails_the_chunk_alone(void)
+{
+	static uint8_t in[BLOCK];
+
+	make_all();
+	fail_writes(1);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "failed");
+	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "the base cannot be written"));
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 255, 1), NVME_SC_NS_NOT_READY);
+	CU_ASSERT_EQUAL(user_io(&users[1], BDEV_IO_WRITE, in, 0, 1), NVME_SC_NS_NOT_READY);
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 256, 1), 0);
+	CU_ASSERT_EQUAL(memcmp(in, plain[256], BLOCK), 0);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	expect_key("k2", "k");
+	unmake_all();
+}
+
+static void test_a_journal_that_goes_stops_it_and_one_that_comes_goes_on(void)
+{
+	make_all();
+	rekey_until(256);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 1), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j0"), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "failed");
+	for (unsigned i = 0; i < 100; i++) {
+		user_acts(i, BLOCKS);
+	}
+	expect_plain(BLOCKS);
+	make_malloc("j1", 4096, REKEY_JOURNAL_BYTES / 4096);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0); /* another one will do */
+	rekey_stop();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0);
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	make_malloc("j1", 4096, REKEY_JOURNAL_BYTES / 4096); /* goes on by itself */
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "running");
+	rekey_stop();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	expect_key("k2", "k");
+	unmake_all();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+}
+
+static bool crypto_is_there(void *arg)
+{
+	return bdev_find("c0") != NULL && bdev_get_state(bdev_find("c0")) == BDEV_READY;
+}
+
+/* The bdev waits for its base, and for the bdev of its journal. */
+static void test_it_is_made_when_base_and_journal_are_there(void)
+{
+	const struct bdev_crypto_opts opts = {.name = "c0",
+					      .base_bdev_name = "m1",
+					      .key_name = "k",
+					      .rekey_key_name = "k2",
+					      .rekey_journal_bdev_name = "j9"};
+
+	memset(&told, 0, sizeof(told));
+	make_malloc("m1", BLOCK, BLOCKS);
+	CU_ASSERT_EQUAL_FATAL(bdev_crypto_create(&opts, error), 0);
+	CU_ASSERT_PTR_NULL(bdev_find("c0"));
+	CU_ASSERT_EQUAL(crypto_key_destroy("k2", error), -EBUSY);
+	make_malloc("j9", 512, REKEY_JOURNAL_BYTES / 512);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(crypto_is_there, NULL));
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL)); /* it has no journal */
+	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "has none"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m1"), 0);
+	CU_ASSERT_PTR_NULL(bdev_find("c0"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_crypto_delete, "c0"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j9"), 0);
+	CU_ASSERT_EQUAL(crypto_key_users(crypto_key_find("k2")), 0);
+}
+
+static void test_a_deletion_ends_it_at_once(void)
+{
+	make_all();
+	rekey_until(256);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 1), 0);
+	delete_crypto();
+	CU_ASSERT_EQUAL(crypto_key_users(crypto_key_find("k")), 0);
+	CU_ASSERT_EQUAL(crypto_key_users(crypto_key_find("k2")), 0);
+	CU_ASSERT_EQUAL(bdev_get_claim(bdev_find("j0"), NULL), BDEV_CLAIM_NONE);
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
+	users_open();
+	expect_plain(BLOCKS);
+	unmake_all();
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_all_blocks_get_the_new_key_while_threads_read_and_write),
+	UNIT(test_it_stops_and_goes_on_and_the_bdev_is_made_again_in_the_middle),
+	UNIT(test_what_cannot_be_is_refused),
+	UNIT(test_a_base_that_cannot_be_written_fails_the_chunk_alone),
+	UNIT(test_a_journal_that_goes_stops_it_and_one_that_comes_goes_on),
+	UNIT(test_it_is_made_when_base_and_journal_are_there),
+	UNIT(test_a_deletion_ends_it_at_once),
+	UNIT_END,
+};
+
+static int start(void)
+{
+	const struct crypto_key_opts second = {.name = "k2", .key = KEY_B, .key2 = KEY_A};
+	const struct crypto_key_opts third = {
+		.name = "k3", .key = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", .key2 = KEY_A};
+
+	bdev_crypto_observe_rekeys(told_news);
+	return fixture_start() != 0 || crypto_kit_start() != 0 || crypto_key_create(&second, error) != 0 ||
+	       crypto_key_create(&third, error) != 0;
+}
+UNIT_MAIN("bdev_crypto_rekey_live", tests, start, fixture_stop)
