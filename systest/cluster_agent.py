@@ -85,6 +85,9 @@ class FakeDaemon(daemon.Daemon):
         self.addresses_of = [{"trtype": "TCP", "adrfam": "IPv4", "traddr": "192.0.2.1", "trsvcid": str(low)}]
         self.told = [{"address": {"trtype": "TCP", "adrfam": "IPv4", "traddr": "192.0.2.9", "trsvcid": "4420"}, "subnqn": daemon.DISCOVERY}]     # by an operator
         self.blocks = 8192
+        self.ceph_client = None          # of Ceph
+        self.silent = set()         # clients that do not answer
+        self.asked = []             # for which clients, by which bdev
 
     def call(self, method, timeout_s=None, **params):
         name = params.get("name")
@@ -101,7 +104,14 @@ class FakeDaemon(daemon.Daemon):
         return [{"nqn": "n", "ana_reporting": True, "min_cntlid": self.low, "max_cntlid": self.low + 99, "namespaces": namespaces}]
 
     def bdev_get_bdevs(self, name):
-        return [{"name": name, "block_size": 512, "num_blocks": self.blocks, "driver_specific": {}}]
+        return [{"name": name, "block_size": 512, "num_blocks": self.blocks,
+                 "driver_specific": {"rbd": {"client": self.ceph_client, "lost": False}} if self.ceph_client else {}}]
+
+    def bdev_rbd_fence_silent(self, name, clients, until_us):
+        check(until_us > daemon.boottime_us(), "a lease that has ended")
+        self.asked.append((name, clients))
+        found, self.silent = self.silent & set(clients.split(",")), self.silent - set(clients.split(","))
+        return sorted(found)
 
     def nvmf_subsystem_get_listeners(self, nqn):
         return [{"address": a, "ana_states": [{"ana_group": n, "ana_state": s} for n, s in self.ana.items()]} for a in self.addresses_of]
@@ -581,6 +591,103 @@ def test_groups_come_before_referrals():
     a.check_serves({1, 2})
     calls = [method for method, _ in a.daemon.calls]
     check("bdev_own" in calls and calls.index("bdev_own") < calls.index("nvmf_discovery_add_referral"), calls)
+
+
+# --- Clients of Ceph ---
+
+def three_in_ceph():
+    """Two that own a group each, and c, which owns none."""
+    store = FakeEtcd()
+    found = [Gateway(name, i, store) for i, name in enumerate("abc")]
+    for i, g in enumerate(found):
+        g.daemon.ceph_client = f"127.0.0.1:0/{i}"
+    for _ in range(4):
+        for g in found:
+            g.turn()
+    found[2].check_serves(set())
+    return store, *found
+
+
+def test_a_client_of_a_gateway_that_has_gone_is_asked_at_once():
+    store, a, b, c = three_in_ceph()
+    facts = state.decode_state(store.entries(PREFIX)).gateways["c"].facts
+    check(facts["clients"] == ["127.0.0.1:0/2"], facts)
+    a.turn(2)
+    check(a.daemon.asked == [], "all are there")
+    c.end_lease()
+    a.turn(3)
+    check(a.daemon.asked == [("G1", "127.0.0.1:0/2"), ("F2", "127.0.0.1:0/2")], f"once for each group: it answers: {a.daemon.asked}")
+    # it may have become silent since: before a lock changes it is asked again
+    a.daemon.silent = {"127.0.0.1:0/2"}
+    store.keys[f"{PREFIX}moves/1"] = ("b", 1, 0, 1)
+    a.daemon.calls.clear()
+    a.turn()
+    calls = [method for method, _ in a.daemon.calls]
+    check(calls.index("bdev_rbd_fence_silent") < calls.index("nvmf_subsystem_listener_set_ana_state") < calls.index("bdev_disown"), calls)
+    check(a.agent.clients.gone == {}, "it is blocklisted")
+    # the other one asks by itself
+    b.turn()
+    check(("F1", "127.0.0.1:0/2") in b.daemon.asked or ("G1", "127.0.0.1:0/2") in b.daemon.asked, b.daemon.asked)
+
+
+def test_the_old_owner_is_not_asked_but_fenced():
+    _, a, b, c = three_in_ceph()
+    b.end_lease()
+    c.end_lease()
+    a.daemon.silent = {"127.0.0.1:0/2"}
+    a.turn()
+    a.check_serves({1, 2})
+    check(a.daemon.asked == [("F2", "127.0.0.1:0/2")], a.daemon.asked)
+    a.turn(2)
+    check(a.daemon.asked[1:] == [("G1", "127.0.0.1:0/1"), ("F2", "127.0.0.1:0/1")], a.daemon.asked)
+
+
+def test_a_client_that_is_back_or_long_gone_is_not_asked():
+    store, a, b, c = three_in_ceph()
+    a.daemon.errors["bdev_rbd_fence_silent", "G1"] = daemon.DaemonError("Method not found")
+    c.end_lease()
+    a.turn(2)
+    check(a.agent.clients.gone and a.daemon.asked == [("F2", "127.0.0.1:0/2")], "an error keeps nothing else from it")
+    check(a.agent.not_fenced is None, "and it was said")
+    c.agent.lease.keep()
+    c.turn()
+    a.turn()
+    check(a.agent.clients.gone == {}, a.agent.clients.gone)
+    c.end_lease()
+    a.turn()
+    check(a.agent.clients.gone.keys() == {"127.0.0.1:0/2"}, a.agent.clients.gone)
+    with ahead(a, 61 / TTL_S, steps=1):
+        check(a.agent.clients.gone == {}, "Ceph has given it up")
+
+
+def test_what_a_gateway_was_itself_is_asked_when_it_has_begun_anew():
+    store, a = alone()
+    a.daemon.ceph_client = "[v2:127.0.0.1:0/7,v1:127.0.0.1:0/8]"
+    a.turn(2)
+    # its daemon alone
+    a.daemon.ceph_client, a.daemon.silent = "127.0.0.1:0/9", {"127.0.0.1:0/7"}
+    a.daemon.bdev_rbd_fence_silent = lambda name, clients, until_us: a.daemon.asked.append(clients) or ["127.0.0.1:0/8"]
+    a.turn()
+    check(a.daemon.asked == ["[v2:127.0.0.1:0/7,v1:127.0.0.1:0/8]"] and a.agent.clients.gone == {}, a.daemon.asked)
+    # both programs: not before the lease of the earlier ones has ended
+    a.turn()
+    again = Gateway("a", 0, store, FakeDaemon(1))
+    again.daemon.ceph_client = "127.0.0.1:0/10"
+    again.turn(2)
+    check(again.daemon.asked == [], again.daemon.asked)
+    store.revoke(a.agent.lease.id)
+    again.turn(3)
+    again.check_serves({1, 2})
+    check(again.daemon.asked == [], "who has the locks is fenced")
+    again.turn()
+    check(again.daemon.asked[0][1] == "127.0.0.1:0/9", again.daemon.asked)
+
+
+def test_what_is_no_client_is_left_out():
+    for value, expected in ((None, set()), ({}, set()), ("127.0.0.1:0/1", set()), (["127.0.0.1:0/1", 5, None, [], "", " ", "a\n", "\u00e4", "x" * 513], {"127.0.0.1:0/1"}),
+                            ([f"{i}" for i in range(100)], {f"{i}" for i in range(64)})):
+        check(state.clients({"clients": value}) == expected, value)
+    check(state.clients({}) == set(), "an earlier version")
 
 
 def test_reservations_that_hosts_may_use_are_told():

@@ -285,13 +285,13 @@ def scene(kind=Gateway, number=2, store=EtcdServer):
 
 
 @contextlib.contextmanager
-def ceph_scene(kind=CephGateway):
+def ceph_scene(kind=CephGateway, number=2):
     """Gateways to images of a Ceph of their own."""
     with Ceph() as ceph:
         kind.ceph = ceph
         for n in GROUPS:
             ceph.image(f"rbd/image{n}", 4)
-        with scene(kind) as s:
+        with scene(kind, number) as s:
             yield s
 
 

@@ -18,6 +18,7 @@ MARGIN = 2          # a gateway's lease ends so much earlier by its own clock: 1
 LEASE = TTL - MARGIN
 ORPHAN = 2 * TTL    # ticks that a group may have no owner
 SILENCE = 1         # ticks after which keys are read again although the watch says nothing: the end of each of the two leases is noticed so much later
+WATCH = 3 * TTL     # ticks for which Ceph waits for a client that does not answer; if leases are short, no lock can be taken meanwhile
 FAULTS = int(os.environ.get("VARVE_MODEL_FAULTS", "2"))     # 3 need minutes
 NONE = -1
 
@@ -33,15 +34,15 @@ DONE, REFUSED = "done", "refused"       # answers
 # changed since; old: the view has not been what is in etcd for a tick; request: a change of the key on its way, as (owner, changed since it was read, whether the
 # other gateway must be absent), or its answer; late: one that was given up and may still be carried out; mine: the last change of the key is a claim of this
 # gateway, which knows it; io: a write is on its way to Ceph; old_io: one of a client that this gateway was before; blocked: Ceph has blocklisted its client;
-# orphan: ticks for which it was reachable and the group had no owner; patience: ticks that a move may still take.
+# orphan: ticks for which it was reachable and the group had no owner; patience: ticks that a move may still take, or that Ceph still waits for the other
+# gateway's client.
 Gateway = collections.namedtuple("Gateway", "up link left sent phase view changed old request late mine io old_io blocked orphan patience")
 # lease: ticks of each gateway's, as etcd counts; owner: of the group, with the present token; lock: whose client has the
-# lock of what is stored; surprised: a gateway was fenced that still served, by one
-# that knew the present token.
+# lock of what is stored; surprised: None, or what kind of gateway was fenced that should not have been.
 State = collections.namedtuple("State", "gateways lease owner lock etcd faults slow surprised")
 
-START = State((Gateway(RUN, True, 0, None, IDLE, UNKNOWN, False, False, None, None, False, False, False, False, 0, 0),) * 2, (0, 0), NONE, NONE, True, FAULTS, 1, False)
-RULES = ("blocklist", "revision", "absent", "request", "expire", "takeover", "old_client", "move", "reread", "present", "reclaim")
+START = State((Gateway(RUN, True, 0, None, IDLE, UNKNOWN, False, False, None, None, False, False, False, False, 0, 0),) * 2, (0, 0), NONE, NONE, True, FAULTS, 1, None)
+RULES = ("blocklist", "revision", "absent", "request", "expire", "takeover", "old_client", "move", "reread", "present", "reclaim", "watch", "silent")
 
 
 def with_gateway(s, g, **changes):
@@ -61,6 +62,11 @@ def is_healthy(s, g):
 
 def is_serving(gw):
     return gw.phase == ACTIVE and gw.up == RUN and not gw.blocked
+
+
+def is_silent(gw):
+    """Its client watches what is stored, and does not answer."""
+    return gw.up in (PAUSED, CRASHED) and not gw.blocked
 
 
 def view_of(s, g):
@@ -169,7 +175,7 @@ class Model:
         elif gw.phase == IDLE and gw.left > 0:
             yield from self.claim(s, g, gw)
         elif gw.phase == CLAIMED:
-            yield self.fence(s, g)
+            yield from self.lock(s, g, gw)
         elif gw.phase == ACTIVE and gw.view in (NOBODYS, GONE, OTHERS):
             yield with_gateway(s, g, **idle(gw))
         elif gw.phase == LEAVING and not gw.io:
@@ -180,7 +186,7 @@ class Model:
     def claim(self, s, g, gw):
         """By what was read, however long ago."""
         if gw.view == MINE or (gw.view == OWN and "reclaim" not in self.rules):
-            yield with_gateway(s, g, phase=CLAIMED)
+            yield with_gateway(s, g, phase=CLAIMED, patience=WATCH)
         elif gw.view == OWN or (gw.view in (NOBODYS, GONE) and "takeover" in self.rules):
             yield with_gateway(s, g, phase=ASKING, request=(g, gw.changed, gw.view == GONE), view=UNKNOWN, changed=False, old=False, mine=False)
 
@@ -196,17 +202,29 @@ class Model:
     @staticmethod
     def take_answer(s, g, gw):
         claimed = gw.request == DONE and gw.phase == ASKING
-        return with_gateway(s, g, request=None, phase=CLAIMED if claimed else IDLE)
+        return with_gateway(s, g, request=None, **({"phase": CLAIMED, "patience": WATCH} if claimed else {"phase": IDLE}))
 
-    def fence(self, s, g):
-        """Whoever has the lock is blocklisted, and then the lock is this gateway's."""
+    def lock(self, s, g, gw):
+        """Whoever has the lock is fenced. So is a gateway that has gone, owned nothing, and does not answer: Ceph would wait for it."""
+        silent = is_silent(s.gateways[1 - g])
+        gone = s.lease[1 - g] == 0 and (silent or "silent" not in self.rules) and "watch" in self.rules
+        if s.lock == 1 - g:
+            yield self.fence(s, g, "blocklist" in self.rules)
+        elif gone:
+            answers = s.gateways[1 - g].up == RUN and not s.gateways[1 - g].blocked
+            yield self.fence(s._replace(surprised=s.surprised or ("answers" if answers else None)), g, True)
+        elif not silent or gw.patience == 0:
+            yield self.fence(s, g, False)
+
+    def fence(self, s, g, other):
+        """other: the other gateway is blocklisted first. Then the lock is this one's."""
         if s.lock == 1 - g and is_serving(s.gateways[s.lock]) and s.owner == g:
-            s = s._replace(surprised=True)
-        if s.lock == 1 - g and "blocklist" in self.rules:
-            s = with_gateway(s, s.lock, blocked=True, io=False, old_io=False)
+            s = s._replace(surprised="serves")
+        if other:
+            s = with_gateway(s, 1 - g, blocked=True, io=False, old_io=False)
         if s.lock == g and "old_client" in self.rules:
             s = with_gateway(s, g, old_io=False)
-        return with_gateway(s._replace(lock=g), g, phase=ACTIVE)
+        return with_gateway(s._replace(lock=g), g, phase=ACTIVE, patience=0)
 
     # --- What may happen at any time ---
 
@@ -284,6 +302,8 @@ class Model:
             changes = {}
             if gw.view != UNKNOWN and (gw.phase not in (IDLE, ACTIVE) or (gw.left == 0 and "present" in self.rules)):    # it is not used
                 changes |= {"view": UNKNOWN, "changed": False, "old": False}
+            if gw.phase == CLAIMED and not is_silent(s.gateways[1 - g]):     # nobody is waited for
+                changes |= {"patience": 0}
             if "revision" in self.rules:
                 changes |= {"request": REFUSED} if isinstance(gw.request, tuple) and gw.request[1] else {}
                 changes |= {"late": None} if gw.late and gw.late[1] else {}
@@ -313,7 +333,7 @@ class Model:
                 return "no owner"
         if sum(is_serving(x) for x in s.gateways) > 1:
             return "two gateways serve"
-        return "a gateway is fenced that serves" if s.surprised else None
+        return f"a gateway is fenced that {s.surprised}" if s.surprised else None
 
     def explore(self, faults=FAULTS):
         """What is wrong and how it came to it, or None; and how many states there are."""
@@ -397,6 +417,14 @@ def test_a_move_that_waits_for_ever_is_found():
 
 def test_an_old_client_that_is_not_fenced_is_found():
     found("old_client", ["a write of a client that the owner was before", "two writers"])
+
+
+def test_a_silent_client_that_is_waited_for_is_found():
+    found("watch", ["no owner"])
+
+
+def test_a_gateway_that_answers_and_is_fenced_is_found():
+    found("silent", ["a gateway is fenced that answers"])
 
 
 if __name__ == "__main__":

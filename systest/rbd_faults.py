@@ -29,8 +29,8 @@ VICTIM = NQN + ":victim"
 BS, MIB = 512, 16      # of larger blocks Compare and Write is emulated
 LATE_MS = 300
 # They return nothing, and only free memory or note a name.
-LEFT_ALONE = {"rados_ioctx_set_namespace", "rbd_config_image_list_cleanup", "rbd_lock_get_owners_cleanup", "rbd_aio_release"}
-LIES = {"rbd_stat": 5, "rbd_get_size": 1, "rbd_get_features": 2, "rados_getaddrs": 2, "rbd_lock_get_owners": 2, "rbd_aio_get_return_value": 4}
+LEFT_ALONE = {"rados_ioctx_set_namespace", "rbd_config_image_list_cleanup", "rbd_lock_get_owners_cleanup", "rbd_watchers_list_cleanup", "rados_buffer_free", "rbd_aio_release"}
+LIES = {"rbd_stat": 5, "rbd_get_size": 1, "rbd_get_features": 2, "rados_getaddrs": 2, "rados_notify2": 2, "rbd_lock_get_owners": 2, "rbd_aio_get_return_value": 4}
 ERRORS = {"rbd_aio_get_return_value": 6}        # kinds of failure, where there are several
 NEVER_FAIL = {"rados_shutdown", "rados_ioctx_destroy", "rbd completion"}       # they return nothing
 FENCE = {"rbd_lock_get_owners", "rados_getaddrs", "rados_blocklist_add", "rbd_lock_break"}      # called if another client has the lock
@@ -58,6 +58,11 @@ class Other(Daemon):
     def __init__(self, conf):
         self.conf = conf
         super().__init__("-m", "[0]", "-s", "128", env=preload())
+
+    def ceph_client(self):
+        """Its address, also if that is known no more."""
+        bdevs = self.call("bdev_get_bdevs")
+        return bdevs[0]["driver_specific"]["rbd"]["client"] if bdevs else "127.0.0.1:0/1"
 
     def take(self):
         tolerant(self, "bdev_rbd_delete", name="O")
@@ -94,6 +99,7 @@ class Scene:
         say("bdev_rbd_create", name="R", standby=True, **image)
         if contended:
             self.other.take()
+        say("bdev_rbd_fence_silent", name="R", clients=self.other.ceph_client())
         say("bdev_own", name="R", fence=True)
         say("nvmf_subsystem_add_ns", nqn=VICTIM, namespace={"bdev_name": "R", "nsid": 1})
         self.io(how)

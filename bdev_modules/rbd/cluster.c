@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections to clusters. A registered one has a name, and lives until it is unregistered; images that name none share
  * a connection with those that reach their cluster in the same way, and the last of them closes it. */
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ struct rbd_cluster {
 	bool registered; /* it has a name by which images may use it */
 	uint32_t users;
 	rados_t rados; /* the worker's while CONNECTING and CLOSING */
+	char *client;  /* its addresses; set before READY */
 	cpu_set_t cpus;
 	bool pinned; /* `cpus` is set */
 	int rc;      /* of FAILED */
@@ -47,6 +49,8 @@ static const struct bdev_rbd_setting defaults[] = {
 /* 0: for the cluster's default time, since librbd 16 cannot ask for another. lock.c has blocklisted the client before,
  * for longer, and the longer time stays. */
 #define FENCE_TIME "rbd_blocklist_expire_seconds"
+
+#define ADDRESS_MAX 512 /* bytes; a client has one or two addresses */
 
 /* --- Options --- */
 
@@ -171,6 +175,24 @@ static int cluster_configure(struct rbd_cluster *c)
 	return rc != 0 ? rc : cluster_set(c, FENCE_TIME, "0");
 }
 
+/* Others blocklist this client by its addresses (bdev_rbd_fence_silent()). */
+static int cluster_read_address(struct rbd_cluster *c)
+{
+	int rc = librbd.rados_getaddrs(c->rados, &c->client);
+
+	if (rc < 0) {
+		c->client = NULL;
+		return cluster_say(c, rc, "no address of this client", NULL);
+	}
+	size_t len = strnlen(c->client, ADDRESS_MAX + 1), good = 0;
+	while (good < len && isgraph((unsigned char)c->client[good])) {
+		good++;
+	}
+	return good == len && len != 0 && len <= ADDRESS_MAX
+		       ? 0
+		       : cluster_say(c, -EBADMSG, "the address of this client", NULL);
+}
+
 static int cluster_connect(struct rbd_cluster *c)
 {
 	int rc = rbd_library_load(c->error);
@@ -192,6 +214,7 @@ static int cluster_connect(struct rbd_cluster *c)
 	if (rc == 0 && (rc = librbd.rados_connect(c->rados)) < 0) {
 		cluster_say(c, rc, "no connection to the cluster", c->opts.name);
 	}
+	rc = rc != 0 ? rc : cluster_read_address(c);
 	if (rc != 0) {
 		librbd.rados_shutdown(c->rados);
 		c->rados = NULL;
@@ -219,6 +242,7 @@ static void cluster_free(struct rbd_cluster *c)
 {
 	TAILQ_REMOVE(&clusters, c, link);
 	opts_free(&c->opts);
+	free(c->client);
 	free(c);
 }
 
@@ -403,6 +427,11 @@ void bdev_rbd_cluster_put(struct rbd_cluster *c)
 rados_t bdev_rbd_cluster_handle(const struct rbd_cluster *c)
 {
 	return c->rados;
+}
+
+const char *bdev_rbd_cluster_client(const struct rbd_cluster *c)
+{
+	return c->client;
 }
 
 const struct bdev_rbd_cluster_opts *bdev_rbd_cluster_opts(const struct rbd_cluster *c)

@@ -806,6 +806,7 @@ static void image_dump_info(const struct bdev *b, struct json_t *driver_specific
 
 	if (info != NULL) {
 		json_object_set_new(info, "object_bytes", json_integer((json_int_t)r->image.object_size));
+		json_object_set_new(info, "client", json_string(bdev_rbd_cluster_client(r->image.cluster)));
 		json_object_set_new(info, "lost", json_boolean(__atomic_load_n(&r->lost, __ATOMIC_RELAXED)));
 	}
 	json_object_set_new(driver_specific, "rbd", info);

@@ -32,6 +32,9 @@ void bdev_rbd_cluster_stop_waiting(struct rbd_cluster *c, struct rbd_wait *w);
 void bdev_rbd_cluster_put(struct rbd_cluster *c);
 /* The connection; valid while the caller is a user, after rbd_wait.connected with 0. Any thread. */
 rados_t bdev_rbd_cluster_handle(const struct rbd_cluster *c);
+/* The addresses by which the cluster knows this client, as rados_getaddrs() gives them; valid as the connection is. Any
+ * thread. */
+const char *bdev_rbd_cluster_client(const struct rbd_cluster *c);
 const struct bdev_rbd_cluster_opts *bdev_rbd_cluster_opts(const struct rbd_cluster *c);
 /* Whether connections are being made or closed. */
 bool bdev_rbd_clusters_busy(void);
@@ -113,6 +116,20 @@ void bdev_rbd_job_ended(struct rbd_bdev *r);
 /* --- lock.c --- */
 
 extern const struct bdev_owner_ops bdev_rbd_owner_ops;
+
+/* How long a client stays blocklisted. A client that was stopped sends what it had begun when it goes on, however late.
+ * librbd blocklists it as well, for an hour; a client that is blocklisted already keeps its time. */
+#define RBD_FENCE_S ((uint32_t)365 * 86400)
+
+/* Whether client, "IP:PORT/NONCE", is one of the addresses in a text such as "[v2:IP:PORT/NONCE,v1:IP:PORT/NONCE]".
+ * Pure. */
+bool bdev_rbd_address_is_in(const char *client, const char *addresses);
+
+/* --- silent.c --- */
+
+/* Whether a watcher is among those who have not answered, by the cluster's reply to a notification (rados_notify2()).
+ * 1, 0, or -EBADMSG: it is no such reply. Pure. */
+int bdev_rbd_reply_lacks(const void *data, size_t len, uint64_t client, uint64_t cookie);
 
 /* --- io.c --- */
 

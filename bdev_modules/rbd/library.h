@@ -13,6 +13,8 @@
 	X(rados_connect)                                                                                               \
 	X(rados_blocklist_add)                                                                                         \
 	X(rados_getaddrs)                                                                                              \
+	X(rados_notify2)                                                                                               \
+	X(rados_buffer_free)                                                                                           \
 	X(rados_shutdown)                                                                                              \
 	X(rados_ioctx_create)                                                                                          \
 	X(rados_ioctx_set_namespace)                                                                                   \
@@ -34,6 +36,9 @@
 	X(rbd_lock_break)                                                                                              \
 	X(rbd_lock_acquire)                                                                                            \
 	X(rbd_lock_release)                                                                                            \
+	X(rbd_get_id)                                                                                                  \
+	X(rbd_watchers_list)                                                                                           \
+	X(rbd_watchers_list_cleanup)                                                                                   \
 	X(rbd_aio_create_completion)                                                                                   \
 	X(rbd_aio_get_return_value)                                                                                    \
 	X(rbd_aio_release)                                                                                             \

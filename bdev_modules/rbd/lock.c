@@ -11,10 +11,6 @@
 #include "util/compiler.h"
 #include "util/log.h"
 
-/* How long a client stays blocklisted. A client that was stopped sends what it had begun when it goes on, however late.
- * librbd blocklists it as well, for an hour; a client that is blocklisted already keeps its time. */
-#define FENCE_S ((uint32_t)365 * 86400)
-
 static int lock_say(struct rbd_bdev *r, int rc, const char *what)
 {
 	return bdev_error(r->lock_change.error, rc, "bdev '%.80s': %s the lock of image '%.80s': %s", r->name, what,
@@ -24,8 +20,7 @@ static int lock_say(struct rbd_bdev *r, int rc, const char *what)
 					     : strerror(-rc));
 }
 
-/* Whether client, "IP:PORT/NONCE", is one of the addresses in a text such as "[v2:IP:PORT/NONCE,v1:IP:PORT/NONCE]". */
-static bool lock_address_is_in(const char *client, const char *addresses)
+bool bdev_rbd_address_is_in(const char *client, const char *addresses)
 {
 	size_t len = strlen(client);
 
@@ -47,7 +42,7 @@ static int lock_check_other(struct rbd_bdev *r, const char *owner)
 	if (rc < 0) {
 		return lock_say(r, rc, "asking for this client's address, before fencing who has");
 	}
-	if (lock_address_is_in(owner, own)) {
+	if (bdev_rbd_address_is_in(owner, own)) {
 		rc = bdev_error(r->lock_change.error, -EBUSY,
 				"bdev '%.80s': the lock of image '%.80s' is in use by this process", r->name,
 				r->image_name);
@@ -75,7 +70,7 @@ static int lock_fence(struct rbd_bdev *r, const char *owner)
 				  "bdev '%.80s': its lease ended before client %.80s was fenced", r->name, owner);
 	}
 	log_notice("bdev %s: client %s, which has the lock of image %s, is blocklisted", r->name, owner, r->image_name);
-	rc = librbd.rados_blocklist_add(bdev_rbd_cluster_handle(r->image.cluster), (char *)owner, FENCE_S);
+	rc = librbd.rados_blocklist_add(bdev_rbd_cluster_handle(r->image.cluster), (char *)owner, RBD_FENCE_S);
 	if (rc < 0) {
 		return lock_say(r, rc, "blocklisting the client that has");
 	}

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bdev/owner.h"
 #include "bdev_modules/rbd/rbd.h"
 #include "rpc_methods/bdev_module.h"
 
@@ -274,6 +275,45 @@ static void rpc_bdev_rbd_resize(struct rpc_request *req, void *params)
 }
 RPC_METHOD("bdev_rbd_resize", rpc_bdev_rbd_resize, struct rbd_resize, rbd_resize_params, RPC_RUNTIME,
 	   "Make an image larger, and its bdev with it", .in_turn = true, .result = "true")
+
+struct rbd_fence_silent {
+	char *name, *clients;
+	uint64_t until_us;
+};
+static const struct rpc_param rbd_fence_silent_params[] = {
+	RPC_PARAM(struct rbd_fence_silent, name, RPC_STRING, RPC_REQUIRED, "of the bdev"),
+	RPC_PARAM(struct rbd_fence_silent, clients, RPC_STRING, RPC_REQUIRED,
+		  "addresses of clients, as `client` of bdev_get_bdevs, separated by commas"),
+	RPC_PARAM(struct rbd_fence_silent, until_us, RPC_UINT64, RPC_OPTIONAL,
+		  "nobody is blocklisted later, microseconds of CLOCK_BOOTTIME; default: no limit", .min = 1,
+		  .max = INT64_MAX),
+	RPC_PARAM_END};
+
+static void rbd_fenced(void *req, int rc, const char *error, const char *const *addresses, size_t n)
+{
+	if (rc != 0) {
+		rpc_error(req, rc, "%s", error);
+		return;
+	}
+	json_t *answer = json_array();
+	for (size_t i = 0; i < n; i++) {
+		json_array_append_new(answer, rpc_string(addresses[i]));
+	}
+	rpc_reply(req, answer);
+}
+
+static void rpc_bdev_rbd_fence_silent(struct rpc_request *req, void *params)
+{
+	const struct rbd_fence_silent *p = params;
+
+	bdev_rbd_fence_silent(p->name, p->clients, p->until_us != 0 ? p->until_us : BDEV_OWN_FOR_EVER, rbd_fenced, req);
+}
+RPC_METHOD(
+	"bdev_rbd_fence_silent", rpc_bdev_rbd_fence_silent, struct rbd_fence_silent, rbd_fence_silent_params,
+	RPC_RUNTIME,
+	"Blocklist those of some other clients of Ceph that watch the image and do not answer for 2 seconds; answered "
+	"with their addresses",
+	.result = "[string]")
 
 /* --- Saved configuration --- */
 

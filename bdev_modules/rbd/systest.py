@@ -2,7 +2,7 @@
 """What system tests do with rbd bdevs where there is no cluster: systest/module_lib.py says what these names mean. The rest is in systest/bdev_rbd.py."""
 from stock_lib import NO_DEVICE, Error
 
-ELSEWHERE = {"bdev_rbd_create", "bdev_rbd_delete", "bdev_rbd_register_cluster", "bdev_rbd_resize", "bdev_rbd_unregister_cluster"}
+ELSEWHERE = {"bdev_rbd_create", "bdev_rbd_delete", "bdev_rbd_fence_silent", "bdev_rbd_register_cluster", "bdev_rbd_resize", "bdev_rbd_unregister_cluster"}
 
 
 def answers(call, folder):

@@ -96,6 +96,8 @@ RBD_FAULTY(rbd_config_image_list, -EIO, (rbd_image_t i, rbd_config_option_t *opt
 RBD_FAULTY(rbd_is_exclusive_lock_owner, -EIO, (rbd_image_t i, int *is), (i, is))
 RBD_FAULTY(rbd_lock_break, -EIO, (rbd_image_t i, rbd_lock_mode_t mode, const char *owner), (i, mode, owner))
 RBD_FAULTY(rbd_lock_acquire, -EIO, (rbd_image_t i, rbd_lock_mode_t mode), (i, mode))
+RBD_FAULTY(rbd_get_id, -EINVAL, (rbd_image_t i, char *id, size_t n), (i, id, n))
+RBD_FAULTY(rbd_watchers_list, -EIO, (rbd_image_t i, rbd_image_watcher_t *w, size_t *n), (i, w, n))
 RBD_FAULTY(rbd_lock_release, -EIO, (rbd_image_t i), (i))
 RBD_FAULTY_AIO(rbd_aio_readv, (rbd_image_t i, const struct iovec *v, int n, uint64_t at, rbd_completion_t c),
 	       (i, v, n, at, c))
@@ -181,6 +183,24 @@ static int rbd_faulty_rados_getaddrs(rados_t r, char **addresses)
 	return rc;
 }
 
+static int rbd_faulty_rados_notify2(rados_ioctx_t io, const char *object, const char *data, int n, uint64_t ms,
+				    char **reply, size_t *len)
+{
+	enum verdict v = VERDICT(rados_notify2, true);
+
+	*reply = NULL;
+	*len = 0;
+	int rc = v == VERDICT_FAIL ? -EIO : real.rados_notify2(io, object, data, n, ms, reply, len);
+	if (v == VERDICT_LIE && *len != 0) {
+		if (number() % 2 == 0) {
+			*len -= 1;
+		} else {
+			memset(*reply, 0xff, *len);
+		}
+	}
+	return rc;
+}
+
 static int rbd_faulty_rbd_lock_get_owners(rbd_image_t i, rbd_lock_mode_t *mode, char **owners, size_t *n)
 {
 	enum verdict v = VERDICT(rbd_lock_get_owners, true);
@@ -237,6 +257,8 @@ static ssize_t rbd_faulty_rbd_aio_get_return_value(rbd_completion_t c)
 #define rbd_faulty_rados_ioctx_set_namespace     real.rados_ioctx_set_namespace
 #define rbd_faulty_rbd_config_image_list_cleanup real.rbd_config_image_list_cleanup
 #define rbd_faulty_rbd_lock_get_owners_cleanup   real.rbd_lock_get_owners_cleanup
+#define rbd_faulty_rbd_watchers_list_cleanup     real.rbd_watchers_list_cleanup
+#define rbd_faulty_rados_buffer_free             real.rados_buffer_free
 #define rbd_faulty_rbd_aio_release               real.rbd_aio_release
 
 static void rbd_replace_all(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unittest/bdev_modules/rbd_fake.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -131,6 +132,39 @@ static int fake_rados_getaddrs(rados_t rados, char **addrs)
 	/* an address that begins with another client's is another address */
 	*addrs = strdup(atomic_load(&fake.addr_is_other) ? "[v2:127.0.0.1:0/22,v1:" FAKE_OTHER "]" : FAKE_OTHER "2");
 	return 0;
+}
+
+/* Two watchers: another client, and one whose address begins with that one's. */
+enum { FAKE_WATCHER = 7, FAKE_COOKIE = 9 };
+
+static int fake_rados_notify2(rados_ioctx_t ioctx, const char *object, const char *data, int len, uint64_t timeout_ms,
+			      char **reply, size_t *reply_len)
+{
+	int rc = atomic_load(&fake.notify_rc);
+	bool silent = atomic_load(&fake.silent);
+	uint32_t words[] = {htole32(1), htole32(8),
+			    0,          htole32(1),
+			    0,          0, /* the other one has answered, without data */
+			    htole32(1), htole32(FAKE_WATCHER),
+			    0,          htole32(FAKE_COOKIE),
+			    0};
+
+	hold_while(&fake.hold_notify);
+	if (rc != 0 || strcmp(object, "rbd_header.1a") != 0) {
+		*reply = NULL;
+		*reply_len = 0;
+		return rc != 0 ? rc : -ENOENT;
+	}
+	words[6] = htole32(silent ? 1 : 0);
+	*reply_len = (silent ? 11 : 7) * sizeof(words[0]) - atomic_load(&fake.cut);
+	*reply = malloc(*reply_len);
+	memcpy(*reply, words, *reply_len);
+	return silent ? -ETIMEDOUT : 0;
+}
+
+static void fake_rados_buffer_free(char *buffer)
+{
+	free(buffer);
 }
 
 static void fake_rados_shutdown(rados_t rados)
@@ -271,6 +305,31 @@ static int fake_rbd_lock_acquire(rbd_image_t image, rbd_lock_mode_t mode)
 		atomic_store(&fake.lock_owner, FAKE_LOCK_OWN);
 	}
 	return rc;
+}
+
+static int fake_rbd_get_id(rbd_image_t image, char *id, size_t len)
+{
+	snprintf(id, len, "1a");
+	return atomic_load(&fake.id_rc);
+}
+
+static int fake_rbd_watchers_list(rbd_image_t image, rbd_image_watcher_t *watchers, size_t *n)
+{
+	int rc = atomic_load(&fake.watchers_rc);
+
+	if (rc == 0) {
+		watchers[0] = (rbd_image_watcher_t){strdup(FAKE_OTHER "2"), 8, 1};
+		watchers[1] = (rbd_image_watcher_t){strdup(FAKE_OTHER), FAKE_WATCHER, FAKE_COOKIE};
+		*n = 2;
+	}
+	return rc;
+}
+
+static void fake_rbd_watchers_list_cleanup(rbd_image_watcher_t *watchers, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free(watchers[i].addr);
+	}
 }
 
 static int fake_rbd_lock_release(rbd_image_t image)

@@ -21,14 +21,18 @@ struct fake {
 		resize_rc; /* what these functions return, if not 0 */
 	atomic_bool hold_connect, hold_open, hold_close, hold_io, hold_resize;        /* these wait until it is false */
 	atomic_uint clients, connects, shutdowns, opens, closes, ioctxs, completions; /* that exist, or calls so far */
-	atomic_int lock_rc, break_rc;     /* what taking the lock, and blocklisting its owner, return */
-	atomic_int lock_owner;            /* enum fake_lock */
-	atomic_uint blocklisted;          /* other clients, so far */
-	atomic_bool addr_is_other;        /* this client has the address of who has the lock */
-	_Atomic(const char *) cache, pwl; /* the effective rbd_cache and rbd_persistent_cache_mode; NULL: off */
-	atomic_bool no_lock;              /* the image lacks the feature exclusive-lock */
-	atomic_bool hold_lock;            /* reading who has it, and taking it, wait */
-	atomic_uint waiting;              /* calls that wait because of hold_ */
+	atomic_int lock_rc, break_rc;             /* what taking the lock, and blocklisting its owner, return */
+	atomic_int lock_owner;                    /* enum fake_lock */
+	atomic_uint blocklisted;                  /* other clients, so far */
+	atomic_bool addr_is_other;                /* this client has the address of who has the lock */
+	_Atomic(const char *) cache, pwl;         /* the effective rbd_cache and rbd_persistent_cache_mode; NULL: off */
+	atomic_bool no_lock;                      /* the image lacks the feature exclusive-lock */
+	atomic_bool hold_lock;                    /* reading who has it, and taking it, wait */
+	atomic_int notify_rc, id_rc, watchers_rc; /* what these return, if not 0 */
+	atomic_bool silent;                       /* the client FAKE_OTHER does not answer notifications */
+	atomic_uint cut;                          /* bytes that a reply to a notification lacks */
+	atomic_bool hold_notify;                  /* notifications wait */
+	atomic_uint waiting;                      /* calls that wait because of hold_ */
 	uint8_t memory[2 * FAKE_IMAGE_BYTES];
 	atomic_ulong size;
 	char settings[1024]; /* "key=value " of each rados_conf_set() */

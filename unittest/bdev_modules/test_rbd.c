@@ -2,53 +2,10 @@
 /* The module on a library in memory: what each operation leaves behind, whatever happens meanwhile. */
 #include "unittest/bdev/fixture.h"
 
-#include "unittest/bdev_modules/rbd_fake.h"
+#include "unittest/bdev_modules/rbd_kit.h"
 #include "bdev/owner.h"
 #include "bdev_modules/rbd/rbd.h"
 #include "thread/worker.h"
-
-#define BS 4096u
-
-struct answer {
-	atomic_bool done;
-	int rc;
-	char text[BDEV_ERROR_MAX];
-};
-
-static void on_answer(void *arg, int rc, const char *text)
-{
-	struct answer *a = arg;
-
-	a->rc = rc;
-	snprintf(a->text, sizeof(a->text), "%s", text != NULL ? text : "");
-	set_done(&a->done);
-}
-
-static int answer_rc(struct answer *a)
-{
-	CU_ASSERT_TRUE_FATAL(fixture_wait(&a->done));
-	return a->rc;
-}
-
-static struct bdev_rbd_opts opts_of(const char *name)
-{
-	return (struct bdev_rbd_opts){.name = name, .pool = "rbd", .image = "image", .block_size = BS};
-}
-
-static int create(const struct bdev_rbd_opts *opts, struct answer *a)
-{
-	*a = (struct answer){.rc = 1};
-	bdev_rbd_create(opts, on_answer, a);
-	return answer_rc(a);
-}
-
-static int create_named(const char *name)
-{
-	struct bdev_rbd_opts opts = opts_of(name);
-	struct answer a;
-
-	return create(&opts, &a);
-}
 
 static int register_cluster(const struct bdev_rbd_cluster_opts *opts, struct answer *a)
 {
@@ -63,20 +20,6 @@ static int unregister_cluster(const char *name)
 
 	bdev_rbd_unregister_cluster(name, on_answer, &a);
 	return answer_rc(&a);
-}
-
-static bool nothing_is_open(void *arg)
-{
-	return fake.opens == fake.closes && fake.clients == fake.shutdowns && fake.ioctxs == 0 && fake.completions == 0;
-}
-
-static void check_nothing_is_left(void)
-{
-	struct bdev_rbd_cluster_info info;
-
-	CU_ASSERT_TRUE(fixture_poll(nothing_is_open, NULL));
-	CU_ASSERT_FALSE(bdev_rbd_get_cluster(0, &info));
-	fake_reset();
 }
 
 /* Makes the bdev "R", and its user on the thread of this number. */
@@ -660,15 +603,6 @@ static void test_the_layer_stops_without_an_image_that_cannot_be_closed(void)
 
 /* --- Standbys and owners --- */
 
-static int create_standby(const char *name)
-{
-	struct bdev_rbd_opts opts = opts_of(name);
-	struct answer a;
-
-	opts.standby = true;
-	return create(&opts, &a);
-}
-
 /* Makes the standby "R0", and its user. */
 static void open_standby(struct user *u)
 {
@@ -681,11 +615,6 @@ static int own(const char *name, bool fence, struct answer *a)
 	*a = (struct answer){.rc = 1};
 	bdev_own(name, BDEV_OWN_FOR_EVER, fence, on_answer, a);
 	return answer_rc(a);
-}
-
-static bool lock_waits(void *arg)
-{
-	return fake.waiting == 1;
 }
 
 static int disown(void)
@@ -813,11 +742,6 @@ static void test_a_client_that_is_blocklisted_cannot_take_the_lock(void)
 	CU_ASSERT_EQUAL(own("R0", false, &a), -ESHUTDOWN);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "is lost"));
 	close_and_delete(&u, "R0");
-}
-
-static void note_deleted(void *arg, int rc)
-{
-	on_answer(arg, rc, NULL);
 }
 
 static void test_a_deletion_waits_for_the_lock(void)

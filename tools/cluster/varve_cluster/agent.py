@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+from .clients import Clients
 from .daemon import Daemon, DaemonError, NoDevice, boottime_us
 from .etcd import Etcd, EtcdError
 from .state import Group, able, addresses, conflict, is_free, printable, referred_to, to_give, wanted_by
@@ -116,6 +117,9 @@ class Agent:
         self.named_at = 0           # when gateways were looked at for it last
         self.referred = set()       # addresses that hosts are told of, and that a gateway had
         self.refused = {}           # addresses that the daemon did not take or give up: when, and why
+        self.clients = Clients(self.me)
+        self.reached_by = {}        # the client of Ceph by which a bdev is reached
+        self.not_fenced = None      # why clients of gateways that have gone could not be asked
         self.after = 0              # the group that was changed last
         self.mine = False           # this gateway's name is this process's
         self.admitted = False       # this gateway was found to fit to the others
@@ -175,6 +179,7 @@ class Agent:
             self.hide(listeners)
         self.facts["listeners"] = self.daemon.addresses(listeners)
         state = self.keys.state()
+        self.clients.look(state, lease, set(self.reached_by.values()), time.monotonic())
         self.drop_all_if_ended()
         if lease == 0 or not self.register(state, lease):
             return False
@@ -186,8 +191,9 @@ class Agent:
                 done = self.give(*give, state)
             else:
                 done = self.look_at_each(waiting, state, lease, listeners)
-        if not done:
-            self.refer(state)       # what groups need comes first
+        if not done:                # what groups need comes first
+            self.ask_gone()
+            self.refer(state)
         return bool(done)
 
     def look_at_each(self, groups, state, lease, listeners):
@@ -210,9 +216,15 @@ class Agent:
                     self.note_wait(n, f"bdev {name} is not there any more: start varve again")
                     continue
                 self.facts["namespaces"][nsid].update(self.daemon.size(bdev))
+                self.note_client(name, self.daemon.client(bdev))
                 lost = name if self.daemon.is_lost(bdev) else lost
         for n in self.groups if lost is not None else ():
             self.note_wait(n, f"bdev {lost} is lost: Ceph has blocklisted this gateway's client, or the image is gone; start varve again")
+
+    def note_client(self, name, client):
+        if client is not None:
+            self.reached_by[name] = client
+            self.facts["clients"] = sorted(set(self.reached_by.values()))
 
     def note_wait(self, n, why):
         self.waits[n] = why
@@ -284,12 +296,41 @@ class Agent:
         if not self.set_owner(n, group, self.me, absent):
             return False
         self.claims[n] = group.token + 1
-        return self.take(n, Group(self.me, group.token + 1, 0), state, lease)
+        return self.take(n, Group(self.me, group.token + 1, 0), state, lease, group.owner)
 
     def set_owner(self, n, group, owner, absent=None):
         self.claims.pop(n, None)
         value = json.dumps({"owner": owner, "token": group.token + 1})
         return self.keys.change(f"groups/{n}", group.revision, value, absent=absent)
+
+    # --- What gateways that have gone have left in Ceph ---
+
+    def ask_gone(self):
+        """At once, so that nobody waits for them when a group changes its owner."""
+        if self.clients.not_asked():
+            for n in sorted(self.groups):
+                self.fence_silent(n)
+            for client in self.clients.not_asked() if self.not_fenced is None else ():
+                say(f"client {client} of Ceph, which gateway {self.clients.gone[client][0]} is, answers or watches nothing here: it is left alone")
+            self.clients.asked |= self.clients.gone.keys()
+
+    def fence_silent(self, n, owner=None):
+        """Before the locks of a group change. owner: had the group, and is fenced because of that."""
+        with self.lease.lock:
+            until_us = self.lease.until_us
+        one_of_each = {self.reached_by[name]: name for name in self.groups[n] if name in self.reached_by}
+        for name in one_of_each.values():
+            ask = self.clients.to_ask(owner)
+            try:
+                fenced = self.daemon.fence_silent(name, ask, until_us) if ask else []
+                self.not_fenced = None
+            except DaemonError as e:
+                if self.not_fenced != str(e):
+                    self.not_fenced = str(e)
+                    say(f"what gateways that have gone were in Ceph may be waited for: {e}")
+                return
+            for address in fenced:
+                say(f"client {address} of Ceph, which gateway {' '.join(self.clients.forget(address))} was, does not answer: it is blocklisted")
 
     # --- What hosts are told of other gateways ---
 
@@ -352,8 +393,9 @@ class Agent:
             say(f"group {n}: {e}")
             return False
 
-    def take(self, n, group, state, lease):
-        """Whether it is served. The claim to it is of the time when this gateway had that lease."""
+    def take(self, n, group, state, lease, before=None):
+        """Whether it is served. The claim to it is of the time when this gateway had that lease. before: the owner until then."""
+        self.fence_silent(n, before)
         with self.lease.lock:
             until_us, present = self.lease.until_us, self.lease.id
         if lease == 0 or present != lease:
@@ -419,6 +461,7 @@ class Agent:
     def give(self, n, to, state):
         """Hands a group over. If its I/O does not end within a lease, it stays here."""
         say(f"group {n} goes to {to}")
+        self.fence_silent(n)
         self.tell_of_reservations(n)
         self.forget(n)
         self.make_inaccessible(n)

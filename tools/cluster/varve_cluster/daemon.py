@@ -8,6 +8,7 @@ import time
 from .state import ADDRESS
 
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
+ASK_S = 10      # the clients have 2 s to answer
 
 
 class DaemonError(Exception):
@@ -101,6 +102,15 @@ class Daemon:
     def is_lost(bdev):
         """Whether it can do no I/O any more: Ceph has blocklisted this client, which all of a connection share."""
         return bool(bdev.get("driver_specific", {}).get("rbd", {}).get("lost"))
+
+    @staticmethod
+    def client(bdev):
+        """The client of Ceph by which it is reached; or None."""
+        return bdev.get("driver_specific", {}).get("rbd", {}).get("client")
+
+    def fence_silent(self, name, clients, until_us):
+        """Those of the clients that watch the image of a bdev and do not answer: they are blocklisted."""
+        return self.call("bdev_rbd_fence_silent", ASK_S, name=name, clients=",".join(clients), until_us=until_us)
 
     def listeners(self):
         return self.call("nvmf_subsystem_get_listeners", nqn=self.nqn)

@@ -17,6 +17,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")     # of clusters and gate
 ADDRESS = ("trtype", "adrfam", "traddr", "trsvcid")        # of a listener
 ADDRESS_MAX = 256       # of each of these fields
 LISTENERS_MAX = 64      # of a gateway, of which hosts are told
+CLIENTS_MAX = 64        # of a gateway, by which it is known to Ceph
+CLIENT_MAX = 512        # of their addresses
 NUMBER_MAX = 1 << 62
 State = collections.namedtuple("State", "gateways groups moves")
 
@@ -96,6 +98,16 @@ def addresses(facts):
     """Of a gateway's listeners; one of an earlier version does not tell them. What is no address is left out: no group depends on it."""
     listeners = facts.get("listeners")
     return {tuple(a[name] for name in ADDRESS) for a in (listeners[:LISTENERS_MAX] if isinstance(listeners, list) else []) if is_address(a)}
+
+
+def is_client(value):
+    return isinstance(value, str) and 0 < len(value) <= CLIENT_MAX and value.isascii() and value.isprintable() and " " not in value
+
+
+def clients(facts):
+    """Of Ceph, that a gateway is: their addresses. One of an earlier version, or with files, does not tell them."""
+    found = facts.get("clients")
+    return {c for c in (found[:CLIENTS_MAX] if isinstance(found, list) else []) if is_client(c)}
 
 
 def referred_to(state, me):

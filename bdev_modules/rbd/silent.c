@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Other clients that watch an image and do not answer: their processes have died, or are stopped. Ceph waits for such a
+ * client whenever the lock of the image changes, for 5 seconds each time, until it gives the client up after 30
+ * seconds. A client that is blocklisted is not waited for.
+ *
+ * A notification without data is how librbd tells of a change of the image's header: all watchers read it again, and
+ * answer. The cluster says who has not answered in time. */
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev_modules/rbd/internal.h"
+#include "util/compiler.h"
+#include "util/log.h"
+
+#define ANSWER_MS    2000 /* Ceph counts whole seconds */
+#define WATCHERS_MAX 256
+#define HEADER       "rbd_header."
+
+struct silent_search {
+	struct worker_job job;
+	struct rbd_bdev *r;
+	char *clients;
+	uint64_t until_us;
+	bdev_rbd_fenced_cb cb;
+	void *arg;
+	int rc;
+	size_t num_fenced;
+	char *fenced[WATCHERS_MAX];
+	char error[BDEV_ERROR_MAX];
+};
+
+/* --- What the cluster answers to a notification --- */
+
+struct reply {
+	const uint8_t *at;
+	size_t left;
+};
+
+static bool reply_take(struct reply *reply, void *to, size_t len)
+{
+	if (reply->left < len) {
+		return false;
+	}
+	if (to != NULL) {
+		memcpy(to, reply->at, len);
+	}
+	reply->at += len;
+	reply->left -= len;
+	return true;
+}
+
+static bool reply_skip_answers(struct reply *reply)
+{
+	uint32_t n, len;
+
+	if (!reply_take(reply, &n, sizeof(n))) {
+		return false;
+	}
+	for (n = le32toh(n); n != 0; n--) {
+		if (!reply_take(reply, NULL, 16) || !reply_take(reply, &len, sizeof(len)) ||
+		    !reply_take(reply, NULL, le32toh(len))) {
+			return false;
+		}
+	}
+	return true;
+}
+
+int bdev_rbd_reply_lacks(const void *data, size_t len, uint64_t client, uint64_t cookie)
+{
+	struct reply reply = {data, len};
+	uint32_t n;
+	int found = 0;
+
+	if (!reply_skip_answers(&reply) || !reply_take(&reply, &n, sizeof(n))) {
+		return -EBADMSG;
+	}
+	for (n = le32toh(n); n != 0; n--) {
+		uint64_t one[2];
+		if (!reply_take(&reply, one, sizeof(one))) {
+			return -EBADMSG;
+		}
+		found |= le64toh(one[0]) == client && le64toh(one[1]) == cookie;
+	}
+	return found;
+}
+
+/* --- The search, on a worker thread --- */
+
+static int silent_say(struct silent_search *s, int rc, const char *what)
+{
+	return bdev_error(s->error, rc, "bdev '%.80s': %s image '%.80s': %s", s->r->name, what, s->r->image_name,
+			  strerror(-rc));
+}
+
+static bool silent_is_fenced(const struct silent_search *s, const char *address)
+{
+	for (size_t i = 0; i < s->num_fenced; i++) {
+		if (strcmp(s->fenced[i], address) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int silent_fence(struct silent_search *s, char *address)
+{
+	char *copy = strdup(address);
+
+	if (copy == NULL) {
+		return silent_say(s, -ENOMEM, "a watcher of");
+	}
+	/* This process may have been stopped since its lease was looked at. */
+	int rc = bdev_owner_now_us() >= s->until_us ? -ETIME : 0;
+	if (rc == 0) {
+		log_notice("bdev %s: client %.80s, which watches image %s and does not answer, is blocklisted",
+			   s->r->name, address, s->r->image_name);
+		rc = librbd.rados_blocklist_add(bdev_rbd_cluster_handle(s->r->image.cluster), address, RBD_FENCE_S);
+	}
+	if (rc < 0) {
+		free(copy);
+		return silent_say(s, rc, "blocklisting a client that watches");
+	}
+	s->fenced[s->num_fenced++] = copy;
+	return 0;
+}
+
+/* Asks all watchers, and blocklists those of w that do not answer. */
+static int silent_ask(struct silent_search *s, const rbd_image_watcher_t *w, size_t n)
+{
+	char object[128] = HEADER, *reply = NULL;
+	size_t len = 0;
+	int rc = librbd.rbd_get_id(s->r->image.image, object + strlen(HEADER), sizeof(object) - strlen(HEADER));
+
+	if (rc < 0) {
+		return silent_say(s, rc, "the id of");
+	}
+	rc = librbd.rados_notify2(s->r->image.ioctx, object, "", 0, ANSWER_MS, &reply, &len);
+	if (rc == -ETIMEDOUT) { /* some have not answered: the reply says who */
+		rc = 0;
+	}
+	if (rc < 0) {
+		silent_say(s, rc, "asking the watchers of");
+	}
+	for (size_t i = 0; rc >= 0 && i < n; i++) {
+		int lacks = bdev_rbd_reply_lacks(reply, len, (uint64_t)w[i].id, w[i].cookie);
+		if (lacks < 0) {
+			rc = silent_say(s, lacks, "the answers of the watchers of");
+		} else if (lacks > 0 && !silent_is_fenced(s, w[i].addr)) {
+			rc = silent_fence(s, w[i].addr);
+		}
+	}
+	librbd.rados_buffer_free(reply);
+	return rc < 0 ? rc : 0;
+}
+
+/* Of the watchers, moves those that were asked for to the front. How many these are; or a negative errno. */
+static int silent_choose(struct silent_search *s, rbd_image_watcher_t *w, size_t n)
+{
+	const char *own = bdev_rbd_cluster_client(s->r->image.cluster);
+	int chosen = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (bdev_rbd_address_is_in(w[i].addr, s->clients) && !bdev_rbd_address_is_in(w[i].addr, own)) {
+			rbd_image_watcher_t one = w[i];
+			w[i] = w[chosen];
+			w[chosen++] = one;
+		}
+	}
+	return chosen;
+}
+
+static void silent_work(struct worker_job *job)
+{
+	struct silent_search *s = container_of(job, struct silent_search, job);
+	rbd_image_watcher_t watchers[WATCHERS_MAX];
+	size_t n = WATCHERS_MAX;
+	int rc = librbd.rbd_watchers_list(s->r->image.image, watchers, &n);
+
+	if (rc < 0) {
+		s->rc = silent_say(s, rc, "the watchers of");
+		return;
+	}
+	int chosen = silent_choose(s, watchers, n);
+	s->rc = chosen > 0 ? silent_ask(s, watchers, (size_t)chosen) : 0;
+	librbd.rbd_watchers_list_cleanup(watchers, n);
+}
+
+/* --- On the control thread --- */
+
+static void silent_free(struct silent_search *s)
+{
+	for (size_t i = 0; i < s->num_fenced; i++) {
+		free(s->fenced[i]);
+	}
+	free(s->clients);
+	free(s);
+}
+
+static void silent_done(struct worker_job *job)
+{
+	struct silent_search *s = container_of(job, struct silent_search, job);
+
+	if (job->error != 0) {
+		s->rc = silent_say(s, job->error, "no thread to ask the watchers of");
+	}
+	s->cb(s->arg, s->rc, s->error, (const char *const *)s->fenced, s->num_fenced);
+	bdev_rbd_job_ended(s->r);
+	silent_free(s);
+}
+
+void bdev_rbd_fence_silent(const char *name, const char *clients, uint64_t until_us, bdev_rbd_fenced_cb cb, void *arg)
+{
+	struct rbd_bdev *r = (struct rbd_bdev *)bdev_find_of(name, &bdev_rbd_module);
+	struct silent_search *s = NULL;
+	char error[BDEV_ERROR_MAX];
+	int rc = 0;
+
+	if (r == NULL) {
+		rc = bdev_error(error, -ENODEV, "name: there is no rbd bdev '%.200s'", name);
+	} else if ((s = calloc(1, sizeof(*s))) == NULL || (s->clients = strdup(clients)) == NULL) {
+		rc = bdev_error(error, -ENOMEM, "out of memory");
+	}
+	if (rc != 0) {
+		free(s);
+		cb(arg, rc, error, NULL, 0);
+		return;
+	}
+	s->job.work = silent_work;
+	s->job.done = silent_done;
+	s->r = r;
+	s->until_us = until_us;
+	s->cb = cb;
+	s->arg = arg;
+	r->jobs++;
+	worker_run(NULL, &s->job);
+}
