@@ -21,6 +21,7 @@
 #include "appliance/rooms.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
+#include "bdev/kept_stat.h"
 #include "nvmf/resv_kept.h"
 #include "rpc/stream.h"
 #include "rpc/dispatch.h"
@@ -285,7 +286,15 @@ static bool hand_over_is_sent(void *arg)
 	return ho.out_sent >= ho.out_len || ho.gone;
 }
 
-/* Sends the configuration, and the reservations as they were at the end. */
+/* Statistics are not worth the attempt. */
+static void hand_over_warn_of_statistics(void)
+{
+	if (kept_stat_failed() != 0) {
+		log_warning("no memory to keep the statistics of %u objects: they begin anew", kept_stat_failed());
+	}
+}
+
+/* Sends the configuration, and reservations and statistics as they were at the end. */
 static void hand_over_give(void)
 {
 	json_error_t wrong;
@@ -296,6 +305,7 @@ static void hand_over_give(void)
 	json_object_set_new(message, "handed_over", json_loads(ho.config, 0, &wrong));
 	json_object_set(message, "keys", ho.keys);
 	json_object_set_new(message, "reservations", hand_over_resv_export());
+	json_object_set_new(message, "statistics", kept_stat_export());
 	json_object_set_new(message, "notify_socket", rpc_string(path));
 	json_object_set_new(message, "watchdog_us", rpc_uint(watchdog_us));
 	bool whole = nvmf_resv_kept_whole() == 0 && json_object_get(message, "reservations") != NULL &&
@@ -376,6 +386,7 @@ enum appliance_event hand_over_run(void)
 	log_notice("handing over to process %d", ho.pid);
 	service_status("handing over to process %d", ho.pid);
 	rooms_hand_over(); /* the RPC server too, which had the connection until now */
+	hand_over_warn_of_statistics();
 	ho.events = EPOLLIN;
 	ho.source = fd_source_add(ho.fd, ho.events, hand_over_event, NULL, "hand_over");
 	if (signals_stop_requested() != 0) {

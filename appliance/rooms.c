@@ -17,6 +17,7 @@
 #include "appliance/signals.h"
 #include "appliance/takeover.h"
 #include "bdev/bdev.h"
+#include "bdev/kept_stat.h"
 #include "dhchap/dhchap.h"
 #include "keyring/keyring.h"
 #include "nvmf/nvmf.h"
@@ -437,6 +438,7 @@ static void rooms_forget_what_was_handed_over(void)
 {
 	keyring_clear();
 	nvmf_resv_kept_clear();
+	kept_stat_clear();
 }
 
 static int rooms_check_what_was_taken_back(char *error)
@@ -525,7 +527,7 @@ static const struct part rows[] = {
 	 * other one has stopped serving when this returns. */
 	{.name = "the take-over", .when = APPLIANCE_RPC, .start = rooms_take_over, .stop = takeover_stop},
 
-	/* Keys and reservations that were kept for the case that the other process fails. */
+	/* Keys, reservations and statistics that were kept for the case that the other process fails. */
 	{.name = "what was handed over", .when = APPLIANCE_THREADS, .stop = rooms_forget_what_was_handed_over},
 
 	/* From here on, all is handed over when another process takes over from this one. */
@@ -590,8 +592,10 @@ void rooms_hand_over(void)
 	handing_over = true;
 	keyring_keep_removed();
 	nvmf_resv_keep(true);
+	kept_stat_keep(true);
 	parts_stop_from(&parts, HANDED_OVER);
 	nvmf_resv_keep(false);
+	kept_stat_keep(false);
 	handing_over = false;
 	core_locks_stop();
 }

@@ -16,6 +16,7 @@
 #include "appliance/hand_over_resv.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
+#include "bdev/kept_stat.h"
 #include "rpc/stream.h"
 #include "util/secret.h"
 
@@ -233,12 +234,13 @@ static int takeover_load_state(const json_t *message, struct config *config, cha
 	int rc = hand_over_resv_import(json_object_get(message, "reservations"));
 
 	rc = rc == 0 ? hand_over_keys_import(json_object_get(message, "keys")) : rc;
-
+	rc = rc == 0 ? kept_stat_import(json_object_get(message, "statistics")) : rc;
 	if (rc != 0) {
 		config_free(config);
-		return takeover_fail(error, rc,
-				     "what the other process says of reservations and keys cannot be kept: %s",
-				     strerror(-rc));
+		return takeover_fail(
+			error, rc,
+			"what the other process says of reservations, keys and statistics cannot be kept: %s",
+			strerror(-rc));
 	}
 	return 0;
 }

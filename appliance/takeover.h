@@ -5,8 +5,8 @@
  *     predecessor    answers with the configuration as it is, {"subsystems": ...}, or why it cannot be handed over
  *     successor      checks that; framework_hand_over {"pid": its own, "timeout_s": ..., "force": ...}
  *     predecessor    answers true; ends all calls; notes the configuration; stops serving
- *     predecessor    {"handed_over": {"subsystems": ...}, "keys": ..., "reservations": ..., "notify_socket": ...,
- *                    "watchdog_us": ...}, or {"error": why}
+ *     predecessor    {"handed_over": {"subsystems": ...}, "keys": ..., "reservations": ..., "statistics": ...,
+ *                    "notify_socket": ..., "watchdog_us": ...}, or {"error": why}
  *     successor      loads it, and listens at the same addresses, that of the RPC socket too
  *     successor      {"serving": true}
  *     predecessor    {"parted": true}, and ends

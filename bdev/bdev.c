@@ -444,6 +444,7 @@ int bdev_register(struct bdev *b)
 		return rc;
 	}
 	b->trace_owner = trace_owner_register(TRACE_OWNER_BDEV, b->name);
+	bdev_stat_take(b);
 	io_device_register(&b->core->dev);
 	TAILQ_INSERT_TAIL(&bdevs, b->core, link);
 	bdev_set_state(b, BDEV_EXAMINING);
@@ -484,6 +485,7 @@ static void close_timer_fired(void *arg)
 		return;
 	}
 	bdev_watch_stop(core);
+	bdev_stat_note(b);
 	remove_names(b);
 	TAILQ_REMOVE(&bdevs, core, link);
 	bdev_set_state(b, BDEV_DESTRUCTING);

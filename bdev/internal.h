@@ -402,6 +402,10 @@ void bdev_stat_init(struct bdev_stat *s);
 /* Counts in the histograms what has ended since their last samples. The channel's thread. */
 void bdev_stat_settle(struct bdev_stat *s);
 void bdev_stat_add(struct bdev_stat *sum, const struct bdev_stat *s);
+/* The statistics of a bdev without channels are kept (kept_stat.h), and those of a new one begin with what is kept
+ * under its name. Control thread. */
+void bdev_stat_note(const struct bdev *b);
+void bdev_stat_take(struct bdev *b);
 void bdev_report_error(const struct bdev_channel *ch, const struct bdev_io *io);
 void bdev_stat_error(struct bdev_stat *s, uint16_t status);
 /* bdev_get_stats() in pieces of so many microseconds; 0: of one bdev each. Returns how many visits of a bdev on a

@@ -3,9 +3,11 @@
 #include "bdev/qos_group.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bdev/kept_stat.h"
 #include "bdev/qos_internal.h"
 
 static TAILQ_HEAD(, bdev_qos_group) groups = TAILQ_HEAD_INITIALIZER(groups);
@@ -88,6 +90,21 @@ void bdev_qos_group_get_counts(const struct bdev_qos_group *g, struct rate_count
 
 /* --- Changing --- */
 
+/* What is counted outlives a group in two sets: of bdevs that have left, by the group's name, and of its members. */
+static const char left_set[] = "qos_group";
+
+struct member_set {
+	char name[BDEV_QOS_GROUP_NAME_MAX + 32];
+};
+
+static struct member_set member_set_of(const struct bdev_qos_group *g)
+{
+	struct member_set set;
+
+	snprintf(set.name, sizeof(set.name), "qos_group members: %s", g->name);
+	return set;
+}
+
 struct bdev_qos_group *bdev_qos_group_create(const char *name, int *rc)
 {
 	struct bdev_qos_group *g = NULL;
@@ -105,6 +122,7 @@ struct bdev_qos_group *bdev_qos_group_create(const char *name, int *rc)
 		share_group_init(&g->share, env_ticks(), env_ticks_hz());
 		memcpy(g->name, name, strlen(name));
 		TAILQ_INIT(&g->members);
+		kept_stat_take_rates(left_set, g->name, &g->left);
 		TAILQ_INSERT_TAIL(&groups, g, link);
 		num_groups++;
 	}
@@ -125,15 +143,25 @@ int bdev_qos_group_set_limits(struct bdev_qos_group *g, const struct rate_limits
 
 static void membership_end(struct bdev_qos *q, struct bdev_qos_group *g)
 {
+	struct member_set set = member_set_of(g);
+	struct rate_counts counts = {0};
+
 	share_group_remove(&g->share, &q->member);
-	rate_counters_sum(&q->counters, &g->left);
+	rate_counters_sum(&q->counters, &counts);
+	if (!kept_stat_note_rates(set.name, q->bdev->name, &counts)) { /* otherwise it will be a member again */
+		rate_counters_sum(&q->counters, &g->left);
+	}
 	TAILQ_REMOVE(&g->members, q, link);
 	g->num_members--;
 }
 
 static void membership_begin(struct bdev_qos *q, struct bdev_qos_group *g, const struct rate_limits *minimum)
 {
-	rate_counters_reset(&q->counters);
+	struct member_set set = member_set_of(g);
+	struct rate_counts counts = {0};
+
+	kept_stat_take_rates(set.name, q->bdev->name, &counts);
+	rate_counters_set(&q->counters, &counts);
 	q->minimum = *minimum;
 	share_group_add(&g->share, &q->member, minimum);
 	TAILQ_INSERT_TAIL(&g->members, q, link);
@@ -200,6 +228,7 @@ void bdev_qos_group_delete(struct bdev_qos_group *g)
 	while ((q = TAILQ_FIRST(&g->members)) != NULL) {
 		bdev_qos_group_remove(q->bdev);
 	}
+	kept_stat_note_rates(left_set, g->name, &g->left);
 	TAILQ_REMOVE(&groups, g, link);
 	num_groups--;
 	free(g);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "bdev/internal.h"
+#include "bdev/kept_stat.h"
 #include "bdev/qos_group.h"
 
 /* --- Statistics --- */
@@ -67,6 +68,49 @@ void bdev_stat_settle(struct bdev_stat *s)
 {
 	latency_histogram_settle(&s->reads, s->class[BDEV_STAT_READ].ops);
 	latency_histogram_settle(&s->writes, s->class[BDEV_STAT_WRITE].ops);
+}
+
+/* --- Statistics that outlive their bdev --- */
+
+#define STAT_CLASSES(name_, member_, ...)                                                                              \
+	KEPT_STAT_ARRAY(struct bdev_stat, name_, class[0].member_, class, ##__VA_ARGS__)
+#define STAT_HISTOGRAM(name_, member_) KEPT_STAT_ARRAY(struct bdev_stat, name_, member_.buckets[0], member_.buckets)
+static const struct kept_stat_field stat_field_list[] = {
+	STAT_CLASSES("ios", ops),
+	STAT_CLASSES("bytes", bytes),
+	STAT_CLASSES("ns", ticks, .type = KEPT_STAT_TICKS),
+	STAT_CLASSES("max_ns", max_ticks, .type = KEPT_STAT_TICKS),
+	STAT_CLASSES("min_ns", min_ticks, .type = KEPT_STAT_TICKS),
+	KEPT_STAT_ARRAY(struct bdev_stat, "errors", errors[0].count, errors),
+	KEPT_STAT_ARRAY(struct bdev_stat, "error_statuses", errors[0].status, errors, .type = KEPT_STAT_U16),
+	KEPT_STAT(struct bdev_stat, "faults", faults),
+	KEPT_STAT(struct bdev_stat, "nomem_waits", nomem_waits),
+	KEPT_STAT(struct bdev_stat, "qos_waits", qos_waits),
+	KEPT_STAT(struct bdev_stat, "child_waits", child_waits),
+	STAT_HISTOGRAM("reads", reads),
+	STAT_HISTOGRAM("writes", writes),
+};
+static const struct kept_stat_fields stat_fields = {stat_field_list, ARRAY_SIZE(stat_field_list)};
+static const char stat_set[] = "bdev";
+
+void bdev_stat_note(const struct bdev *b)
+{
+	struct bdev_stat s = b->core->closed_stat;
+
+	for (unsigned i = 0; i < BDEV_STAT_CLASSES; i++) { /* UINT64_MAX is no time */
+		s.class[i].min_ticks = s.class[i].min_ticks == UINT64_MAX ? 0 : s.class[i].min_ticks;
+	}
+	kept_stat_note(stat_set, b->name, &stat_fields, &s);
+}
+
+void bdev_stat_take(struct bdev *b)
+{
+	struct bdev_stat s;
+
+	bdev_stat_init(&s);
+	if (kept_stat_take(stat_set, b->name, &stat_fields, &s)) {
+		bdev_stat_add(&b->core->closed_stat, &s); /* adds up the histograms, too */
+	}
 }
 
 /* A call of bdev_get_stats(). */

@@ -166,6 +166,8 @@ void nvmf_host_latency_leave(struct nvmf_ctrlr *ctrlr);
 void nvmf_host_latency_keep(struct nvmf_qpair *qpair);
 /* Frees the figures of a subsystem that has no controllers. */
 void nvmf_host_latencies_free(struct nvmf_subsystem *s);
+/* A new subsystem begins with the figures that are kept for it (bdev/kept_stat.h). */
+void nvmf_host_latencies_take(struct nvmf_subsystem *s);
 /* Sets the keep-alive timeout, in milliseconds (0: off), and starts the timer. */
 void nvmf_keepalive_set(struct nvmf_ctrlr *ctrlr, uint32_t kato_ms);
 /* Command Quiesce Time, milliseconds: how long after its keep-alive timeout the controller may take at most until none

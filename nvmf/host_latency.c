@@ -5,6 +5,7 @@
  * Control thread. */
 #include <stdlib.h>
 #include <string.h>
+#include "bdev/kept_stat.h"
 #include "nvmf/internal.h"
 
 struct nvmf_host_latency {
@@ -126,12 +127,47 @@ void nvmf_host_latency_keep(struct nvmf_qpair *qpair)
 	}
 }
 
+/* ---- Figures that outlive their subsystem ---- */
+
+static const struct kept_stat_field kept_host_list[] = {
+	KEPT_STAT(struct nvmf_host_latency, "commands", commands),
+	KEPT_STAT(struct nvmf_host_latency, "ns", latency.ns),
+	KEPT_STAT(struct nvmf_host_latency, "bytes", latency.bytes),
+	KEPT_STAT_ARRAY(struct nvmf_host_latency, "times", latency.histogram.buckets[0], latency.histogram.buckets),
+};
+static const struct kept_stat_fields kept_host_fields = {kept_host_list, ARRAY_SIZE(kept_host_list)};
+
+static struct nvmf_kept_set host_latency_set(const struct nvmf_subsystem *s)
+{
+	return nvmf_kept_set("hosts", s->tgt, s->nqn);
+}
+
 void nvmf_host_latencies_free(struct nvmf_subsystem *s)
 {
+	struct nvmf_kept_set set = host_latency_set(s);
 	struct nvmf_host_latency *h;
 
 	while ((h = TAILQ_FIRST(&s->latencies)) != NULL) {
+		kept_stat_note(set.name, h->hostnqn, &kept_host_fields, h); /* the others under "", which is no NQN */
 		host_latency_free(s, h);
+	}
+}
+
+void nvmf_host_latencies_take(struct nvmf_subsystem *s)
+{
+	struct nvmf_kept_set set = host_latency_set(s);
+	const char *name;
+
+	while ((name = kept_stat_first(set.name)) != NULL) {
+		struct nvmf_host_latency kept = {0}, *h = name[0] != '\0' ? host_latency_get(s, name) : NULL;
+		h = h != NULL ? h : host_latency_get(s, NVMF_HOST_LATENCY_OTHERS);
+		kept_stat_take(set.name, name, &kept_host_fields, &kept);
+		if (h == NULL) {
+			log_error("%s: no memory for the statistics of its hosts, which begin anew", s->nqn);
+			continue;
+		}
+		h->commands += kept.commands;
+		host_latency_add(&h->latency, &kept.latency);
 	}
 }
 

@@ -764,6 +764,7 @@ struct nvmf_device_counter {
 	const char *metric;    /* "read_waits_total" for varve_nvmf_device_read_waits_total; NULL: it is no metric */
 	const char *help;      /* of the metric: a sentence */
 	const char *waits_for; /* it counts commands that waited: for what; NULL: it counts something else */
+	bool is_level;         /* it tells what is there now, and may become less */
 	uint16_t offset;       /* of the uint64_t in the transport's struct */
 };
 /* Counter n of a transport type; NULL: there are no more. Any thread. */

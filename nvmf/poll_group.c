@@ -11,6 +11,7 @@ struct group_call {
 	struct nvmf_poll_group *group;
 	struct nvmf_transport *transport;
 	struct nvmf_poll_group_stats *stats;
+	struct nvmf_kept_transport *kept; /* what its part begins with, or NULL */
 	char *why;
 	int rc;
 };
@@ -46,6 +47,7 @@ int nvmf_poll_group_create(struct nvmf_tgt *tgt, unsigned lcore, const cpu_set_t
 		group_free(group);
 		return -ENOMEM;
 	}
+	nvmf_poll_group_take_kept(group);
 	thread_call(group->thread, group_init_on_group, NULL);
 	*groupp = group;
 	return 0;
@@ -93,6 +95,7 @@ static void group_add_transport_on_group(void *arg)
 	}
 	tgroup->transport = t;
 	tgroup->group = call->group;
+	tgroup->kept = call->kept;
 	TAILQ_INSERT_TAIL(&call->group->tgroups, tgroup, link);
 	USDT(nvmf_transport_poll_group_create, t->ops->name, thread_id(thread_current()));
 }
@@ -104,8 +107,19 @@ int nvmf_poll_group_add_transport(struct nvmf_poll_group *group, struct nvmf_tra
 
 	snprintf(why, NVMF_ERROR_MAX, "no memory for a poll group");
 
+	call.kept = nvmf_transport_take_kept(group, transport);
 	thread_call(group->thread, group_add_transport_on_group, &call);
+	if (call.rc != 0) {
+		free(call.kept);
+	}
 	return call.rc;
+}
+
+static void group_destroy_part(struct nvmf_poll_group *group, struct nvmf_transport_group *tgroup)
+{
+	TAILQ_REMOVE(&group->tgroups, tgroup, link);
+	free(tgroup->kept);
+	tgroup->transport->ops->group_destroy(tgroup);
 }
 
 static void group_remove_transport_on_group(void *arg)
@@ -115,8 +129,7 @@ static void group_remove_transport_on_group(void *arg)
 
 	TAILQ_FOREACH (tgroup, &call->group->tgroups, link) {
 		if (tgroup->transport == call->transport) {
-			TAILQ_REMOVE(&call->group->tgroups, tgroup, link);
-			tgroup->transport->ops->group_destroy(tgroup);
+			group_destroy_part(call->group, tgroup);
 			return;
 		}
 	}
@@ -158,14 +171,13 @@ static void group_fini_on_group(void *arg)
 	assert(TAILQ_EMPTY(&group->qpairs));
 	USDT(nvmf_destroy_poll_group, thread_id(thread_current()));
 	while (!TAILQ_EMPTY(&group->tgroups)) {
-		struct nvmf_transport_group *tgroup = TAILQ_FIRST(&group->tgroups);
-		TAILQ_REMOVE(&group->tgroups, tgroup, link);
-		tgroup->transport->ops->group_destroy(tgroup);
+		group_destroy_part(group, TAILQ_FIRST(&group->tgroups));
 	}
 }
 
 void nvmf_poll_group_destroy(struct nvmf_poll_group *group)
 {
+	nvmf_poll_group_note_kept(group);
 	thread_call(group->thread, group_fini_on_group, group);
 	thread_destroy(group->thread);
 	group_free(group);
@@ -218,6 +230,7 @@ static void group_read_stats_on_group(void *arg)
 		ts->trtype = tgroup->transport->ops->name;
 		ts->pending_data_buffer = tgroup->buffers != NULL ? tgroup->buffers->waits : 0;
 		tgroup->transport->ops->group_stats(tgroup, ts);
+		nvmf_transport_add_kept(tgroup, ts);
 	}
 }
 

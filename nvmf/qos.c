@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "bdev/kept_stat.h"
 #include "nvmf/command_internal.h"
 #include "nvmf/internal.h"
 #include "util/share.h"
@@ -743,6 +744,16 @@ static void qos_apply(struct nvmf_qos *q, const struct nvmf_qos_set *set)
 	rate_limiter_set(&q->minimum, &set->minimum, env_ticks());
 }
 
+/* What was counted under a limit of that name before: in a process that this one has taken over from. */
+static void qos_take_counts(struct nvmf_subsystem *s, struct nvmf_qos *q)
+{
+	struct nvmf_kept_set set = nvmf_kept_set("limits", s->tgt, s->nqn);
+	struct rate_counts counts = {0};
+
+	kept_stat_take_rates(set.name, q->hostnqn, &counts);
+	rate_counters_set(&q->counters, &counts);
+}
+
 static int qos_add(struct nvmf_subsystem *s, const char *hostnqn, const struct nvmf_qos_set *set)
 {
 	struct nvmf_qos *q;
@@ -758,6 +769,7 @@ static int qos_add(struct nvmf_subsystem *s, const char *hostnqn, const struct n
 	rate_limiter_init(&q->minimum, env_ticks_hz());
 	qos_apply(q, set);
 	snprintf(q->hostnqn, sizeof(q->hostnqn), "%s", hostnqn != NULL ? hostnqn : "");
+	qos_take_counts(s, q);
 	bool is_first = TAILQ_EMPTY(&s->qos);
 	TAILQ_INSERT_TAIL(&s->qos, q, link);
 	qos_install(s, hostnqn, q, is_first);
@@ -848,9 +860,13 @@ int nvmf_subsystem_set_qos(struct nvmf_subsystem *s, const char *hostnqn, const 
 
 void nvmf_qos_free(struct nvmf_subsystem *s)
 {
+	struct nvmf_kept_set set = nvmf_kept_set("limits", s->tgt, s->nqn);
+	struct rate_counts counts;
 	struct nvmf_qos *q;
 
 	while ((q = TAILQ_FIRST(&s->qos)) != NULL) {
+		nvmf_qos_get_counts(q, &counts);
+		kept_stat_note_rates(set.name, q->hostnqn, &counts);
 		TAILQ_REMOVE(&s->qos, q, link);
 		free(q);
 	}

@@ -134,6 +134,7 @@ int nvmf_subsystem_new(struct nvmf_tgt *tgt, const char *nqn, enum nvmf_subtype 
 	s->created_ticks = s->state_ticks = env_ticks();
 	s->trace_owner = trace_owner_register(TRACE_OWNER_NVMF_SUBSYSTEM, s->nqn);
 	tgt->subsystems[index] = s;
+	nvmf_subsystem_take_kept(s);
 	USDT(nvmf_subsystem_create, s->nqn);
 	nvmf_notice(NVMF_NOTICE_SUBSYSTEM_CREATE, NULL, "%s", s->nqn);
 	*subsystem = s;
@@ -174,6 +175,7 @@ void nvmf_subsystem_free(struct nvmf_subsystem *s)
 		nvmf_listener_free(s, TAILQ_FIRST(&s->listeners));
 	}
 	nvmf_hosts_free(&s->hosts);
+	nvmf_subsystem_note_kept(s);
 	nvmf_host_latencies_free(s);
 	nvmf_peers_free(s);
 	nvmf_qos_free(s);

@@ -206,6 +206,11 @@ int nvmf_subsystem_new(struct nvmf_tgt *tgt, const char *nqn, enum nvmf_subtype 
 		       const struct nvmf_subsystem_opts *opts, struct nvmf_subsystem **subsystem);
 /* Frees a subsystem that is INACTIVE. */
 void nvmf_subsystem_free(struct nvmf_subsystem *s);
+/* What outlives a subsystem (nvmf/kept.c, bdev/kept_stat.h): it leaves which controller id is next, and a new one goes
+ * on with that, and with the figures of its hosts. So a Connect of an I/O queue with an id that another process gave is
+ * refused, and joins no controller that was given the id since. */
+void nvmf_subsystem_note_kept(const struct nvmf_subsystem *s);
+void nvmf_subsystem_take_kept(struct nvmf_subsystem *s);
 
 /* Refuses a change of a subsystem that is being destroyed, or whose target is being stopped: 0, or -EBUSY and a line in
  * the log. change: what was asked for. */

@@ -109,4 +109,10 @@ bool nvmf_subsystem_reachable(const struct nvmf_subsystem *s, const struct nvmf_
 /* Frees all referrals of a target. */
 void nvmf_referrals_free(struct nvmf_tgt *tgt);
 
+/* The name of a set of what outlives a target (bdev/kept_stat.h): what of a subsystem, or "". */
+struct nvmf_kept_set {
+	char name[NVMF_NQN_MAX + 128];
+};
+struct nvmf_kept_set nvmf_kept_set(const char *what, const struct nvmf_tgt *tgt, const char *of);
+
 #endif

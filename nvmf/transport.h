@@ -219,6 +219,7 @@ struct nvmf_transport_group {
 	struct nvmf_transport *transport; /* set by the target, like the rest */
 	struct nvmf_poll_group *group;
 	struct nvmf_buffer_group *buffers; /* set by the transport in group_create; NULL: it has none of these */
+	struct nvmf_kept_transport *kept;  /* what its statistics begin with; NULL: nothing */
 	TAILQ_ENTRY(nvmf_transport_group) link;
 };
 /* The thread of a poll group, for thread_post(). Any thread. */

@@ -123,6 +123,15 @@ void nvmf_poll_group_remove_transport(struct nvmf_poll_group *group, struct nvmf
  * their hosts have given them up, and may have submitted elsewhere what has not been answered. Nothing that was
  * received, or that waits, is carried out. */
 void nvmf_poll_group_was_absent(void *group, uint64_t absent_us);
+/* What outlives a group (nvmf/kept.c, bdev/kept_stat.h): one without queue pairs leaves its statistics, and a new one
+ * begins with those of its name. Control thread. */
+void nvmf_poll_group_note_kept(struct nvmf_poll_group *group);
+void nvmf_poll_group_take_kept(struct nvmf_poll_group *group);
+/* The same for a transport's part of a group: what it begins with, to be freed; NULL: nothing. Control thread. */
+struct nvmf_kept_transport *nvmf_transport_take_kept(const struct nvmf_poll_group *group,
+						     const struct nvmf_transport *transport);
+/* Adds what the part began with to its statistics. Group. */
+void nvmf_transport_add_kept(const struct nvmf_transport_group *tgroup, struct nvmf_transport_stats *stats);
 /* Disconnects the queue pairs of a group that have no controller. It accepts no more from now on. */
 void nvmf_poll_group_stop(struct nvmf_poll_group *group);
 

@@ -227,8 +227,8 @@ static const struct nvmf_device_counter device_counters[] = {
 	COUNTER(send_doorbell_updates, .metric = "send_doorbells_total", .help = "Posts that they took."),
 	COUNTER(total_recv_wrs),
 	COUNTER(recv_doorbell_updates),
-	COUNTER(memory_regions),
-	COUNTER(registered_bytes),
+	COUNTER(memory_regions, .is_level = true),
+	COUNTER(registered_bytes, .is_level = true),
 	{0},
 };
 

@@ -54,14 +54,14 @@ void rate_counters_add_waited(struct rate_counters *c, uint64_t us)
 	atomic_fetch_add_explicit(&c->waited_us, us, memory_order_relaxed);
 }
 
-void rate_counters_reset(struct rate_counters *c)
+void rate_counters_set(struct rate_counters *c, const struct rate_counts *counts)
 {
 	for (unsigned k = 0; k < RATE_KINDS; k++) {
-		atomic_store_explicit(&c->ios[k], 0, memory_order_relaxed);
-		atomic_store_explicit(&c->bytes[k], 0, memory_order_relaxed);
+		atomic_store_explicit(&c->ios[k], counts->ios[k], memory_order_relaxed);
+		atomic_store_explicit(&c->bytes[k], counts->bytes[k], memory_order_relaxed);
 	}
-	atomic_store_explicit(&c->waits, 0, memory_order_relaxed);
-	atomic_store_explicit(&c->waited_us, 0, memory_order_relaxed);
+	atomic_store_explicit(&c->waits, counts->waits, memory_order_relaxed);
+	atomic_store_explicit(&c->waited_us, counts->waited_us, memory_order_relaxed);
 }
 
 void rate_counters_sum(const struct rate_counters *c, struct rate_counts *sum)

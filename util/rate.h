@@ -78,8 +78,8 @@ void rate_counters_add_io(struct rate_counters *c, enum rate_kind kind, uint64_t
 void rate_counters_add_waits(struct rate_counters *c, uint64_t n);
 /* An I/O that had to wait goes on. Any thread. */
 void rate_counters_add_waited(struct rate_counters *c, uint64_t us);
-/* Begins anew. Nobody counts meanwhile. */
-void rate_counters_reset(struct rate_counters *c);
+/* Begins with those counts. Nobody counts meanwhile. */
+void rate_counters_set(struct rate_counters *c, const struct rate_counts *counts);
 /* Adds what has been counted to sum. Any thread. */
 void rate_counters_sum(const struct rate_counters *c, struct rate_counts *sum);
 
