@@ -571,6 +571,48 @@ def test_qos_groups_change_in_an_order_that_is_possible():
         and_back("--prune")
 
 
+def test_limits_and_minimums_of_hosts_change_in_an_order_that_is_possible():
+    """Both ways: without an order one of the two is refused, wherever the entries stand in the file."""
+    with Ctl() as d, tempfile.TemporaryDirectory(prefix="varve-ctl-") as f:
+        file, saved, nqn = pathlib.Path(f) / "file.json", pathlib.Path(f) / "saved.json", "nqn.2026-11.io.varve:limits"
+        limit, hosts = "nvmf_subsystem_set_qos_limit", [f"nqn.2026-11.io.varve:host{x}" for x in "abc"]
+        d.call("nvmf_create_subsystem", nqn=nqn, allow_any_host=True)
+        d.call(limit, nqn=nqn, rw_ios_per_sec=1000, r_mbytes_per_sec=100)
+        d.call(limit, nqn=nqn, host=hosts[0], rw_ios_per_sec=5000, min_rw_ios_per_sec=600, min_r_mbytes_per_sec=10)
+        d.call(limit, nqn=nqn, host=hosts[1], min_rw_ios_per_sec=400, min_r_mbytes_per_sec=90)
+        d.ctl("save", saved)
+        first = d.everything()
+
+        def apply(backwards, *words, all_hosts, a, b, more=()):
+            """The entries get those values; None: there is no such entry. The calls that it takes are in the log of -v."""
+            tree = json.loads(saved.read_text())
+            for section in tree["subsystems"] + tree["varve"]:
+                if section["subsystem"] != "nvmf":
+                    continue
+                config = [e for e in section["config"] or [] if e["method"] != limit]
+                wanted = [{"nqn": nqn, "host": h, **p} if h else {"nqn": nqn, **p} for h, p in ((None, all_hosts), (hosts[0], a), (hosts[1], b)) if p is not None]
+                wanted += more
+                section["config"] = config + ([{"method": limit, "params": p} for p in (reversed(wanted) if backwards else wanted)] if section in tree["varve"] else [])
+            applied_and_undone(d, file, tree, *words)
+            have = {q["host"]: q for q in d.call("nvmf_subsystem_get_qos_limits", nqn=nqn)}
+            d.ctl("apply", *words, saved)
+            check(d.everything() == first and d.ctl("diff", saved) == ("", ""), d.everything())
+            return have
+
+        for backwards in (False, True):
+            # All become less, and then, on the way back, more.
+            have = apply(backwards, all_hosts={"rw_ios_per_sec": 100, "r_mbytes_per_sec": 5}, a={"rw_ios_per_sec": 50, "min_rw_ios_per_sec": 60, "min_r_mbytes_per_sec": 1},
+                         b={"min_rw_ios_per_sec": 40, "min_r_mbytes_per_sec": 4})
+            check((have[None]["rw_ios_per_sec"], have[hosts[0]]["min_rw_ios_per_sec"], have[hosts[0]]["rw_ios_per_sec"]) == (100, 60, 50), have)
+            # The hosts exchange their minimums; one kind of them becomes more and one less.
+            apply(backwards, all_hosts={"rw_ios_per_sec": 1000, "r_mbytes_per_sec": 200}, a={"rw_ios_per_sec": 5000, "min_rw_ios_per_sec": 400, "min_r_mbytes_per_sec": 110},
+                  b={"min_rw_ios_per_sec": 600, "min_r_mbytes_per_sec": 90})
+            # A host is left out, and another has what was guaranteed to it.
+            have = apply(backwards, "--prune", all_hosts={"rw_ios_per_sec": 700, "r_mbytes_per_sec": 100}, a={"rw_ios_per_sec": 5000, "min_rw_ios_per_sec": 300, "min_r_mbytes_per_sec": 10}, b=None,
+                         more=[{"nqn": nqn, "host": hosts[2], "min_rw_ios_per_sec": 400}])
+            check(hosts[1] not in have and have[hosts[2]]["min_rw_ios_per_sec"] == 400, have)
+
+
 def test_what_is_as_usual_and_limits_beside_a_group_are_compared_like_all():
     config = {"subsystems": [{"subsystem": "bdev", "config": [
         {"method": "bdev_set_options", "params": {"nomem_timeout_ms": 5000}},

@@ -34,6 +34,8 @@ PATH = ("name", "trtype", "adrfam", "traddr", "trsvcid", "subnqn", "hostaddr", "
 # What comes back with the object when its removal is undone, but without this.
 LOST = {"bdev_malloc_create": "the data of {name}", "nvmf_create_subsystem": "connections and reservations of hosts at {nqn}",
         "nvmf_subsystem_add_ns": "reservations of {namespace[bdev_name]}"}
+HOST_LIMIT = "nvmf_subsystem_set_qos_limit"            # of a host, with its minimums, or of all hosts of a subsystem together
+GUARANTEES = ("bdev_set_qos_group", HOST_LIMIT)         # minimums, which add up to no more than a limit that another call sets
 ANA_STATE = "nvmf_subsystem_listener_set_ana_state"     # of a group
 # Each saved configuration has them, and they make nothing.
 PASSING = ("bdev_wait_for_examine",)
@@ -177,17 +179,18 @@ def is_listener_of(entry, group_state):
 def stays(setting, gone):
     """Whether what it is set for stays (a bdev and its QoS group; a listener): otherwise it ends anyway."""
     p = setting["params"]
-    if setting["method"] == ANA_STATE:
-        return not any(is_listener_of(g, setting) or g["method"] == "nvmf_create_subsystem" and subsystem_of(g) == subsystem_of(setting) for g in gone)
+    if subsystem_of(setting):
+        return not any((setting["method"] == ANA_STATE and is_listener_of(g, setting)) or
+                       g["method"] == "nvmf_create_subsystem" and subsystem_of(g) == subsystem_of(setting) for g in gone)
     return not any(g["params"].get("name") == p.get("group") if g["method"] == "bdev_qos_group_create" else
                    g["method"].startswith("bdev_") and g["method"].endswith(("_create", "_attach_controller")) and bdevs_of(g).fullmatch(str(p.get("name"))) for g in gone)
 
 
 def differences(wanted, now):
-    """As compare(), but options that the file does not name are not gone: the daemon has them anyway. That a bdev is in a QoS group is no option, nor is the state of an
-    ANA group, which has that of the listener otherwise."""
+    """As compare(), but options that the file does not name are not gone: the daemon has them anyway. That a bdev is in a QoS group is no option, nor is the limit of a
+    host, nor the state of an ANA group, which has that of the listener otherwise."""
     added, changed, gone = compare(wanted, now)
-    return added, changed, [g for g in gone if (stays(g, gone) if g["method"] in ("bdev_set_qos_group", ANA_STATE) else not sets_options(g)) and g["method"] != "nvmf_create_transport"]
+    return added, changed, [g for g in gone if (stays(g, gone) if g["method"] in (*GUARANTEES, ANA_STATE) else not sets_options(g)) and g["method"] != "nvmf_create_transport"]
 
 
 def only_different(w, n):
@@ -232,6 +235,9 @@ def inverse(client, entry):
         return [(entry["method"], {"name": p["name"], "enable": False})]
     if entry["method"] == "bdev_set_qos_group":
         return [(entry["method"], {"name": p["name"], "group": ""})]
+    if entry["method"] == HOST_LIMIT:
+        rates = [k for k in p if k.endswith("_per_sec")]
+        return [(HOST_LIMIT, {**{k: p[k] for k in ("nqn", "host", "tgt_name") if k in p}, **dict.fromkeys(rates, 0)})] if rates else None
     method, keys = INVERSE.get(entry["method"], (None, ()))
     return [(method, {**{k: p[k] for k in keys}, **tgt_name})] if method and all(k in p for k in keys) else None
 
@@ -285,18 +291,23 @@ def removals(client, gone, now):
 
 
 def first_half(w, n):
-    """Of a membership that changes: the parameters with which a bdev leaves its group, or gives up minimums that are no longer guaranteed to it. This is always possible
-    once all groups are there, and makes room for what limits and other bdevs are to have."""
+    """Of minimums that change, or of a membership: the parameters with which a bdev leaves its group, or with which a bdev or host gives up minimums that are no longer
+    guaranteed to it. This is always possible once all groups are there, and makes room for what limits, other bdevs and other hosts are to have."""
     p, old = w["params"], n["params"]
     if p.get("group", old.get("group")) != old.get("group"):
         return {"name": p["name"], "group": p["group"]} | ({k: 0 for k in p if k.startswith("min_")} if p["group"] else {})
     return {**old, **{k: min(v, old.get(k, 0)) for k, v in p.items() if k.startswith("min_")}}
 
 
+def has_minimums(entry):
+    """Whether a setting may guarantee something, of which there is a limit: to a bdev in a QoS group, or to a host."""
+    return entry["method"] in GUARANTEES and (entry["method"] != HOST_LIMIT or own_identity(entry) is not None)
+
+
 def changes(added, changed, dropped):
-    """[(method, params, undo, what that does not bring back)] for all but what is made anew. QoS groups and their bdevs change in an order in which the minimums
-    never add up to more than the limits, neither on the way there nor back. dropped: the groups that have been removed."""
-    members = [(w, n, first_half(w, n)) for w, n in changed if w["method"] == "bdev_set_qos_group"]
+    """[(method, params, undo, what that does not bring back)] for all but what is made anew. Limits, QoS groups, their bdevs and hosts change in an order in which the
+    minimums never add up to more than the limits, neither on the way there nor back. dropped: the groups that have been removed."""
+    members = [(w, n, first_half(w, n)) for w, n in changed if has_minimums(w)]
     new = [a for a in added if a["method"] == "bdev_qos_group_create"]
     limits = [a for a in added if a["method"] == "bdev_qos_group_set_limit"]
     for a in new:
@@ -308,7 +319,7 @@ def changes(added, changed, dropped):
         if half != n["params"]:
             yield w["method"], half, [(n["method"], {"name": w["params"]["name"], "group": ""} if n["params"].get("group") in dropped else n["params"])], ""
     for w, n in changed:
-        if w["method"] != "bdev_set_qos_group":
+        if not has_minimums(w):
             params, undo, lost = setting(w, n)
             yield w["method"], params, undo, lost
     for a in limits:
