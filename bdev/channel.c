@@ -62,6 +62,8 @@ static int bdev_thread_create_ctx(struct io_device *dev, void *ctx)
 	t->poller = poller_register(
 		&(struct poller_opts){.name = "bdev_thread", .fn = bdev_thread_poll, .ctx = t, .fd = -1});
 	if (t->poller == NULL) {
+		log_limited(LOG_LEVEL_ERROR, "no memory for the poller of block devices on thread %s",
+			    thread_name(t->thread));
 		return -ENOMEM;
 	}
 	poller_pause(t->poller);
@@ -194,6 +196,8 @@ static int bdev_channel_ctx_create(struct io_device *dev, void *ctx)
 	}
 	ch->split_pool = bdev_split_pool_create(ch);
 	if (ch->split_pool == NULL) {
+		log_limited(LOG_LEVEL_ERROR, "bdev %s: no memory for the pieces of split I/O on thread %s", b->name,
+			    thread_name(thread_current()));
 		rc = -ENOMEM;
 		goto put_thread;
 	}

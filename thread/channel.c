@@ -51,6 +51,7 @@ static int channel_make(struct thread *t, struct io_device *dev, struct io_chann
 	struct io_channel *ch = aligned_alloc(RTE_CACHE_LINE_SIZE, size);
 
 	if (ch == NULL) {
+		log_limited(LOG_LEVEL_ERROR, "%s: no memory for a channel on thread %s", dev->name, thread_name(t));
 		return -ENOMEM;
 	}
 	memset(ch, 0, size);

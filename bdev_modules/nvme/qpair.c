@@ -380,13 +380,20 @@ struct qpair_channel {
 	struct bdev_nvme_qpair *qpair;
 };
 
+static int qpair_lacks_memory(const struct bdev_nvme *c)
+{
+	log_limited(LOG_LEVEL_ERROR, "%s: no memory for a queue pair of thread %s", c->name,
+		    thread_name(thread_current()));
+	return -ENOMEM;
+}
+
 int bdev_nvme_qpair_create(struct io_device *dev, void *channel)
 {
 	struct bdev_nvme *c = (struct bdev_nvme *)((uint8_t *)dev - offsetof(struct bdev_nvme, device));
 	struct bdev_nvme_qpair *qp = calloc(1, sizeof(*qp));
 
 	if (qp == NULL) {
-		return -ENOMEM;
+		return qpair_lacks_memory(c);
 	}
 	qp->ranges = env_dma_zmalloc(BDEV_NVME_QPAIR_RANGES * sizeof(*qp->ranges), 0, -1);
 	size_t fused_size = (nvme_request_size() + 63) & ~(size_t)63;
@@ -395,7 +402,7 @@ int bdev_nvme_qpair_create(struct io_device *dev, void *channel)
 		env_dma_free(qp->ranges);
 		free(qp->fused);
 		free(qp);
-		return -ENOMEM;
+		return qpair_lacks_memory(c);
 	}
 	memset(qp->fused, 0, fused_size);
 	qp->c = c;
