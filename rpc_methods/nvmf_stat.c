@@ -336,3 +336,50 @@ RPC_METHOD("nvmf_get_stats", rpc_get_stats, struct tgt_only, tgt_only_params, RP
 		     "completed_nvme_io: int, failed_nvme_io: int, transports: [{trtype: string, "
 		     "pending_data_buffer: int, group_bytes: int, connections: int, connection_bytes: int, "
 		     "devices: [{name: string, *: int}], ...}], ...}]}")
+
+/* ---- Latencies of hosts ---- */
+
+static void add_host_latency(void *list, const struct nvmf_host_latency_info *h)
+{
+	const struct latency_histogram *times = &h->latency.histogram;
+	json_t *o = json_object(), *counts = json_array();
+
+	for (unsigned i = 0; i < LATENCY_BUCKETS; i++) {
+		json_array_append_new(counts, rpc_uint(times->buckets[i]));
+	}
+	json_object_set_new(o, "hostnqn", rpc_string(h->hostnqn));
+	json_object_set_new(o, "subnqn", rpc_string(h->subnqn));
+	json_object_set_new(o, "commands", rpc_uint(h->commands));
+	json_object_set_new(o, "bytes", rpc_uint(h->latency.bytes));
+	json_object_set_new(o, "total_ns", rpc_uint(h->latency.ns));
+	json_object_set_new(o, "p50_ns", rpc_uint(latency_histogram_quantile(times, 0.5)));
+	json_object_set_new(o, "p99_ns", rpc_uint(latency_histogram_quantile(times, 0.99)));
+	json_object_set_new(o, "counts", counts);
+	json_array_append_new(list, o);
+}
+
+static void rpc_get_host_latencies(struct rpc_request *req, void *params)
+{
+	const struct tgt_only *p = params;
+	struct nvmf_tgt *tgt = rpc_nvmf_tgt(req, p->tgt_name);
+
+	if (tgt == NULL) {
+		return;
+	}
+	json_t *o = json_object(), *bounds = json_array(), *hosts = json_array();
+	for (unsigned i = 0; i < LATENCY_BUCKETS - 1; i++) {
+		json_array_append_new(bounds, rpc_uint(latency_bounds_ns[i]));
+	}
+	nvmf_tgt_for_each_host_latency(tgt, add_host_latency, hosts);
+	json_object_set_new(o, "bounds_ns", bounds);
+	json_object_set_new(o, "hosts", hosts);
+	rpc_reply(req, o);
+}
+RPC_METHOD("nvmf_get_host_latencies", rpc_get_host_latencies, struct tgt_only, tgt_only_params, RPC_RUNTIME,
+	   "List how long the I/O commands of each host of each subsystem took, since the subsystem was made: their "
+	   "number "
+	   "up to each bound and beyond the last, and percentiles. From the 257th host on they are one, \"other\"",
+	   .own = true,
+	   .result =
+		   "{bounds_ns: [int], hosts: [{hostnqn: string, subnqn: string, commands: int, bytes: int, total_ns: "
+		   "int, p50_ns: int, p99_ns: int, counts: [int]}]}")

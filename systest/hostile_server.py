@@ -18,7 +18,8 @@ from liar_lib import LIES, WRONG, Liar, answer, answering, distortions
 from top import TOP, Screen, busy_target
 
 METHODS = ("appliance_get_state", "spdk_get_version", "framework_get_reactors", "thread_get_stats", "thread_get_pollers", "bdev_get_iostat",
-           "nvmf_get_subsystems", "nvmf_get_stats", "nvmf_get_inflight", "iobuf_get_stats", "trace_get_stats", "trace_get_triggers")
+           "nvmf_get_subsystems", "nvmf_get_stats", "nvmf_get_inflight", "iobuf_get_stats", "trace_get_stats", "trace_get_triggers",
+           "nvmf_get_host_latencies")
 DETAILED = ("framework_get_reactors", "thread_get_stats", "thread_get_pollers")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 

@@ -306,6 +306,8 @@ COLUMNS = {
               "overwritten_per_s": "varve_trace_overwritten_slots_total", "recorded": "varve_trace_slots_total",
               "overwritten": "varve_trace_overwritten_slots_total", "holds_us": "varve_trace_ring_slots",
               "fired": "varve_trace_triggers_fired_total", "last_cause": None},
+    "latencies": {"p50_us": "varve_nvmf_latency_seconds_bucket", "p99_us": "varve_nvmf_latency_seconds_bucket", "mean_us": "varve_nvmf_latency_seconds_sum",
+                  "iops": "varve_nvmf_host_commands_total", "bytes_per_s": "varve_nvmf_host_bytes_total"},
 }
 # What is not told, and why it need not be.
 NOT_TOLD = {("reactors", "tid"): "a name of the operating system's", ("threads", "cpumask"): "a setting", ("subsystems", "state_us"):

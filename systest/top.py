@@ -21,7 +21,7 @@ from appliance_lib import BUILD, DEADLINE, Daemon, check, main, wait_for
 from nvmf_lib import HOSTNQN, NQN, Host, Target
 
 TOP = BUILD / "bin" / "varve-top"
-VIEWS = ["reactors", "threads", "pollers", "bdevs", "subsystems", "hosts", "requests", "buffers", "trace"]
+VIEWS = ["reactors", "threads", "pollers", "bdevs", "subsystems", "hosts", "requests", "buffers", "trace", "latencies"]
 
 
 class Screen:
@@ -201,6 +201,37 @@ def json_tells_of_everything(**transport):
         check(any(p["runs"] > 0 for p in o["pollers"]) and any(x["thread"] == "reactor_0" and x["recorded"] > 0 for x in o["trace"]), "counts")
         check(any(x["thread"] == "trigger errors" and x["fired"] == 0 for x in o["trace"]), o["trace"])
         check(any(b["resource"] == "data buffer" for b in o["buffers"]) or any(b["resource"] == "small buffer" for b in o["buffers"]), o["buffers"])
+
+
+def percentiles_are_those_of_the_delay(t, o):
+    """Of the host, whose reads and writes take 2 ms or longer; and since the beginning, by the method."""
+    [h] = o["latencies"]
+    check(h["hostnqn"] == HOSTNQN and h["subnqn"] == NQN and h["iops"] > 0 and h["bytes_per_s"] > 0, h)
+    check(1500 <= h["p50_us"] <= h["p99_us"] and h["mean_us"] >= 1500, h)
+    answer = t.call("nvmf_get_host_latencies")
+    [told] = answer["hosts"]
+    check(len(told["counts"]) == len(answer["bounds_ns"]) + 1 and 0 < sum(told["counts"]) <= told["commands"], told)
+    check(told["p50_ns"] <= told["p99_ns"] and sum(n for n, bound in zip(told["counts"], answer["bounds_ns"]) if bound < 2000000) <= 1, told)
+
+
+def test_percentiles_of_hosts_fit_a_small_terminal():
+    with busy_target() as t:
+        o = wait_for(lambda: (lambda x: x if x["latencies"] and x["latencies"][0]["p50_us"] is not None else None)(look(t)), "commands of the host")
+        percentiles_are_those_of_the_delay(t, o)
+        with Screen("-s", t.path, "-d", "0.5", lines=24, columns=80) as s:
+            s.wait("1 R", "9 T", "0 L")
+            s.key("0")
+            s.wait("0 Latencies", "HOST", "P50", "P99", "IOPS", "B/s", HOSTNQN, "1 of 1 rows")
+            wait_for(lambda: re.search(re.escape(HOSTNQN) + r" +[\d.]+(us|ms) +[\d.]+(us|ms|s) +[1-9]", s.text()), lambda: f"figures:\n{s.text()}")
+            check(all(len(x) <= 80 for x in s.text().splitlines()), s.text())
+            s.key("\r")
+            s.wait("Enter back", "P50", "P99", "MEAN", NQN, "max ")
+            s.key("\r\t")
+            s.wait("1 Reactors", "LCORE")
+            s.key("q")
+            check(s.wait_end() == 0, s.status)
+    with Daemon() as d:
+        check(look(d)["latencies"] == [], "without a host")
 
 
 def test_batch_sorts_filters_and_chooses():

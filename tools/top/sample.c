@@ -23,6 +23,7 @@ static const char *const methods[TOP_ANSWERS] = {
 	[TOP_TRIGGERS] = "trace_get_triggers",
 	[TOP_TRANSPORT_TYPES] = "nvmf_get_transport_types",
 	[TOP_QOS_GROUPS] = "bdev_get_qos_groups",
+	[TOP_HOST_LATENCIES] = "nvmf_get_host_latencies",
 };
 
 /* These methods have members that stock clients do not accept; they must be asked for. */

@@ -157,7 +157,7 @@ static void top_draw_tabs(void)
 	move(1, 0);
 	for (unsigned v = 0; v < top_n_views; v++) {
 		attrset(v == scr.view ? A_REVERSE | COLOR_PAIR(COLOR_HERE) : A_NORMAL);
-		printw(" %u %.*s ", v + 1, v == scr.view ? 20 : letters, top_views[v]->title);
+		printw(" %u %.*s ", (v + 1) % 10, v == scr.view ? 20 : letters, top_views[v]->title);
 	}
 	attrset(A_NORMAL);
 }
@@ -301,7 +301,7 @@ static void top_draw_table(void)
 static void top_draw_help(void)
 {
 	static const char *const lines[] = {
-		"1 to 9, Tab, left, right   choose what is shown",
+		"1 to 9, 0, Tab, left, right   choose what is shown",
 		"s, S                       sort by the next column, the one before",
 		"r                          sort the other way round",
 		"n                          as the daemon has it, not sorted",
@@ -424,6 +424,9 @@ static void top_handle_scroll_key(int key)
 
 static void top_handle_command_key(int key)
 {
+	if (key == '0') {
+		key = '1' + 9; /* the tenth */
+	}
 	if (key >= '1' && key < '1' + (int)top_n_views) {
 		scr.view = (unsigned)(key - '1');
 		return;

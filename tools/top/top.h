@@ -3,7 +3,7 @@
  *
  *     client.c	the connection to the daemon
  *     sample.c	a sample: the answers of all methods
- *     views_cpu.c, views_io.c		tables made of two samples
+ *     views_cpu.c, views_io.c, views_latency.c		tables made of two samples
  *     table.c		tables: sorting, filtering, texts of cells
  *     batch.c		tables to stdout, as text or JSON
  *     history.c	the numbers of rows at the last looks
@@ -49,6 +49,7 @@ enum top_answer {
 	TOP_TRIGGERS,
 	TOP_TRANSPORT_TYPES, /* of older daemons: NULL */
 	TOP_QOS_GROUPS,      /* the same */
+	TOP_HOST_LATENCIES,  /* the same */
 	TOP_ANSWERS,
 };
 
@@ -131,7 +132,7 @@ extern const unsigned top_n_views;
 /* The index, or -1. */
 int top_view_find(const char *name);
 extern const struct top_view top_view_reactors, top_view_threads, top_view_pollers, top_view_bdevs, top_view_subsystems,
-	top_view_hosts, top_view_requests, top_view_buffers, top_view_trace;
+	top_view_hosts, top_view_requests, top_view_buffers, top_view_trace, top_view_latencies;
 
 /* ---- history.c ---- */
 

@@ -423,7 +423,7 @@ const struct top_view top_view_trace = {"trace",  "Trace", trace_columns,  N(tra
 
 const struct top_view *const top_views[] = {
 	&top_view_reactors, &top_view_threads,  &top_view_pollers, &top_view_bdevs, &top_view_subsystems,
-	&top_view_hosts,    &top_view_requests, &top_view_buffers, &top_view_trace,
+	&top_view_hosts,    &top_view_requests, &top_view_buffers, &top_view_trace, &top_view_latencies,
 };
 const unsigned top_n_views = N(top_views);
 
