@@ -537,6 +537,7 @@ void nvmf_qpair_get_info(const struct nvmf_qpair *qpair, struct nvmf_qpair_info 
 		.qid = qpair->ctl_qid,
 		.listen_address = qpair->listen_address,
 		.peer_address = qpair->peer_address,
+		.tls_records = qpair->tls_records,
 	};
 	nvmf_auth_get_info(qpair, &info->auth);
 	strcpy(info->hostnqn, qpair->ctl_ctrlr->hostnqn);

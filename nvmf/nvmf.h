@@ -664,6 +664,7 @@ struct nvmf_qpair_info {
 	struct nvmf_address listen_address;
 	struct nvmf_address peer_address;
 	struct nvmf_auth_info auth;
+	const char *tls_records; /* over TLS: who encrypts and decrypts (tls_records_name()); NULL: not over TLS */
 };
 /* The queue pair of a controller after one, or the first for NULL; NULL: there are no more. */
 struct nvmf_qpair *nvmf_qpair_next(const struct nvmf_ctrlr *ctrlr, const struct nvmf_qpair *after);

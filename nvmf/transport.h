@@ -328,6 +328,7 @@ struct nvmf_qpair {
 	/* Set by the transport before nvmf_qpair_accept(), and its memory until qpair_destroy(): over TLS, who has the
 	 * key that the connection was made with. NULL: it is not encrypted. Control thread. */
 	const struct tls_identity *secured_by;
+	const char *tls_records;        /* likewise: who encrypts and decrypts; static */
 	char hostnqn[NVMF_NQN_MAX + 1]; /* empty until connected */
 };
 

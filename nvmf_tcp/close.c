@@ -64,12 +64,20 @@ void nvmf_tcp_socket_leave(struct nvmf_tcp_group *g, int fd, bool known)
 	}
 }
 
+/* With room for the type of a record: the kernel refuses to give one that is no payload otherwise (tls/kernel.h). */
+static ssize_t drop_input(int fd)
+{
+	char nothing[4096], type[64] __attribute__((aligned(8)));
+	struct iovec iov = {nothing, sizeof(nothing)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = type, .msg_controllen = sizeof(type)};
+
+	return recvmsg(fd, &msg, MSG_DONTWAIT);
+}
+
 void nvmf_tcp_leaver_readable(struct nvmf_tcp_group *g, struct nvmf_tcp_leaver *leaver)
 {
-	char nothing[4096];
-
 	for (unsigned i = 0; i < LEAVE_READS; i++) {
-		ssize_t n = recv(leaver->fd, nothing, sizeof(nothing), MSG_DONTWAIT);
+		ssize_t n = drop_input(leaver->fd);
 
 		if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
 			return;

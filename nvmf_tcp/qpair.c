@@ -145,6 +145,9 @@ int nvmf_tcp_op_qpair_add(struct nvmf_transport_group *tgroup, struct nvmf_qpair
 	g->connections++;
 	g->connection_bytes += qp->bytes;
 	TAILQ_INSERT_TAIL(&g->qpairs, qp, link);
+	if (qp->tls != NULL) { /* what came before the kernel had the keys may wait without being reported */
+		nvmf_tcp_qpair_mark_dirty(qp, true);
+	}
 	return 0;
 }
 
@@ -312,6 +315,7 @@ static void take_tls_session(struct nvmf_tcp_qpair *qp, struct tls_session *tls)
 {
 	qp->tls = tls;
 	qp->base.secured_by = tls_session_identity(tls);
+	qp->base.tls_records = tls_records_name(tls_session_records(tls));
 	qp->receiver.read = read_decrypted;
 	qp->receiver.read_arg = tls;
 }

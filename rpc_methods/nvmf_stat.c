@@ -135,6 +135,9 @@ static json_t *qpair_json(const struct nvmf_qpair *qpair)
 	json_object_set_new(o, "listen_address", rpc_nvmf_address_json(&info.listen_address));
 	json_object_set_new(o, "peer_address", rpc_nvmf_address_json(&info.peer_address));
 	rpc_nvmf_add_auth(o, &info.auth);
+	if (info.tls_records != NULL) {
+		json_object_set_new(o, "tls_records", json_string(info.tls_records));
+	}
 	return o;
 }
 
@@ -159,7 +162,7 @@ RPC_METHOD("nvmf_subsystem_get_qpairs", rpc_get_qpairs, struct subsystem_only, s
 	   "List a subsystem's queue pairs: where each comes from, and the thread that serves it",
 	   .result = "[{cntlid: int, qid: int, state: string, state_us: int, thread: string, hostnqn: string, "
 		     "listen_address: " RPC_NVMF_ADDRESS_SHAPE ", peer_address: " RPC_NVMF_ADDRESS_SHAPE
-		     ", auth?: {state: string, digest: string, dhgroup: string}, ...}]")
+		     ", auth?: {state: string, digest: string, dhgroup: string}, tls_records?: string, ...}]")
 
 /* ---- Outstanding commands ---- */
 

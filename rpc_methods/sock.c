@@ -48,10 +48,10 @@ static const struct {
 	SOCK_FIELD(ZC_CLIENT, enable_zerocopy_send_client, false, true),
 	SOCK_FIELD(ZC_THRESHOLD, zerocopy_threshold, true, true),
 	SOCK_FIELD(TLS_VERSION, tls_version, true, false),
-	SOCK_FIELD(KTLS, enable_ktls, false, false),
+	SOCK_FIELD(KTLS, enable_ktls, false, true),
 };
 
-/* What calls have given; the first is posix. impl_name is not used. */
+/* What calls have given; the first is posix, the second ssl. impl_name is not used. */
 static struct sock_impl {
 	const char *name;
 	struct sock_options options;
@@ -104,8 +104,10 @@ static struct sock_impl *sock_find_impl(struct rpc_request *req, const char *nam
 		  .given_offset = offsetof(struct sock_options, given) + (index_) * sizeof(bool), ##__VA_ARGS__)
 
 static const struct rpc_param sock_impl_params[] = {
-	RPC_PARAM(struct sock_options, impl_name, RPC_STRING, RPC_REQUIRED,
-		  "posix; options of ssl and uring are kept without effect: connections with TLS have those of posix"),
+	RPC_PARAM(
+		struct sock_options, impl_name, RPC_STRING, RPC_REQUIRED,
+		"posix; options of ssl and uring are kept without effect, but for ssl's enable_ktls: connections with "
+		"TLS have those of posix"),
 	SOCK_PARAM(RECV, recv_buf_size, RPC_UINT32,
 		   "SO_RCVBUF of the connections' sockets in bytes; 0: as the kernel chooses and changes it",
 		   .bytes = true, .max = TCP_SOCKET_BUFFER_MAX),
@@ -129,15 +131,21 @@ static const struct rpc_param sock_impl_params[] = {
 		   "4096; 0: 16384",
 		   .bytes = true),
 	SOCK_PARAM(TLS_VERSION, tls_version, RPC_UINT32, "no effect: NVMe/TCP has TLS 1.3"),
-	SOCK_PARAM(KTLS, enable_ktls, RPC_BOOL, "no effect: records are encrypted in user space"),
+	SOCK_PARAM(KTLS, enable_ktls, RPC_BOOL,
+		   "new connections over TLS, of the target and of this process as a host, are encrypted and decrypted "
+		   "by the "
+		   "kernel (its module tls) where it can, else by OpenSSL; it has an effect if given for posix or for "
+		   "ssl"),
 	RPC_PARAM_END};
 
 static bool sock_asks_in_vain(const struct sock_impl *impl, const struct sock_options *o)
 {
-	bool vain = impl != &impls[0];
+	bool is_ssl = impl == &impls[1], vain = impl != &impls[0] && !(is_ssl && o->given[KTLS]);
 
 	for (unsigned i = 0; i < FIELDS; i++) {
-		vain = vain || (o->given[i] && !fields[i].effective && sock_value(o, i) != 0);
+		bool effective = is_ssl ? i == KTLS : fields[i].effective;
+
+		vain = vain || (o->given[i] && !effective && sock_value(o, i) != 0);
 	}
 	return vain || (o->given[PLACEMENT] && o->enable_placement_id > TCP_PLACEMENT_CPU);
 }
@@ -151,6 +159,7 @@ static void sock_use_options(void)
 						      .zerocopy_server = o->enable_zerocopy_send_server,
 						      .zerocopy_client = o->enable_zerocopy_send_client,
 						      .zerocopy_threshold = o->zerocopy_threshold,
+						      .ktls = o->enable_ktls || impls[1].options.enable_ktls,
 						      .placement = o->enable_placement_id});
 }
 
@@ -172,8 +181,8 @@ static void rpc_sock_impl_set_options(struct rpc_request *req, void *params)
 	impl->is_set = true;
 	if (!told && sock_asks_in_vain(impl, o)) {
 		log_notice(
-			"sock_impl_set_options: of \"posix\" the sizes of buffers, placement by 1 or 2, and zero copy "
-			"have an effect; all else is taken without effect");
+			"sock_impl_set_options: of \"posix\" the sizes of buffers, placement by 1 or 2, zero copy and "
+			"enable_ktls have an effect, of \"ssl\" enable_ktls; all else is taken without effect");
 		told = true;
 	}
 	sock_use_options();

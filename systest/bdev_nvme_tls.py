@@ -14,7 +14,7 @@ import threading
 
 from appliance_lib import DEADLINE, RpcError, check, main, wait_for
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT, Host, Target, verifying, wait_io
-from nvmf_tls_lib import KEYS, TlsTarget, add_keys, credential, vectors
+from nvmf_tls_lib import KEYS, TlsTarget, add_keys, by_kernel, credential, vectors
 
 BACK_PORT = PORT + 20000
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
@@ -82,7 +82,7 @@ class Front(Target):
     """Attaches what the back has."""
 
     def __init__(self):
-        super().__init__(cores="[1]", port=PORT, trtype="TCP")
+        super().__init__(*by_kernel("host"), cores="[1]", port=PORT, trtype="TCP")
         add_keys(self)
 
     def attach(self, name="Nvme0", **params):

@@ -53,7 +53,7 @@ class TcpScenario(Scenario):
 CALLS = (("socket", "listen.c"), ("setsockopt", "listen.c"), ("bind", "listen.c"), ("listen", "listen.c"), ("getaddrinfo", "listen.c"),
          ("accept4", "listen.c"), ("setsockopt", "qpair.c"), ("getsockname", "qpair.c"), ("getnameinfo", "qpair.c"), ("epoll_ctl", "qpair.c"),
          ("epoll_wait", "group.c"), ("recvmsg", "receiver.c"), ("sendmsg", "send.c"), ("send", "send.c"), ("shutdown", "close.c"), ("epoll_ctl", "close.c"),
-         ("recv", "close.c"), ("malloc", "close.c"), ("malloc", "qpair.c"), ("calloc", "qpair.c"), ("calloc", "request.c"), ("send", "session.c"), ("recv", "session.c"), ("setsockopt", "handshake.c"),
+         ("recvmsg", "close.c"), ("malloc", "close.c"), ("malloc", "qpair.c"), ("calloc", "qpair.c"), ("calloc", "request.c"), ("send", "session.c"), ("recv", "session.c"), ("setsockopt", "handshake.c"),
          ("recv", "handshake.c"))
 
 

@@ -20,7 +20,7 @@ import time
 from appliance_lib import DEADLINE, Daemon, RpcError, Skip, check, main, wait_for
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT
 from nvmf_tcp_lib import DISCOVERY, Queue
-from nvmf_tls_lib import KEYS, Client, TlsQueue, TlsTarget, both, check_gone, credential, session
+from nvmf_tls_lib import KEYS, Client, TlsQueue, TlsTarget, both, check_gone, credential, kernel_has_tls, ktls_options, session
 
 BS = 512
 OTHER = "nqn.2026-11.io.varve:other"
@@ -46,6 +46,21 @@ def test_io_over_tls_is_verified():
             io_of_all_sizes(t, version=version)
         io_of_all_sizes(t, hdgst=True, ddgst=True)
         t.stop_clean()
+
+
+def test_the_kernel_has_the_records_if_it_can_and_is_asked():
+    has_tls = kernel_has_tls()
+    for options, records in ((), "openssl"), (ktls_options(), "kernel" if has_tls else "openssl"):
+        with TlsTarget(*options) as t:
+            admin, q = both()
+            with admin, q:
+                told = {p["tls_records"] for p in t.call("nvmf_subsystem_get_qpairs", nqn=NQN)}
+                check(told == {records}, f"{told}, expected {records}")
+            io_of_all_sizes(t, rounds=4)
+            check(t.log().count("TLS: the kernel") == (1 if options else 0), t.log())
+            check(t.log().count("does not encrypt and decrypt records") == (1 if options and not has_tls else 0), t.log())
+            check(not any(s in t.log() for s in SECRETS), "a key is in the log")
+            t.stop_clean("TLS: the kernel does not")
 
 
 def test_a_key_that_is_not_transformed_connects():

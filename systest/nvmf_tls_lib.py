@@ -3,6 +3,9 @@
 computed by Python (unittest/tls/vectors.py)."""
 import base64
 import importlib.util
+import json
+import os
+import pathlib
 import socket
 import subprocess
 import tempfile
@@ -37,11 +40,41 @@ def add_keys(daemon, names=KEYS):
         daemon.call("keyring_file_add_key", name=name, path=str(path))
 
 
+# VARVE_KTLS=target, host or target,host: the kernel has the records of these; lab_tcp_ktls.sh runs tests with it in a guest whose kernel can.
+KTLS = os.environ.get("VARVE_KTLS", "").split(",")
+KTLS_CONFIG = {"subsystems": [{"subsystem": "sock", "config": [{"method": "sock_impl_set_options", "params": {"impl_name": "ssl", "enable_ktls": True}}]}]}
+
+
+FOLDER = tempfile.TemporaryDirectory(prefix="varve-test-")
+
+
+def ktls_options():
+    """Options of a varve that has the kernel asked for the records."""
+    path = pathlib.Path(FOLDER.name) / "ktls.json"
+    path.write_text(json.dumps(KTLS_CONFIG))
+    return ("-c", path)
+
+
+def by_kernel(side):
+    """Options of a varve that is the target, or the host."""
+    return ktls_options() if side in KTLS else ()
+
+
+def kernel_has_tls():
+    """Whether the kernel takes records of connections at all."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as s:
+        try:
+            s.setsockopt(socket.IPPROTO_TCP, 31, b"tls")    # TCP_ULP
+            return True
+        except OSError:
+            return False
+
+
 class TlsTarget(TcpTarget):
     """A target whose listener demands TLS, with a host that has the key `psk`."""
 
     def __init__(self, *options, psk="psk", **kwargs):
-        super().__init__(*options, listen=False, **kwargs)
+        super().__init__(*by_kernel("target"), *options, listen=False, **kwargs)
         add_keys(self)
         self.call("nvmf_subsystem_allow_any_host", nqn=NQN, allow_any_host=False)
         if psk:

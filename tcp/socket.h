@@ -21,6 +21,7 @@ struct tcp_socket_opts {
 	bool zerocopy_server;         /* targets send large data without a copy (tcp/zerocopy.h) */
 	bool zerocopy_client;         /* hosts do */
 	uint32_t zerocopy_threshold;  /* bytes of what is large; 0: TCP_ZEROCOPY_THRESHOLD */
+	bool ktls;                    /* the kernel is asked to encrypt and decrypt (tls/kernel.h) */
 	enum tcp_placement placement; /* by what a new connection is given to a poll group */
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Identities and keys of connections, derived from a configured key (3.6.1.3, 3.6.1.4). */
+/* Identities and keys of connections, derived from a configured key (3.6.1.3, 3.6.1.4); and HKDF-Expand-Label. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,6 +72,20 @@ static int key_derive(unsigned hash, const uint8_t *key, size_t key_len, const c
 		rc = hmac_of(hash, prk, len, info.bytes, info.len, out);
 	}
 	dhchap_cleanse(prk, sizeof(prk));
+	return rc;
+}
+
+int tls_expand_label(unsigned hash, const uint8_t *secret, const char *label, uint8_t *out, size_t len)
+{
+	uint8_t whole[TLS_PSK_MAX];
+	struct hkdf_info info;
+
+	info_make(&info, len, label, "", false);
+	int rc = hmac_of(hash, secret, dhchap_hash_bytes(hash), info.bytes, info.len, whole);
+	if (rc == 0) {
+		memcpy(out, whole, len);
+	}
+	dhchap_cleanse(whole, sizeof(whole));
 	return rc;
 }
 

@@ -76,4 +76,8 @@ struct tls_credential {
 int tls_credential_make(const struct tls_psk *psk, const char *hostnqn, const char *subnqn, unsigned version,
 			struct tls_credential *credential);
 
+/* HKDF-Expand-Label of RFC 8446 7.1 without a context, of a secret as long as a hash: len bytes, no more than a hash
+ * has. label: with its "tls13 ". 0, or -EIO: OpenSSL lacks the hash function. */
+int tls_expand_label(unsigned hash, const uint8_t *secret, const char *label, uint8_t *out, size_t len);
+
 #endif

@@ -10,27 +10,32 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include "tls/kernel.h"
 #include "tls/wire.h"
+#include "util/secret.h"
 
 #define RECORD_DATA  16384               /* bytes of payload in a record at most (RFC 8446 5.1) */
 #define RECORD_BYTES (RECORD_DATA + 256) /* and on the wire, with head, type and tag */
 #define OUT_BYTES    (2 * RECORD_BYTES)
 #define OUT_RESERVE  1024 /* bytes for answers to KeyUpdate, alerts; beyond them the other side reads nothing */
 #define READS_MAX    256  /* pieces of payload, of one record each, that one read takes at most */
-#define MESSAGES_MAX 16   /* messages (KeyUpdate, NewSessionTicket) without payload between them */
 #define OFFERS_MAX   4    /* identities of a ClientHello that are looked at: hosts have one or two */
 #define WHY_MAX      320
 
 struct tls_session {
-	SSL *ssl;
+	SSL *ssl; /* NULL: the kernel receives and sends records */
 	int fd;
 	bool is_server;
 	bool is_dry; /* the last read of the socket found nothing, or nothing that may be read yet */
 	bool done;
 	bool more;
-	int ended;         /* a negative errno: nothing more can be read or written */
-	size_t budget;     /* bytes that may be read */
-	unsigned messages; /* that came since the last payload */
+	bool kernel_receives;        /* records, and OpenSSL none */
+	bool kernel_sends;           /* them, too */
+	struct tls_control control;  /* of the records that it receives */
+	struct tls_secrets *secrets; /* to be given to it; NULL when the handshake is done, and where it is not asked */
+	int ended;                   /* a negative errno: nothing more can be read or written */
+	size_t budget;               /* bytes that may be read */
+	unsigned messages;           /* that came since the last payload */
 	tls_find_fn find;
 	void *find_arg;
 	struct tls_credential credential; /* overwritten when the handshake is done */
@@ -93,6 +98,22 @@ static long bio_ctrl(BIO *bio, int cmd, long n, void *arg)
 }
 
 /* ---- Keys ---- */
+
+/* OpenSSL tells secrets only so. They go nowhere but to the kernel. */
+static void take_secrets(const SSL *ssl, const char *line)
+{
+	struct tls_session *s = SSL_get_app_data(ssl);
+
+	if (s != NULL && s->secrets != NULL) {
+		tls_secrets_take(s->secrets, line);
+	}
+}
+
+static void forget_secrets(struct tls_session *s)
+{
+	secret_wipe_free(s->secrets);
+	s->secrets = NULL;
+}
 
 static const char *suite_of(unsigned hash)
 {
@@ -240,6 +261,7 @@ static SSL_CTX *make_ctx(const SSL_METHOD *method)
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
 	SSL_CTX_clear_mode(ctx, SSL_MODE_AUTO_RETRY);
 	SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
+	SSL_CTX_set_keylog_callback(ctx, take_secrets);
 	return ctx;
 }
 
@@ -323,8 +345,33 @@ void tls_session_free(struct tls_session *s)
 		SSL_free(s->ssl);
 		ERR_clear_error();
 		dhchap_cleanse(&s->credential, sizeof(s->credential));
+		forget_secrets(s);
 		free(s);
 	}
+}
+
+bool tls_session_ask_kernel(struct tls_session *s)
+{
+	s->secrets = s->secrets != NULL ? s->secrets : calloc(1, sizeof(*s->secrets));
+	return s->secrets != NULL;
+}
+
+enum tls_records tls_session_records(const struct tls_session *s)
+{
+	return s->kernel_sends      ? TLS_RECORDS_BY_KERNEL
+	       : s->kernel_receives ? TLS_RECORDS_RECEIVED_BY_KERNEL
+				    : TLS_RECORDS_BY_OPENSSL;
+}
+
+const char *tls_records_name(enum tls_records records)
+{
+	static const char *const names[] = {
+		[TLS_RECORDS_BY_OPENSSL] = "openssl",
+		[TLS_RECORDS_RECEIVED_BY_KERNEL] = "received by kernel",
+		[TLS_RECORDS_BY_KERNEL] = "kernel",
+	};
+
+	return names[records];
 }
 
 int tls_session_fd(const struct tls_session *s)
@@ -423,7 +470,7 @@ static void count_message(int is_written, int version, int type, const void *byt
 {
 	struct tls_session *s = arg;
 
-	if (is_written || type != SSL3_RT_HANDSHAKE || ++s->messages <= MESSAGES_MAX || s->ended != 0) {
+	if (is_written || type != SSL3_RT_HANDSHAKE || ++s->messages <= TLS_MESSAGES_MAX || s->ended != 0) {
 		return;
 	}
 	session_explain(s, "TLS: the other side sends message after message (KeyUpdate) without payload");
@@ -438,6 +485,29 @@ static void forget_psk(SSL *ssl)
 	(void)SSL_SESSION_set1_master_key(SSL_get_session(ssl), nothing, sizeof(nothing));
 }
 
+/* Whether OpenSSL has taken nothing that it would have to give to the kernel. */
+static bool is_between_records(struct tls_session *s)
+{
+	return !SSL_has_pending(s->ssl) && !tls_session_has_unsent(s);
+}
+
+static void give_to_kernel(struct tls_session *s)
+{
+	if (s->secrets == NULL) {
+		return;
+	}
+	if (is_between_records(s)) {
+		(void)tls_kernel_begin(s->fd, s->credential.hash, s->secrets, s->is_server, &s->kernel_receives,
+				       &s->kernel_sends);
+	}
+	forget_secrets(s);
+	if (s->kernel_sends) { /* its keys with it */
+		SSL_free(s->ssl);
+		s->ssl = NULL;
+	}
+	ERR_clear_error();
+}
+
 static enum tls_step end_handshake(struct tls_session *s)
 {
 	if (!SSL_session_reused(s->ssl)) {
@@ -449,6 +519,7 @@ static enum tls_step end_handshake(struct tls_session *s)
 	SSL_set_read_ahead(s->ssl, 1);
 	SSL_set_msg_callback(s->ssl, count_message);
 	SSL_set_msg_callback_arg(s->ssl, s);
+	give_to_kernel(s);
 	s->done = true;
 	return TLS_STEP_DONE;
 }
@@ -481,6 +552,112 @@ enum tls_step tls_session_step(struct tls_session *s, size_t bytes)
 	return end_handshake(s);
 }
 
+/* ---- Records by the kernel ---- */
+
+static int end_by_kernel(struct tls_session *s, int error, uint8_t alert, const char *why)
+{
+	session_explain(s, why);
+	if (s->kernel_sends && alert != TLS_ALERT_CLOSE_NOTIFY) {
+		tls_kernel_alert(s->fd, TLS_ALERT_FATAL, alert);
+	}
+	s->ended = error;
+	return error;
+}
+
+static int end_by_socket(struct tls_session *s, int error)
+{
+	char why[WHY_MAX];
+
+	switch (error) {
+	case -EBADMSG:
+		return end_by_kernel(s, -EPROTO, TLS_ALERT_BAD_RECORD_MAC, "TLS: decryption failed or bad record mac");
+	case -EMSGSIZE:
+		return end_by_kernel(s, -EPROTO, TLS_ALERT_RECORD_OVERFLOW, "TLS: a record is too long");
+	case -EINVAL:
+		return end_by_kernel(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
+				     "TLS: what it sends is no record of TLS 1.3");
+	default:
+		snprintf(why, sizeof(why), "TLS: %s", strerror(-error));
+		return end_by_kernel(s, error, TLS_ALERT_CLOSE_NOTIFY, why);
+	}
+}
+
+/* What has come is no payload. 0, or what has ended the session. */
+static int take_control(struct tls_session *s, uint8_t type, const struct iovec *iovs, size_t bytes)
+{
+	enum tls_control_result result = bytes > 0 ? TLS_CONTROL_GO_ON : TLS_CONTROL_WRONG;
+	char why[WHY_MAX];
+
+	for (; bytes > 0 && result == TLS_CONTROL_GO_ON; iovs++) {
+		size_t n = bytes < iovs->iov_len ? bytes : iovs->iov_len;
+
+		result = n > 0 ? tls_control_take(&s->control, type, iovs->iov_base, n, !s->is_server) : result;
+		bytes -= n;
+	}
+	switch (result) {
+	case TLS_CONTROL_GO_ON:
+		return 0;
+	case TLS_CONTROL_CLOSED:
+		return end_by_kernel(s, -ECONNRESET, TLS_ALERT_CLOSE_NOTIFY,
+				     "TLS: the other side has closed the connection");
+	case TLS_CONTROL_FAILED:
+		snprintf(why, sizeof(why), "TLS: the other side says: %s",
+			 SSL_alert_desc_string_long(s->control.head[1]));
+		return end_by_kernel(s, -EPROTO, TLS_ALERT_CLOSE_NOTIFY, why);
+	case TLS_CONTROL_KEY_UPDATE:
+		return end_by_kernel(
+			s, -EPROTO, TLS_ALERT_INTERNAL_ERROR,
+			"TLS: the other side changes its keys (KeyUpdate), for which the kernel, which has "
+			"the records (enable_ktls), has no means");
+	case TLS_CONTROL_FLOOD:
+		return end_by_kernel(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
+				     "TLS: the other side sends message after message without payload");
+	default:
+		return end_by_kernel(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
+				     "TLS: the other side sends a message that may not come now");
+	}
+}
+
+/* What is no payload comes in the memory for it, which the next bytes are written to, too. */
+static ssize_t read_by_kernel(struct tls_session *s, const struct iovec *iovs, unsigned n)
+{
+	uint8_t type;
+
+	for (unsigned i = 0; i < TLS_MESSAGES_MAX && s->ended == 0; i++) {
+		ssize_t got = tls_kernel_receive(s->fd, iovs, n, &type);
+
+		if (got == -EAGAIN || got == -EINTR) {
+			return -EAGAIN;
+		}
+		if (got < 0 || (got == 0 && type == TLS_RECORD_DATA)) {
+			return end_by_socket(s, got < 0 ? (int)got : -ECONNRESET);
+		}
+		if (type != TLS_RECORD_DATA) {
+			(void)take_control(s, type, iovs, (size_t)got);
+		} else if (tls_control_payload(&s->control)) {
+			return got;
+		} else {
+			return end_by_kernel(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
+					     "TLS: the other side sends payload in the middle of a message");
+		}
+	}
+	s->more = s->ended == 0;
+	return s->ended != 0 ? s->ended : -EAGAIN;
+}
+
+static ssize_t write_by_kernel(struct tls_session *s, const struct iovec *iovs, unsigned n)
+{
+	ssize_t sent = n > 0 ? tls_kernel_send(s->fd, iovs, n) : 0;
+
+	if (sent >= 0) {
+		return sent;
+	}
+	if (sent == -EAGAIN || sent == -EINTR) {
+		return 0;
+	}
+	return end_by_socket(s, (int)sent);
+}
+
 /* ---- Payload ---- */
 
 /* Reads once into one piece of memory. The number of bytes, or 0: none are there, or the budget has gone, or s->ended.
@@ -490,7 +667,7 @@ static size_t read_once(struct tls_session *s, void *to, size_t length)
 	size_t got = 0;
 
 	s->is_dry = false;
-	for (unsigned i = 0; i < 2 * MESSAGES_MAX && !s->is_dry && s->ended == 0; i++) {
+	for (unsigned i = 0; i < 2 * TLS_MESSAGES_MAX && !s->is_dry && s->ended == 0; i++) {
 		ERR_clear_error();
 		int rc = SSL_read_ex(s->ssl, to, length, &got);
 		if (rc == 1) {
@@ -529,6 +706,9 @@ static size_t read_records(struct tls_session *s, const struct iovec *iovs, unsi
 ssize_t tls_session_read(struct tls_session *s, const struct iovec *iovs, unsigned n)
 {
 	s->more = false;
+	if (s->kernel_receives) {
+		return s->ended != 0 ? s->ended : read_by_kernel(s, iovs, n);
+	}
 	s->budget = 2 * RECORD_BYTES;
 	for (unsigned i = 0; i < n; i++) {
 		s->budget += iovs[i].iov_len;
@@ -618,6 +798,9 @@ ssize_t tls_session_write(struct tls_session *s, const struct iovec *iovs, unsig
 	if (s->ended != 0) {
 		return s->ended;
 	}
+	if (s->kernel_sends) {
+		return write_by_kernel(s, iovs, n);
+	}
 	for (;;) {
 		int rc = send_out(s);
 		if (rc == -EAGAIN) {
@@ -644,7 +827,11 @@ bool tls_session_send_now(struct tls_session *s, const void *bytes, size_t lengt
 
 void tls_session_end(struct tls_session *s)
 {
-	if (s->done && s->ended == 0) {
+	if (s->kernel_sends) {
+		if (s->ended == 0) {
+			tls_kernel_alert(s->fd, TLS_ALERT_WARNING, TLS_ALERT_CLOSE_NOTIFY);
+		}
+	} else if (s->done && s->ended == 0) {
 		ERR_clear_error();
 		(void)SSL_shutdown(s->ssl);
 		(void)send_out(s);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A TLS 1.3 connection over a socket, with a pre-shared key and nothing else: no certificate, no resumption, no early
- * data. OpenSSL makes the handshake and the records, in user space.
+ * data. OpenSSL makes the handshake. The records are made by the kernel if it is asked and can (tls/kernel.h), else by
+ * OpenSSL in user space.
  *
  * A session is used by one thread at a time, and never waits for the network. It does not own the socket, which is
  * non-blocking. The handshake calculates for up to some milliseconds: tls/handshake.h has it done on a worker thread.
  *
  * What is to be sent is encrypted into a buffer of the session, and sent from there. So whatever the other side asks
- * for (KeyUpdate) can be answered at any time, and a write that has been taken cannot be changed any more. */
+ * for (KeyUpdate) can be answered at any time, and a write that has been taken cannot be changed any more. The kernel
+ * encrypts straight from the caller's memory, and receives straight into it; a KeyUpdate ends the connection then. */
 #ifndef TLS_SESSION_H
 #define TLS_SESSION_H
 
@@ -27,6 +29,14 @@ struct tls_session *tls_session_server(int fd, tls_find_fn find, void *arg);
 struct tls_session *tls_session_client(int fd, const struct tls_credential *credential);
 /* Frees it and overwrites its keys. The socket stays as it is. NULL is ignored. */
 void tls_session_free(struct tls_session *s);
+/* Before the first step: has the kernel asked for the records. What it does not do is done by OpenSSL: no session fails
+ * because of it. False: no memory. */
+bool tls_session_ask_kernel(struct tls_session *s);
+enum tls_records { TLS_RECORDS_BY_OPENSSL, TLS_RECORDS_RECEIVED_BY_KERNEL, TLS_RECORDS_BY_KERNEL };
+/* After TLS_STEP_DONE: who makes and reads the records. */
+enum tls_records tls_session_records(const struct tls_session *s);
+/* For humans and RPC: "kernel". */
+const char *tls_records_name(enum tls_records records);
 /* The socket. */
 int tls_session_fd(const struct tls_session *s);
 /* Whether it is the controller's side. */

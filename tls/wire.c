@@ -4,7 +4,10 @@
 #define RECORD_MAX (16384 + 256) /* bytes behind the head (5.2) */
 #define AGE_BYTES  4             /* obfuscated_ticket_age, behind an identity */
 
-enum { CHANGE_CIPHER_SPEC = 20, HANDSHAKE = 22, APPLICATION_DATA = 23 };
+#define TICKET_MAX (1u << 16) /* bytes of a NewSessionTicket (4.6.1); those of usual size have hundreds */
+
+enum { CHANGE_CIPHER_SPEC = 20 };
+enum { NEW_SESSION_TICKET = 4, KEY_UPDATE = 24 };
 
 static unsigned get_be16(const uint8_t *at)
 {
@@ -13,7 +16,7 @@ static unsigned get_be16(const uint8_t *at)
 
 int tls_record_bytes(const uint8_t *head, size_t n, bool first)
 {
-	if (head[0] < CHANGE_CIPHER_SPEC || head[0] > APPLICATION_DATA || (first && head[0] != HANDSHAKE) ||
+	if (head[0] < CHANGE_CIPHER_SPEC || head[0] > TLS_RECORD_DATA || (first && head[0] != TLS_RECORD_HANDSHAKE) ||
 	    (n > 1 && head[1] != 3)) {
 		return -1;
 	}
@@ -40,4 +43,58 @@ bool tls_offer_next(const uint8_t *ext, size_t ext_len, size_t *at, const char *
 	*identity = (const char *)ext + *at + 2;
 	*at += 2 + *len + AGE_BYTES;
 	return true;
+}
+
+/* The two bytes of an alert are here. */
+static enum tls_control_result take_alert(const struct tls_control *c)
+{
+	return c->head[1] == TLS_ALERT_CLOSE_NOTIFY ? TLS_CONTROL_CLOSED : TLS_CONTROL_FAILED;
+}
+
+/* The head of a message is here. */
+static enum tls_control_result take_message(struct tls_control *c, bool ticket)
+{
+	c->left = (uint32_t)c->head[1] << 16 | get_be16(c->head + 2);
+	c->have = 0;
+	if (c->head[0] == KEY_UPDATE) {
+		return TLS_CONTROL_KEY_UPDATE;
+	}
+	if (c->head[0] != NEW_SESSION_TICKET || !ticket || c->left > TICKET_MAX) {
+		return TLS_CONTROL_WRONG;
+	}
+	return ++c->messages <= TLS_MESSAGES_MAX ? TLS_CONTROL_GO_ON : TLS_CONTROL_FLOOD;
+}
+
+enum tls_control_result tls_control_take(struct tls_control *c, uint8_t type, const uint8_t *bytes, size_t n,
+					 bool ticket)
+{
+	bool is_amid = c->have != 0 || c->left != 0;
+	enum tls_control_result result = TLS_CONTROL_GO_ON;
+
+	if ((type != TLS_RECORD_ALERT && type != TLS_RECORD_HANDSHAKE) || n == 0 || (is_amid && type != c->type)) {
+		return TLS_CONTROL_WRONG;
+	}
+	c->type = type;
+	for (size_t at = 0; at < n && result == TLS_CONTROL_GO_ON;) {
+		if (c->left != 0) {
+			size_t skipped = n - at < c->left ? n - at : c->left;
+
+			at += skipped;
+			c->left -= (uint32_t)skipped;
+			continue;
+		}
+		c->head[c->have++] = bytes[at++];
+		if (type == TLS_RECORD_ALERT && c->have == 2) {
+			result = take_alert(c);
+		} else if (c->have == sizeof(c->head)) {
+			result = take_message(c, ticket);
+		}
+	}
+	return result;
+}
+
+bool tls_control_payload(struct tls_control *c)
+{
+	c->messages = 0;
+	return c->have == 0 && c->left == 0;
 }

@@ -7,6 +7,7 @@
 
 #include "keyring/keyring.h"
 #include "nvme/tcp/tcp.h"
+#include "tcp/socket.h"
 
 #define HANDSHAKE_US UINT64_C(600000000) /* connect.c has a limit of its own, which is shorter */
 
@@ -44,6 +45,10 @@ static struct tls_session *secure_session_make(struct nvme_tcp_qpair *q, int *er
 	*error = tls_credential_make(&psk, c->opts.hostnqn, c->trid.subnqn, q->identity, &credential);
 	if (*error == 0) {
 		session = tls_session_client(q->fd, &credential);
+		if (session != NULL && tcp_socket_opts()->ktls && !tls_session_ask_kernel(session)) {
+			tls_session_free(session);
+			session = NULL;
+		}
 		*error = session != NULL ? 0 : -ENOMEM;
 	}
 	dhchap_cleanse(&psk, sizeof(psk));
