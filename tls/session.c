@@ -485,10 +485,12 @@ static void forget_psk(SSL *ssl)
 	(void)SSL_SESSION_set1_master_key(SSL_get_session(ssl), nothing, sizeof(nothing));
 }
 
-/* Whether OpenSSL has taken nothing that it would have to give to the kernel. */
-static bool is_between_records(struct tls_session *s)
+/* Whether the kernel can go on: OpenSSL has taken nothing that it would have to give to it, and the other side does not
+ * ask for records that are shorter than the kernel's (max_fragment_length, RFC 6066 4). */
+static bool suits_kernel(struct tls_session *s)
 {
-	return !SSL_has_pending(s->ssl) && !tls_session_has_unsent(s);
+	return !SSL_has_pending(s->ssl) && !tls_session_has_unsent(s) &&
+	       SSL_SESSION_get_max_fragment_length(SSL_get_session(s->ssl)) == TLSEXT_max_fragment_length_DISABLED;
 }
 
 static void give_to_kernel(struct tls_session *s)
@@ -496,7 +498,7 @@ static void give_to_kernel(struct tls_session *s)
 	if (s->secrets == NULL) {
 		return;
 	}
-	if (is_between_records(s)) {
+	if (suits_kernel(s)) {
 		(void)tls_kernel_begin(s->fd, s->credential.hash, s->secrets, s->is_server, &s->kernel_receives,
 				       &s->kernel_sends);
 	}

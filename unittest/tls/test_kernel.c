@@ -537,6 +537,55 @@ static void test_a_key_update_ends_the_connection(void)
 	close_ticketer(&t);
 }
 
+static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t *id_len, SSL_SESSION **psk)
+{
+	const struct tls_credential *c = SSL_get_app_data(ssl);
+
+	*id = (const unsigned char *)c->identity;
+	*id_len = strlen(c->identity);
+	return find_session(ssl, *id, *id_len, psk);
+}
+
+/* The kernel's records would be too long for it. */
+static void test_a_host_that_asks_for_short_records_gets_them(void)
+{
+	for (unsigned shorter = 0; shorter < 2; shorter++) {
+		SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
+		enum tls_step step = TLS_STEP_READ;
+		struct tls_credential c;
+		int fds[2];
+
+		reset_fakes();
+		use_hash(DHCHAP_HASH_SHA256);
+		CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+		CU_ASSERT_EQUAL_FATAL(tls_credential_make(&configured, HOSTNQN, SUBNQN, 1, &c), 0);
+		SSL_CTX_set_psk_use_session_callback(ctx, use_session);
+		SSL_CTX_set_tlsext_max_fragment_length(ctx, shorter ? TLSEXT_max_fragment_length_512
+								    : TLSEXT_max_fragment_length_DISABLED);
+		SSL *ssl = SSL_new(ctx);
+		SSL_set_app_data(ssl, &c);
+		SSL_set_fd(ssl, fds[0]);
+		struct tls_session *ctrlr = tls_session_server(fds[1], find_psk, NULL);
+		CU_ASSERT_FATAL(ctrlr != NULL && tls_session_ask_kernel(ctrlr));
+		for (unsigned i = 0; i < 4; i++) {
+			(void)SSL_connect(ssl);
+			step = go_on(ctrlr, step);
+		}
+		CU_ASSERT_EQUAL_FATAL(step, TLS_STEP_DONE);
+		CU_ASSERT_EQUAL(tls_session_records(ctrlr), shorter ? TLS_RECORDS_BY_OPENSSL : TLS_RECORDS_BY_KERNEL);
+		CU_ASSERT(tls_session_send_now(ctrlr, sent, 4000));
+		for (size_t got = 0, n; got < 4000; got += n) {
+			n = 0;
+			CU_ASSERT_FATAL(SSL_read_ex(ssl, received, sizeof(received), &n) == 1);
+		}
+		SSL_free(ssl);
+		SSL_CTX_free(ctx);
+		tls_session_free(ctrlr);
+		close(fds[0]);
+		close(fds[1]);
+	}
+}
+
 /* ---- Pure functions ---- */
 
 static const uint8_t ticket[] = {4, 0, 0, 3, 1, 2, 3}, update[] = {24, 0, 0, 1, 0};
@@ -661,6 +710,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_full_socket_is_no_error),
 	UNIT(test_tickets_are_dropped),
 	UNIT(test_a_key_update_ends_the_connection),
+	UNIT(test_a_host_that_asks_for_short_records_gets_them),
 	UNIT(test_messages_are_taken_apart_in_pieces_of_any_size),
 	UNIT(test_messages_that_may_not_come_are_found),
 	UNIT(test_keys_are_derived_as_rfc_8448_has_them),
