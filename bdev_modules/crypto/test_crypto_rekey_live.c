@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "bdev_modules/crypto/crypto.h"
+#include "bdev_modules/crypto/internal.h"
 #include "bdev_modules/crypto/keys.h"
 #include "bdev_modules/crypto/rekey_journal.h"
 #include "bdev_modules/crypto/test_crypto_kit.h"
@@ -175,15 +176,21 @@ static int make_crypto(const char *key, const char *rekey_key)
 	return bdev_crypto_create(&opts, error);
 }
 
-static void make_all(void)
+static void make_all_of(uint64_t blocks)
 {
 	seed = 42;
 	make_malloc("m0", BLOCK, BLOCKS);
+	CU_ASSERT_EQUAL_FATAL(bdev_resize(bdev_find("m0"), blocks), 0);
 	make_malloc("j0", 512, REKEY_JOURNAL_BYTES / 512);
 	CU_ASSERT_EQUAL_FATAL(bdev_error_create("m0", NULL, NULL, error), 0);
 	CU_ASSERT_EQUAL_FATAL(make_crypto("k", NULL), 0);
 	users_open();
-	write_all(BLOCKS);
+	write_all(blocks);
+}
+
+static void make_all(void)
+{
+	make_all_of(BLOCKS);
 }
 
 static void delete_crypto(void)
@@ -411,12 +418,224 @@ static void test_a_deletion_ends_it_at_once(void)
 	unmake_all();
 }
 
+static void base_keeps_next(enum bdev_io_type type)
+{
+	const struct bdev_error_injection inject = {.type = type, .kind = BDEV_ERROR_PENDING, .num = 1};
+
+	CU_ASSERT_EQUAL(bdev_error_inject("EE_m0", &inject, error), 0);
+}
+
+static struct request *submit(enum bdev_io_type type, struct iovec *iov, uint64_t at, uint64_t blocks)
+{
+	struct request *r = request_new(&users[0]);
+
+	bdev_io_set_rw(r->io, type, iov, iov != NULL, at, blocks);
+	request_submit(r);
+	return r;
+}
+
+static bool is_held(void *arg)
+{
+	const struct crypto_keys *keys = ((const struct crypto_bdev *)bdev_find("c0"))->keys;
+
+	return keys->held_first != keys->held_end;
+}
+
+/* Begins a rekey, and waits until it holds the first chunk, of which the base keeps an I/O. */
+static void rekey_holds(void)
+{
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(is_held, NULL));
+}
+
+static bool is_kept(void *arg, const struct bdev_inflight *one)
+{
+	*(bool *)arg |= one->type == BDEV_IO_READ && one->num_blocks == 256;
+	return true;
+}
+
+static bool chunk_is_kept(void *arg)
+{
+	bool kept = false;
+
+	bdev_for_each_inflight(bdev_find("EE_m0"), is_kept, &kept);
+	return kept;
+}
+
+/* The same, and waits until the base keeps what the rekey reads of the chunk. */
+static void rekey_reads(void)
+{
+	base_keeps_next(BDEV_IO_READ);
+	rekey_holds();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(chunk_is_kept, NULL));
+}
+
+static bool waits_for_rekey(void *arg, const struct bdev_inflight *one)
+{
+	*(unsigned *)arg += strstr(one->waits_for, "a rekey") != NULL;
+	return true;
+}
+
+/* So many I/Os wait for the rekey. */
+static bool so_many_wait(void *arg)
+{
+	unsigned n = 0;
+
+	bdev_for_each_inflight(bdev_find("c0"), waits_for_rekey, &n);
+	return n == *(const unsigned *)arg;
+}
+
+static void expect_waiting(unsigned n)
+{
+	CU_ASSERT_TRUE_FATAL(fixture_poll(so_many_wait, &n));
+}
+
+/* While the base keeps what the rekey reads of the first chunk. */
+static void test_io_of_the_chunk_waits_and_can_be_ended_and_other_io_goes_on(void)
+{
+	static uint8_t in[BLOCK], out[10][BLOCK];
+	struct iovec one = {in, BLOCK}, ten = {out, sizeof(out)};
+
+	make_all();
+	rekey_reads();
+	struct request *back = submit(BDEV_IO_READ, &one, 255, 1);
+	struct request *aborted = submit(BDEV_IO_WRITE, &ten, 250, 10);
+	struct request *reset = submit(BDEV_IO_READ, &one, 0, 1);
+	struct request *reset_write = submit(BDEV_IO_WRITE, &ten, 90, 10);
+	struct request *unmap = submit(BDEV_IO_UNMAP, NULL, 100, 500);
+	expect_waiting(5);
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_FLUSH, NULL, 0, BLOCKS), 0);
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 256, 1), 0);
+	CU_ASSERT_EQUAL(memcmp(in, plain[256], BLOCK), 0);
+	request_take_back(back);
+	CU_ASSERT_EQUAL(request_finish(back), NVME_SC_ABORT_REQ);
+	expect_waiting(4);
+	struct request *abort = request_new(&users[0]);
+	abort->io->type = BDEV_IO_ABORT;
+	abort->io->abort.target = aborted->io;
+	CU_ASSERT_EQUAL(request_run(abort), 0);
+	CU_ASSERT_EQUAL(abort->cdw0, 0);
+	request_free(abort);
+	CU_ASSERT_EQUAL(request_finish(aborted), NVME_SC_ABORT_REQ);
+	expect_waiting(3);
+	/* It ends the rekey's read as well, which is tried again. */
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_RESET, NULL, 0, 0), 0);
+	CU_ASSERT_EQUAL(request_finish(reset), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(reset_write), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(request_finish(unmap), NVME_SC_ABORT_REQ);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	expect_key("k2", "k");
+	unmake_all();
+}
+
+/* ... and goes on when the base has given it back. */
+static void test_io_that_waited_is_carried_out_with_the_new_key(void)
+{
+	static uint8_t in[10][BLOCK];
+	struct iovec read = {in, sizeof(in)}, written = {plain[250], 10 * BLOCK};
+
+	make_all();
+	rekey_reads();
+	struct request *r = submit(BDEV_IO_READ, &read, 240, 10);
+	expect_waiting(1);
+	crypto_fill(plain[250], 10 * BLOCK, 77);
+	struct request *w = submit(BDEV_IO_WRITE, &written, 250, 10);
+	expect_waiting(2);
+	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
+	CU_ASSERT_EQUAL(request_finish(r), 0);
+	CU_ASSERT_EQUAL(memcmp(in, plain[240], sizeof(in)), 0);
+	CU_ASSERT_EQUAL(request_finish(w), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	expect_key("k2", "k");
+	unmake_all();
+}
+
+static bool always(void *arg)
+{
+	return --*(int *)arg < 0;
+}
+
+/* A chunk is not read before the writes to it that are at the base have ended; a stop does not wait for them. */
+static void test_a_chunk_waits_for_writes_in_flight_and_a_stop_does_not(void)
+{
+	struct iovec iov = {plain[5], BLOCK};
+
+	make_all();
+	base_keeps_next(BDEV_IO_WRITE);
+	crypto_fill(plain[5], BLOCK, 99);
+	struct request *w = submit(BDEV_IO_WRITE, &iov, 5, 1);
+	rekey_holds();
+	struct iovec again = {plain[7], BLOCK};
+	struct request *held = submit(BDEV_IO_WRITE, &again, 7, 1);
+	expect_waiting(1);
+	for (int n = 20; !fixture_poll(always, &n);) { /* some rounds */
+	}
+	CU_ASSERT_EQUAL(rekey_position(), 0);
+	CU_ASSERT_FALSE(held->done);
+	rekey_stop();
+	CU_ASSERT_EQUAL(request_finish(held), 0);
+	CU_ASSERT_FALSE(w->done);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0);
+	CU_ASSERT_EQUAL(rekey_position(), 0);
+	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
+	CU_ASSERT_EQUAL(request_finish(w), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	expect_key("k2", "k");
+	unmake_all();
+}
+
+static void test_a_bdev_that_grows_meanwhile_gets_the_new_key_there_too(void)
+{
+	make_all_of(704);
+	rekey_until(512);
+	CU_ASSERT_EQUAL(bdev_resize(bdev_find("m0"), BLOCKS), 0);
+	CU_ASSERT_EQUAL(bdev_num_blocks(bdev_find("c0")), BLOCKS);
+	for (uint64_t at = 704; at < BLOCKS; at += 64) {
+		crypto_fill(plain[at], 64ul * BLOCK, at + 5);
+		CU_ASSERT_EQUAL(user_io(&users[1], BDEV_IO_WRITE, plain[at], at, 64), 0);
+	}
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	expect_key("k2", "k");
+	unmake_all();
+}
+
+static void test_a_base_that_goes_and_comes_goes_on(void)
+{
+	make_all();
+	rekey_until(256);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 1), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_m0"), 0); /* users close when they are told */
+	CU_ASSERT_PTR_NULL(bdev_find("c0"));
+	CU_ASSERT_EQUAL(crypto_key_destroy("k2", error), -EBUSY);
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("m0", NULL, NULL, error), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(crypto_is_there, NULL));
+	users_open();
+	expect_plain(BLOCKS);
+	rekey_stop();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	expect_key("k2", "k");
+	unmake_all();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_all_blocks_get_the_new_key_while_threads_read_and_write),
 	UNIT(test_it_stops_and_goes_on_and_the_bdev_is_made_again_in_the_middle),
 	UNIT(test_what_cannot_be_is_refused),
 	UNIT(test_a_base_that_cannot_be_written_fails_the_chunk_alone),
 	UNIT(test_a_journal_that_goes_stops_it_and_one_that_comes_goes_on),
+	UNIT(test_io_of_the_chunk_waits_and_can_be_ended_and_other_io_goes_on),
+	UNIT(test_io_that_waited_is_carried_out_with_the_new_key),
+	UNIT(test_a_chunk_waits_for_writes_in_flight_and_a_stop_does_not),
+	UNIT(test_a_bdev_that_grows_meanwhile_gets_the_new_key_there_too),
+	UNIT(test_a_base_that_goes_and_comes_goes_on),
 	UNIT(test_it_is_made_when_base_and_journal_are_there),
 	UNIT(test_a_deletion_ends_it_at_once),
 	UNIT_END,
