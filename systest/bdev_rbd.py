@@ -10,10 +10,12 @@ import datetime
 import json
 import os
 import random
+import re
 import signal
+import subprocess
 import sys
 
-from appliance_lib import DEADLINE, RpcError, check, main, wait_for
+from appliance_lib import BUILD, DEADLINE, RpcError, check, main, wait_for
 from ceph_lib import Ceph
 from cluster_lib import check_aborted_only
 from nvmf_lib import PORT, Target, verifying, wait_io
@@ -247,6 +249,44 @@ def test_a_cluster_that_does_not_answer_does_not_keep_the_daemon():
         ceph.signal("osd.0", signal.SIGSTOP)
         t.stop_clean("it could not be closed within", "still waiting for bdev to stop")
         check("image 'image' of pool 'rbd'" in t.log(), t.log())
+
+
+def trace_of(t):
+    """Lines by tracepoint, the oldest first."""
+    p = subprocess.run([BUILD / "bin/varve-trace", "-p", str(t.pid)], capture_output=True, text=True, timeout=DEADLINE, check=True)
+    found = {}
+    for line in p.stdout.splitlines():
+        for word in line.split():
+            if word.startswith("RBD_"):
+                found.setdefault(word, []).append(line)
+    return found
+
+
+def test_the_trace_and_the_list_in_flight_have_what_an_image_waits_for():
+    with Ceph() as ceph, TcpTarget("-e", "rbd") as t:
+        ceph.image("rbd/image", 32)
+        t.call("bdev_rbd_register_cluster", name="c", config_file=str(ceph.conf))
+        add(t, "R0", "image", nsid=1, standby=True)
+        with queues(t) as io:
+            check(io.write(0, b"0" * BS, bs=BS).code >> 8 == 3, "a standby refuses")
+            t.call("bdev_own", name="R0")
+            check(io.write(0, b"1" * BS, bs=BS).code == 0, "the owner writes")
+            ceph.signal("osd.0", signal.SIGSTOP)
+            cid = io.start(io.rw_sqe(1, 0, 1), b"2" * BS)
+            words = wait_for(lambda: [i["waits_for"] for b in t.call("bdev_get_inflight", name="R0") for i in b["inflight"] if "waits_for" in i], "what it waits for")
+            check(re.fullmatch(r"Ceph: nothing of this thread has ended for \d+ s", words[0]), words)
+            found = trace_of(t)
+            check([len(found[name]) for name in ("RBD_LOCK", "RBD_IO_SUBMIT", "RBD_IO_DONE")] == [2, 2, 1], found)
+            check(all(re.search(r"why: *0\b", line) for line in found["RBD_IO_REFUSED"]), found)
+            ceph.signal("osd.0", signal.SIGCONT)
+            check(io.finish(cid).code == 0, "it goes on")
+            t.call("bdev_disown", name="R0")
+            t.call("bdev_own", name="R0")
+            ceph.run("ceph", "osd", "blocklist", "add", t.call("bdev_get_bdevs", name="R0")[0]["driver_specific"]["rbd"]["client"])
+            wait_for(lambda: io.write(0, b"a" * BS, bs=BS).code >> 8 == 3 and "Ceph has blocklisted this client" in t.log(), t.log)
+        found = trace_of(t)
+        check(len(found["RBD_IO_SUBMIT"]) == len(found["RBD_IO_DONE"]) and len(found["RBD_LOCK"]) >= 6 and len(found["RBD_LOST"]) == 1, found)
+        check("Ceph has blocklisted this client" in found["RBD_LOST"][0] and re.search(r"why: *1\b", found["RBD_IO_REFUSED"][-1]), found)
 
 
 def test_one_of_two_gateways_writes_to_an_image():

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bdev_modules/rbd/internal.h"
+#include "trace/trace.h"
 #include "util/compiler.h"
 #include "util/log.h"
 
@@ -266,6 +267,7 @@ static void loss_tell(struct thread_msg *msg)
 	struct rbd_bdev *r = container_of(msg, struct rbd_bdev, loss);
 
 	msg->fn = NULL; /* it has come: image_check_end() */
+	TRACE(RBD_LOST, r->bdev.trace_owner, 0, 0, r->why_lost);
 	log_error("bdev %s: %s; all its I/O fails from now on. Delete the bdev, and create it again", r->name,
 		  r->why_lost);
 	if (loss_observer != NULL) {
@@ -509,6 +511,7 @@ static const struct bdev_ops rbd_ops = {
 	.channel_destroy = bdev_rbd_channel_destroy,
 	.channel_size = sizeof(struct rbd_channel),
 	.destruct = image_destruct,
+	.describe_io = bdev_rbd_describe_io,
 	.dump_info = image_dump_info,
 };
 

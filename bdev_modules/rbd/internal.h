@@ -11,6 +11,10 @@
 
 extern struct bdev_module bdev_rbd_module;
 
+/* Numbers of tracepoints. */
+enum rbd_refused { RBD_REFUSED_STANDBY, RBD_REFUSED_LOST, RBD_REFUSED_NO_LOCK };
+enum rbd_lock_step { RBD_LOCK_TAKE, RBD_LOCK_TAKEN, RBD_LOCK_GIVE, RBD_LOCK_GIVEN };
+
 /* --- cluster.c --- */
 
 struct rbd_cluster;
@@ -93,7 +97,8 @@ struct rbd_bdev {
 
 struct rbd_channel {
 	struct thread *thread;
-	uint32_t outstanding; /* I/Os that librbd's threads will touch this channel for. Atomic */
+	uint32_t outstanding;    /* I/Os that librbd's threads will touch this channel for. Atomic */
+	uint64_t last_end_ticks; /* of an I/O: the start of that round of the channel's thread; 0: none has ended */
 };
 
 /* Context of an I/O. */
@@ -103,8 +108,9 @@ struct rbd_io {
 	rbd_image_t image;
 	uint64_t end; /* of one that changes blocks: bytes, behind its last block; 0: of others */
 	ssize_t result;
-	uint64_t mismatch; /* of a compare-and-write: where */
-	char *bounce;      /* its data, one piece; or NULL */
+	uint64_t end_ticks; /* when librbd told the end, as ticks_now() */
+	uint64_t mismatch;  /* of a compare-and-write: where */
+	char *bounce;       /* its data, one piece; or NULL */
 };
 
 /* Notes that no I/O of the bdev can be carried out any more, and tells it once. why: stays. Any thread. */
@@ -135,6 +141,8 @@ int bdev_rbd_reply_lacks(const void *data, size_t len, uint64_t client, uint64_t
 
 /* ops.submit, ops.channel_create, ops.channel_destroy */
 void bdev_rbd_submit(void *channel, struct bdev_io *io);
+/* ops.describe_io */
+void bdev_rbd_describe_io(struct bdev_io *io, char *text, size_t size);
 int bdev_rbd_channel_create(struct bdev *b, void *channel);
 void bdev_rbd_channel_destroy(struct bdev *b, void *channel);
 

@@ -3,13 +3,17 @@
  * lock, and with a system call only if that sleeps. */
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bdev_modules/rbd/internal.h"
+#include "env_dpdk/env.h"
+#include "trace/trace.h"
 #include "util/compiler.h"
 #include "util/iov.h"
 #include "util/log.h"
+#include "util/ticks.h"
 
 #define STATUS_PATH     BDEV_STATUS(NVME_SCT_PATH, NVME_SC_CTRL_PATH_ERROR) /* hosts try another controller */
 #define STATUS_RANGE    (BDEV_STATUS(NVME_SCT_GENERIC, NVME_SC_LBA_RANGE) | NVME_SC_DNR)
@@ -47,10 +51,12 @@ static uint16_t image_status(struct rbd_bdev *r, const struct bdev_io *io, ssize
 		return STATUS_MISMATCH;
 	}
 	if (result == -ESHUTDOWN || result == -ENOENT) {
+		TRACE(RBD_IO_REFUSED, r->bdev.trace_owner, 0, 0, io, RBD_REFUSED_LOST);
 		bdev_rbd_bdev_lost(r, result == -ENOENT ? "its image was removed" : "Ceph has blocklisted this client");
 		return STATUS_PATH;
 	}
 	if (lacks_lock(r, result)) {
+		TRACE(RBD_IO_REFUSED, r->bdev.trace_owner, 0, 0, io, RBD_REFUSED_NO_LOCK);
 		log_limited(LOG_LEVEL_WARNING,
 			    "bdev %s: %s of %lu blocks at %lu: this client does not have the lock of "
 			    "its image%s: %s",
@@ -77,11 +83,19 @@ static void image_io_complete(struct rbd_bdev *r, struct bdev_io *io, ssize_t re
 	}
 }
 
+static uint32_t result_to_errno(ssize_t result)
+{
+	return result < 0 ? (uint32_t)-result : 0;
+}
+
 static void image_io_ended(struct thread_msg *msg)
 {
 	struct rbd_io *x = container_of(msg, struct rbd_io, msg);
 	struct bdev_io *io = bdev_io_from_ctx(x);
 
+	TRACE(RBD_IO_DONE, image_of(io)->bdev.trace_owner, 0, (uintptr_t)x, io, result_to_errno(x->result),
+	      ticks_now() - x->end_ticks);
+	x->channel->last_end_ticks = thread_now();
 	free(x->bounce);
 	image_io_complete(image_of(io), io, x->result);
 }
@@ -99,6 +113,7 @@ static void on_complete(rbd_completion_t completion, void *arg)
 	struct rbd_io *x = arg;
 	struct rbd_channel *c = x->channel;
 
+	x->end_ticks = ticks_now();
 	x->result = librbd.rbd_aio_get_return_value(completion);
 	if (x->end != 0 && x->result >= 0 && x->end > image_size_now(x)) {
 		x->result = -ERANGE;
@@ -162,10 +177,12 @@ void bdev_rbd_submit(void *channel, struct bdev_io *io)
 	rbd_completion_t completion;
 
 	if (unlikely(__atomic_load_n(&r->lost, __ATOMIC_RELAXED))) {
+		TRACE(RBD_IO_REFUSED, r->bdev.trace_owner, 0, 0, io, RBD_REFUSED_LOST);
 		bdev_io_complete_untouched(io, STATUS_PATH);
 		return;
 	}
 	if (unlikely(bdev_owner_refuses(&r->owner))) {
+		TRACE(RBD_IO_REFUSED, r->bdev.trace_owner, 0, 0, io, RBD_REFUSED_STANDBY);
 		bdev_io_complete_untouched(io, BDEV_OWNER_STATUS);
 		return;
 	}
@@ -178,14 +195,35 @@ void bdev_rbd_submit(void *channel, struct bdev_io *io)
 		return;
 	}
 	/* before librbd has it, whose thread may end it at once */
-	__atomic_fetch_add(&c->outstanding, 1, __ATOMIC_RELAXED);
+	uint32_t others = __atomic_fetch_add(&c->outstanding, 1, __ATOMIC_RELAXED);
+	TRACE(RBD_IO_SUBMIT, r->bdev.trace_owner, (uint32_t)io->num_blocks, (uintptr_t)x, io, others + 1);
 	int rc = image_io_begin(r, io, x, completion);
 	if (unlikely(rc < 0)) {
 		__atomic_fetch_sub(&c->outstanding, 1, __ATOMIC_RELAXED);
+		TRACE(RBD_IO_DONE, r->bdev.trace_owner, 0, (uintptr_t)x, io, result_to_errno(rc), 0);
 		librbd.rbd_aio_release(completion);
 		free(x->bounce);
 		image_io_complete(r, io, rc);
 	}
+}
+
+#define QUIET_S 1 /* an I/O that takes longer is looked at by people */
+
+/* librbd does not tell whether an I/O has been sent, or waits for the lock. */
+void bdev_rbd_describe_io(struct bdev_io *io, char *text, size_t size)
+{
+	const struct rbd_bdev *r = image_of(io);
+	const struct rbd_io *x = bdev_io_ctx(io);
+	uint64_t since = x->channel->last_end_ticks;
+
+	since = since > io->submit_ticks ? since : io->submit_ticks;
+	uint64_t now = thread_now(), quiet_s = (now > since ? now - since : 0) / env_ticks_hz();
+	if (quiet_s < QUIET_S) {
+		return;
+	}
+	bool may_lack = !r->standby && __atomic_load_n(&r->needs_lock, __ATOMIC_RELAXED);
+	snprintf(text, size, "Ceph%s: nothing of this thread has ended for %lu s",
+		 may_lack ? ", or a client that keeps the image's lock" : "", quiet_s);
 }
 
 int bdev_rbd_channel_create(struct bdev *b, void *channel)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bdev_modules/rbd/internal.h"
+#include "trace/trace.h"
 #include "util/compiler.h"
 #include "util/log.h"
 
@@ -128,7 +129,7 @@ static void give_work(struct worker_job *job)
 }
 
 /* A job has ended: its result in *rc. False: the bdev is being closed, and nobody waits for the result. */
-static bool lock_job_ended(struct rbd_bdev *r, int *rc)
+static bool lock_job_ended(struct rbd_bdev *r, enum rbd_lock_step step, int *rc)
 {
 	bool closing = r->closing;
 
@@ -140,6 +141,7 @@ static bool lock_job_ended(struct rbd_bdev *r, int *rc)
 	if (*rc == -ESHUTDOWN) {
 		bdev_rbd_bdev_lost(r, "Ceph has blocklisted this client");
 	}
+	TRACE(RBD_LOCK, r->bdev.trace_owner, 0, 0, step, (uint32_t) - *rc);
 	bdev_rbd_job_ended(r);
 	return !closing;
 }
@@ -149,7 +151,7 @@ static void take_done(struct worker_job *job)
 	struct rbd_bdev *r = lock_bdev(job);
 	int rc;
 
-	if (lock_job_ended(r, &rc)) {
+	if (lock_job_ended(r, RBD_LOCK_TAKEN, &rc)) {
 		bdev_owner_taken(&r->owner, rc, r->lock_change.error);
 	}
 }
@@ -159,7 +161,7 @@ static void give_done(struct worker_job *job)
 	struct rbd_bdev *r = lock_bdev(job);
 	int rc;
 
-	if (lock_job_ended(r, &rc)) {
+	if (lock_job_ended(r, RBD_LOCK_GIVEN, &rc)) {
 		bdev_owner_given(&r->owner, rc, r->lock_change.error);
 	}
 }
@@ -220,12 +222,16 @@ static void lock_take(struct bdev_owner *o, uint64_t until_us, bool fence)
 	}
 	r->lock_change.fence = fence;
 	r->lock_change.until_us = until_us;
+	TRACE(RBD_LOCK, r->bdev.trace_owner, 0, 0, RBD_LOCK_TAKE, 0);
 	lock_begin(r, take_work, take_done);
 }
 
 static void lock_give(struct bdev_owner *o)
 {
-	lock_begin(container_of(o, struct rbd_bdev, owner), give_work, give_done);
+	struct rbd_bdev *r = container_of(o, struct rbd_bdev, owner);
+
+	TRACE(RBD_LOCK, r->bdev.trace_owner, 0, 0, RBD_LOCK_GIVE, 0);
+	lock_begin(r, give_work, give_done);
 }
 
 static uint32_t lock_in_flight(const void *channel)

@@ -434,6 +434,52 @@ static void test_a_deletion_waits_for_what_uses_the_image(void)
 	check_nothing_is_left();
 }
 
+struct waiting {
+	unsigned n; /* I/Os in flight */
+	char text[BDEV_INFLIGHT_TEXT];
+};
+
+static bool note_waiting(void *arg, const struct bdev_inflight *one)
+{
+	struct waiting *w = arg;
+
+	w->n++;
+	snprintf(w->text, sizeof(w->text), "%s", one->waits_for);
+	return true;
+}
+
+static bool is_explained(void *arg)
+{
+	struct waiting *w = arg;
+
+	*w = (struct waiting){0};
+	bdev_for_each_inflight(bdev_find("R"), note_waiting, w);
+	return w->n == 1 && w->text[0] != '\0';
+}
+
+/* Of an image without its lock it is not known whether librbd waits for that. */
+static void test_io_that_waits_is_explained(void)
+{
+	struct waiting w;
+	struct user u;
+
+	for (int no_lock = 0; no_lock <= 1; no_lock++) {
+		fake.no_lock = no_lock;
+		CU_ASSERT_EQUAL_FATAL(create_named("R"), 0);
+		CU_ASSERT_EQUAL_FATAL(user_open(&u, "R", true, fixture_thread(0)), 0);
+		fake.hold_io = true;
+		struct request *q = request_new(&u);
+		bdev_io_set_rw(q->io, BDEV_IO_FLUSH, NULL, 0, 0, FAKE_IMAGE_BYTES / BS);
+		request_submit(q);
+		CU_ASSERT_TRUE(fixture_poll(is_explained, &w));
+		CU_ASSERT_EQUAL(strstr(w.text, "a client that keeps the image's lock") == NULL, no_lock);
+		CU_ASSERT_PTR_NOT_NULL(strstr(w.text, "nothing of this thread has ended for"));
+		fake.hold_io = false;
+		CU_ASSERT_EQUAL(request_finish(q), 0);
+		close_and_delete(&u, "R");
+	}
+}
+
 /* Many changes, and a deletion at any time after one of them. */
 static void test_changes_race_with_deletion(void)
 {
@@ -785,6 +831,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_is_behind_the_end_of_the_image_is_an_error),
 	UNIT(test_an_image_that_grew_is_not_cut),
 	UNIT(test_a_deletion_waits_for_what_uses_the_image),
+	UNIT(test_io_that_waits_is_explained),
 	UNIT(test_changes_race_with_deletion),
 	UNIT(test_channels_go_right_after_their_last_io),
 	UNIT(test_the_layer_stops_with_an_image_that_is_being_opened),

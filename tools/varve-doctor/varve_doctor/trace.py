@@ -10,9 +10,9 @@ from .report import Unable, seconds
 FILE_MAX = 512 << 20
 READ_LIMIT_S = 300
 ENDS = {"RPC_BEGIN": "RPC_END", "BDEV_IO_START": "BDEV_IO_DONE", "NVME_PCIE_SUBMIT": "NVME_PCIE_COMPLETE",
-        "BDEV_NVME_IO_START": "BDEV_NVME_IO_DONE"}
+        "BDEV_NVME_IO_START": "BDEV_NVME_IO_DONE", "RBD_IO_SUBMIT": "RBD_IO_DONE"}
 KINDS = {"RPC_BEGIN": "RPC calls", "BDEV_IO_START": "bdev I/O", "NVME_PCIE_SUBMIT": "NVMe commands",
-         "BDEV_NVME_IO_START": "I/O of the NVMe driver"}
+         "BDEV_NVME_IO_START": "I/O of the NVMe driver", "RBD_IO_SUBMIT": "I/O that Ceph has"}
 # What every transport of the target names the tracepoints of its requests (nvmf/transport.h): <prefix>NEW, <prefix>COMPLETED, and between
 # these the states.
 REQUEST_NEW, REQUEST_EXECUTING = "_REQ_NEW", "_REQ_EXECUTING"
