@@ -188,5 +188,19 @@ def test_wrong_configurations_name_the_field():
             check(p.returncode == 1 and word in p.stderr and "Traceback" not in p.stderr, p.stderr)
 
 
+def test_what_was_probably_meant_is_named():
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "c"
+        good = {"cluster": "t", "gateway": "a", "nqn": "n", "etcd": {"endpoints": ["http://127.0.0.1:1"]}}
+        path.write_text(json.dumps(good))
+        for words, name in ((["statsu"], "status"), (["status", "--jsno"], "--json"), (["--confg=x", "status"], "--config")):
+            p = subprocess.run([sys.executable, CLUSTER, *words], capture_output=True, text=True, timeout=DEADLINE, check=False)
+            check(p.returncode == 2 and f'did you mean "{name}"?' in p.stderr, p.stderr)
+        for change, name in (({"leases": 1}, "lease_s"), ({"etcd": {**good["etcd"], "endpoint": 1}}, "endpoints"), ({"rpcsocket": "x"}, "rpc_socket")):
+            path.write_text(json.dumps({**good, **change}))
+            p = subprocess.run([sys.executable, CLUSTER, "-c", path, "status"], capture_output=True, text=True, timeout=DEADLINE, check=False)
+            check(p.returncode == 1 and f'did you mean "{name}"?' in p.stderr, p.stderr)
+
+
 if __name__ == "__main__":
     main(sys.modules[__name__])

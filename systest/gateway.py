@@ -288,6 +288,7 @@ def test_what_must_not_start_does_not():
         refused("can be reached from other machines", "-l", "0.0.0.0:1")
         refused("can be reached from other machines", "-l", "[::]:18444")
         refused("--listen is missing", status=2)
+        refused("varve-gateway: did you mean --max-calls?", "--max-cals=3", status=2)
         for address in ("127.0.0.1", "localhost:80", "127.0.0.1:0", "127.0.0.1:65536", "::1:80", "[::1:80", ":80", "unix:", "unix:" + "x" * 200):
             refused("", "-l", address)
         refused("need each other", "-l", "127.0.0.1:1", "--cert", cert, status=2)

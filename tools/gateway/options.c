@@ -5,6 +5,7 @@
 
 #include "rpc/rpc.h"
 #include "tools/gateway/gateway.h"
+#include "util/nearest.h"
 #include "util/parse.h"
 
 #define DEFAULT_USERS "/etc/varve/gateway.users"
@@ -166,6 +167,9 @@ int gateway_options_parse(int argc, char **argv, struct gateway_options *o)
 				      .client_timeout_s = 30,
 				      .call_timeout_s = 60};
 	while ((option = getopt_long(argc, argv, "l:s:hv", longs, NULL)) != -1) {
+		if (option == '?') {
+			nearest_print_option("varve-gateway", argv[optind - 1], longs);
+		}
 		int status = gateway_option(option, o);
 		if (status >= 0) {
 			return status;

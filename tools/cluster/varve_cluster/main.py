@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The configuration and the words of varve-cluster."""
 import argparse
+import difflib
 import json
 import re
 import signal
@@ -19,6 +20,27 @@ END_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 class ConfigError(Exception):
     """Names the field, its value and what is allowed."""
+
+
+def did_you_mean(given, known):
+    """`; did you mean "NAME"?`, or nothing if no name is near."""
+    near = difflib.get_close_matches(given, sorted(known), 1)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
+class Parser(argparse.ArgumentParser):
+    """Names the word or the option that was probably meant."""
+
+    def error(self, message):
+        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if wrong:
+            super().error(message + did_you_mean(wrong[1], re.findall(r"[\w-]+", wrong[2])))
+        given = next((w.split("=")[0] for w in message.split() if w.startswith("--")), "") if message.startswith("unrecognized") else ""
+        super().error(message + did_you_mean(given, ("--config", "--json", "--help")))
+
+
+def need_known(where, name, known):
+    need(f"{where}{name}", name in known, f"there is no such field ({', '.join(known)}){did_you_mean(name, known)}")
 
 
 def without_comments(text):
@@ -47,7 +69,7 @@ def check_etcd(etcd):
     need("etcd.endpoints", isinstance(ends, list) and ends and all(is_endpoint(e) for e in ends),
          f"{ends!r} must be a list such as [\"http://192.0.2.1:2379\"]")
     for name, value in etcd.items():
-        need(f"etcd.{name}", name in ("endpoints", "ca", "cert", "key"), "there is no such field: endpoints, ca, cert, key")
+        need_known("etcd.", name, ("endpoints", "ca", "cert", "key"))
         need(f"etcd.{name}", name == "endpoints" or isinstance(value, str), f"{value!r} must be the name of a file")
 
 
@@ -65,7 +87,7 @@ def check_config(config):
     need("lease_s", isinstance(lease, int) and not isinstance(lease, bool) and 2 <= lease <= 3600, f"{lease!r} must be a number from 2 to 3600")
     check_etcd(config.get("etcd"))
     for name in config:
-        need(name, name in ("cluster", "gateway", "nqn", "rpc_socket", "lease_s", "etcd"), "there is no such field")
+        need_known("", name, ("cluster", "gateway", "nqn", "rpc_socket", "lease_s", "etcd"))
     return config
 
 
@@ -136,7 +158,7 @@ def move(config, o):
 
 
 def parser():
-    p = argparse.ArgumentParser(prog="varve-cluster", allow_abbrev=False, description="Decides with other gateways, in etcd, which of them serves which ANA groups.")
+    p = Parser(prog="varve-cluster", allow_abbrev=False, description="Decides with other gateways, in etcd, which of them serves which ANA groups.")
     p.add_argument("-c", "--config", metavar="FILE", default=DEFAULT_CONFIG, help=f"the configuration (default {DEFAULT_CONFIG})")
     words = p.add_subparsers(dest="word", required=True, metavar="WORD")
     words.add_parser("serve", help="keep this gateway's part, until SIGTERM").set_defaults(run=serve)
