@@ -167,9 +167,12 @@ void env_mempool_free(struct rte_mempool *mp);
 
 /* A user of DMA memory that registers it with a device. add is called for each region: for those that exist when the
  * listener is added, and for new ones before anybody can use them. remove is called before a region goes, with the same
- * bounds. Both run on the thread that allocates or frees (or listens), one at a time; they must not allocate or free
- * DMA memory, nor add or remove listeners. */
+ * bounds. Both run on the thread that allocates or frees (or listens); they must not allocate or free DMA memory, nor
+ * add or remove listeners. They run one at a time, but for the add function of a concurrent listener: env_mem_listen()
+ * calls it for a region while other threads add and remove other ones, so that nobody waits for a region that takes
+ * long, but who frees that one. */
 struct env_mem_listener {
+	bool concurrent;
 	void (*add)(void *ctx, void *addr, size_t len);
 	void (*remove)(void *ctx, void *addr, size_t len);
 	void *ctx;

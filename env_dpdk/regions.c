@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where DMA-able memory is: a list for listeners, and a two-level table by address (in steps of 2 MB) for env_iova().
  *
- * Writers hold the lock, readers do not. The lock is held while a device registers a region, which may take long. So a
- * new listener is told of one region at a time, and the lock is handed to whoever waits for it in between: the control
- * thread may allocate, free or count memory while a worker thread registers all of it. A table entry is one pointer,
+ * Writers hold the lock, readers do not. A new listener is told of one region at a time, and the lock is handed to
+ * whoever waits for it in between: the control thread may allocate, free or count memory while a worker thread
+ * registers all of it. One region alone may take long, too. So a concurrent listener's add function is called without
+ * the lock, and only the end of that region waits for it. A table entry is one pointer,
  * stored with release and loaded with acquire, to a struct that is reused but never given back to malloc. So a caller
  * that asks for the address of memory that is being freed, which is a mistake, gets a wrong answer and nothing worse.
  */
@@ -30,6 +31,7 @@ struct region {
 	uintptr_t start, end;
 	enum env_region_kind kind;
 	bool unreachable; /* atomic: devices behind the IOMMU cannot reach it, since the IOMMU has no mapping for it */
+	uint64_t adding;  /* bit i: the add function of listeners[i] runs for it, without the lock */
 	uint64_t told;  /* bit i: the add function of listeners[i] was called for it, and the remove function was not */
 	uint64_t *phys; /* of each 2 MB step, after env_phys_start(); NULL: it has none */
 	TAILQ_ENTRY(region) link;
@@ -42,6 +44,7 @@ struct lower {
 /* Whoever wants the lock waits for its turn first. So who gives the lock back and takes it again comes after those who
  * wait already. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t added = PTHREAD_COND_INITIALIZER; /* an `adding` bit has been cleared */
 static TAILQ_HEAD(region_list, region) regions = TAILQ_HEAD_INITIALIZER(regions), spare = TAILQ_HEAD_INITIALIZER(spare);
 static struct lower *upper[1 << UPPER_BITS];
 static const struct env_mem_listener *listeners[LISTENERS];
@@ -266,6 +269,7 @@ static int region_add_locked(void *addr, size_t len, enum env_region_kind kind)
 	r->kind = kind;
 	__atomic_store_n(&r->unreachable, false, __ATOMIC_RELAXED);
 	r->told = 0;
+	r->adding = 0;
 	int rc = slots_check(r);
 	if (rc != 0) {
 		TAILQ_INSERT_HEAD(&spare, r, link);
@@ -310,10 +314,21 @@ static struct region *region_find(const void *addr)
 	return r != NULL && r->start == (uintptr_t)addr ? r : NULL;
 }
 
+/* The lock is held; it is given back while a device still registers the region. */
+static struct region *region_find_settled(const void *addr)
+{
+	struct region *r;
+
+	while ((r = region_find(addr)) != NULL && r->adding != 0) {
+		pthread_cond_wait(&added, &lock);
+	}
+	return r;
+}
+
 int env_region_remove(void *addr)
 {
 	regions_lock();
-	struct region *r = region_find(addr);
+	struct region *r = region_find_settled(addr);
 	if (r != NULL) {
 		slots_set(r, NULL);
 		listeners_tell(r, false);
@@ -335,6 +350,21 @@ size_t env_region_len(const void *addr, enum env_region_kind kind)
 	return r != NULL && r->kind == kind ? r->end - r->start : 0;
 }
 
+/* The same without the lock, which is held before and after: the region cannot go meanwhile. */
+static void listener_add_unlocked(unsigned i, struct region *r)
+{
+	const struct env_mem_listener *l = listeners[i];
+	uint64_t bit = UINT64_C(1) << i;
+
+	r->told |= bit;
+	r->adding |= bit;
+	regions_unlock();
+	l->add(l->ctx, (void *)r->start, r->end - r->start);
+	regions_lock();
+	r->adding &= ~bit;
+	pthread_cond_broadcast(&added);
+}
+
 /* Tells a listener of one region of which it does not know. False: it knows all. */
 static bool listener_add_next(unsigned i)
 {
@@ -343,7 +373,11 @@ static bool listener_add_next(unsigned i)
 	regions_lock();
 	TAILQ_FOREACH (r, &regions, link) {
 		if ((r->told & UINT64_C(1) << i) == 0) {
-			listener_tell(i, r, true);
+			if (listeners[i]->concurrent) {
+				listener_add_unlocked(i, r);
+			} else {
+				listener_tell(i, r, true);
+			}
 			break;
 		}
 	}

@@ -8,9 +8,11 @@ import pathlib
 import signal
 import socket
 import sys
+import tempfile
 
-from appliance_lib import Daemon, RpcError, Skip, check, main, wait_for
-from nvmf_lib import Target, verifying, wait_io
+from appliance_lib import Client, Daemon, RpcError, Skip, check, main, wait_for
+from nvmf_lib import NQN, Target, verifying, wait_io
+from takeover_more import Slow, slow_registration
 
 LARGE_MB = 512
 
@@ -34,6 +36,30 @@ def begin(t, name, mb=LARGE_MB):
     c.send({"jsonrpc": "2.0", "id": 1, "method": "bdev_malloc_create", "params": {"name": name, "block_size": 512, "num_blocks": mb * 2048}})
     wait_for(lambda: [x["method"] for x in t.call("rpc_get_calls")] == ["bdev_malloc_create"], "the call to be under way while another is answered")
     return c
+
+
+def test_memory_is_allocated_while_one_large_region_is_registered():
+    """The registration of one region does not end, and calls that allocate memory for devices are answered."""
+    with tempfile.TemporaryDirectory(prefix="varve-test-") as name:
+        file = pathlib.Path(name) / "hold"
+        with Slow(env=slow_registration(file)) as t:
+            file.touch()
+            slow = Client(t.path)
+            slow.send({"jsonrpc": "2.0", "id": 1, "method": "nvmf_subsystem_add_listener", "params": {"nqn": NQN, "listen_address": {**t.listen_address(), "trtype": "RDMA"}}})
+            wait_for(pathlib.Path(f"{file}.held").exists, lambda: f"the registration to begin:\n{t.log()}")
+            for i in range(8):      # each with a buffer of its own
+                t.call("bdev_null_create", name=f"Null{i}", block_size=512, num_blocks=4096)
+            t.call("env_dpdk_get_mem_stats")
+            t.add_malloc("Ram", 4)
+            t.add_ns("Ram")
+            with verifying(t, 2) as host:
+                wait_io(t, [host])
+                t.remove_ns(2)
+                t.call("bdev_malloc_delete", name="Ram")
+                check([c["method"] for c in t.call("rpc_get_calls")] == ["nvmf_subsystem_add_listener"], t.call("rpc_get_calls"))
+            file.unlink()
+            check(slow.receive()["result"] is True, "the listener")
+            check(t.stop() == 0, t.log())
 
 
 def test_others_are_answered_while_a_large_bdev_gets_its_memory():

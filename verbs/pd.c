@@ -37,8 +37,8 @@ static void region_table_free_retired(struct thread_msg *msg)
 	free(container_of(msg, struct verbs_region_table, retired));
 }
 
-/* Publishes a new table. On the thread that allocated or freed memory, one at a time; the control thread waits for a
- * grace period and frees the old table. */
+/* Publishes a new table. On the thread that allocated or freed memory, which holds the table's lock; the control thread
+ * waits for a grace period and frees the old table. */
 static void region_table_publish(struct verbs_pd *pd, struct verbs_region_table *table)
 {
 	struct verbs_region_table *old = pd->table;
@@ -119,61 +119,87 @@ static bool region_is_registered(const struct verbs_pd *pd, const void *addr)
 	return at < t->count;
 }
 
+/* Puts a region into the table. False: no memory. */
+static bool region_enter(struct verbs_pd *pd, const struct verbs_region *r)
+{
+	uint32_t at = 0;
+
+	pthread_mutex_lock(&pd->table_lock);
+	const struct verbs_region_table *old = pd->table;
+	struct verbs_region_table *table = malloc(region_table_size(old->count + 1));
+	if (table != NULL) {
+		while (at < old->count && old->regions[at].start < r->start) {
+			at++;
+		}
+		table->count = old->count + 1;
+		memcpy(table->regions, old->regions, at * sizeof(old->regions[0]));
+		table->regions[at] = *r;
+		memcpy(&table->regions[at + 1], &old->regions[at], (old->count - at) * sizeof(old->regions[0]));
+		pd->registered_bytes += r->end - r->start;
+		region_table_publish(pd, table);
+	}
+	pthread_mutex_unlock(&pd->table_lock);
+	return table != NULL;
+}
+
 static void region_add(void *ctx, void *addr, size_t len)
 {
 	struct verbs_pd *pd = ctx;
-	const struct verbs_region_table *old = pd->table;
+	struct verbs_region r = {.start = (uintptr_t)addr, .end = (uintptr_t)addr + len};
 
 	if (pd->repeating && region_is_registered(pd, addr)) {
 		return;
 	}
-	struct verbs_region_table *table = malloc(region_table_size(old->count + 1));
-	struct ibv_mr *mr = table ? ibv_reg_mr(pd->pd, addr, len, pd_access_flags(pd)) : NULL;
-	uint32_t at = 0;
-
-	if (mr == NULL) {
+	r.mr = ibv_reg_mr(pd->pd, addr, len, pd_access_flags(pd));
+	if (r.mr == NULL) {
 		region_refused(pd, addr, len);
-		free(table);
+		return;
+	}
+	if (!region_enter(pd, &r)) {
+		ibv_dereg_mr(r.mr);
+		errno = ENOMEM;
+		region_refused(pd, addr, len);
 		return;
 	}
 	if (pd->repeating) {
 		log_notice("%s: %zu bytes at %p are registered now", ibv_get_device_name(pd->verbs->device), len, addr);
 	}
-	while (at < old->count && old->regions[at].start < (uintptr_t)addr) {
+}
+
+/* Takes a region out of the table. Returns what it was registered with; NULL: the device had refused it, or there is no
+ * memory. */
+static struct ibv_mr *region_leave(struct verbs_pd *pd, const void *addr, size_t len)
+{
+	struct ibv_mr *mr = NULL;
+	uint32_t at = 0;
+
+	pthread_mutex_lock(&pd->table_lock);
+	const struct verbs_region_table *old = pd->table;
+	while (at < old->count && old->regions[at].start != (uintptr_t)addr) {
 		at++;
 	}
-	table->count = old->count + 1;
-	memcpy(table->regions, old->regions, at * sizeof(old->regions[0]));
-	table->regions[at] = (struct verbs_region){.start = (uintptr_t)addr, .end = (uintptr_t)addr + len, .mr = mr};
-	memcpy(&table->regions[at + 1], &old->regions[at], (old->count - at) * sizeof(old->regions[0]));
-	pd->registered_bytes += len;
-	region_table_publish(pd, table);
+	struct verbs_region_table *table = at < old->count ? malloc(region_table_size(old->count - 1)) : NULL;
+	if (table != NULL) {
+		mr = old->regions[at].mr;
+		table->count = old->count - 1;
+		memcpy(table->regions, old->regions, at * sizeof(old->regions[0]));
+		memcpy(&table->regions[at], &old->regions[at + 1], (old->count - at - 1) * sizeof(old->regions[0]));
+		pd->registered_bytes -= len;
+		region_table_publish(pd, table);
+	} else if (at < old->count) {
+		log_error("out of memory: a region of %zu bytes stays registered", len);
+	}
+	pthread_mutex_unlock(&pd->table_lock);
+	return mr;
 }
 
 static void region_remove(void *ctx, void *addr, size_t len)
 {
-	struct verbs_pd *pd = ctx;
-	const struct verbs_region_table *old = pd->table;
-	uint32_t at = 0;
+	struct ibv_mr *mr = region_leave(ctx, addr, len);
 
-	while (at < old->count && old->regions[at].start != (uintptr_t)addr) {
-		at++;
+	if (mr != NULL) {
+		ibv_dereg_mr(mr);
 	}
-	if (at == old->count) {
-		return; /* the device had refused it */
-	}
-	struct verbs_region_table *table = malloc(region_table_size(old->count - 1));
-	struct ibv_mr *mr = old->regions[at].mr;
-	if (table == NULL) {
-		log_error("out of memory: a region of %zu bytes stays registered", len);
-		return;
-	}
-	table->count = old->count - 1;
-	memcpy(table->regions, old->regions, at * sizeof(old->regions[0]));
-	memcpy(&table->regions[at], &old->regions[at + 1], (old->count - at - 1) * sizeof(old->regions[0]));
-	pd->registered_bytes -= len;
-	region_table_publish(pd, table);
-	ibv_dereg_mr(mr);
 }
 
 static void pd_close(struct verbs_pd *pd)
@@ -190,6 +216,7 @@ static void pd_close(struct verbs_pd *pd)
 static void pd_free(struct verbs_pd *pd)
 {
 	sem_destroy(&pd->registered);
+	pthread_mutex_destroy(&pd->table_lock);
 	free(pd);
 }
 
@@ -204,8 +231,10 @@ static struct verbs_pd *pd_make(struct ibv_context *verbs, enum verbs_side side)
 	pd->side = side;
 	pd->registering = true;
 	sem_init(&pd->registered, 0, 0);
+	pthread_mutex_init(&pd->table_lock, NULL);
 	STAILQ_INIT(&pd->waiters);
-	pd->listener = (struct env_mem_listener){.add = region_add, .remove = region_remove, .ctx = pd};
+	pd->listener =
+		(struct env_mem_listener){.concurrent = true, .add = region_add, .remove = region_remove, .ctx = pd};
 	pd->table = calloc(1, region_table_size(0));
 	pd->pd = pd->table ? ibv_alloc_pd(verbs) : NULL;
 	if (pd->pd == NULL) {

@@ -10,6 +10,7 @@
 #define VERBS_PD_H
 
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -46,6 +47,7 @@ struct verbs_pd {
 	struct ibv_pd *pd;
 	enum verbs_side side;
 	struct verbs_region_table *table; /* atomic: published as a whole; old tables are freed after a grace period */
+	pthread_mutex_t table_lock;       /* of who changes it: several regions may be registered at a time */
 	struct env_mem_listener listener;
 	struct ibv_context *verbs;
 	uint32_t refs;

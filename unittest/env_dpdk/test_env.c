@@ -554,6 +554,92 @@ static void test_memory_is_allocated_while_a_device_registers_what_there_is(void
 	CU_ASSERT(child_passed(child_start(child_memory_beside)));
 }
 
+/* A concurrent listener, whose first region is not registered before the main thread allows it. */
+static struct {
+	atomic_uintptr_t at; /* that region */
+	atomic_bool may_end, has_ended, freed;
+	atomic_int known;
+} slow;
+
+static void slow_added(void *ctx, void *addr, size_t len)
+{
+	uintptr_t none = 0;
+
+	if (atomic_compare_exchange_strong(&slow.at, &none, (uintptr_t)addr)) {
+		while (!atomic_load(&slow.may_end)) {
+			sched_yield();
+		}
+		atomic_store(&slow.has_ended, true);
+	}
+	slow.known++;
+}
+
+static void slow_removed(void *ctx, void *addr, size_t len)
+{
+	CHECK((uintptr_t)addr != atomic_load(&slow.at) || atomic_load(&slow.has_ended));
+	slow.known--;
+}
+
+static struct env_mem_listener slow_listener = {.concurrent = true, .add = slow_added, .remove = slow_removed};
+
+static void *listen_slowly(void *unused)
+{
+	return (void *)(intptr_t)env_mem_listen(&slow_listener);
+}
+
+static void *remove_slow_region(void *unused)
+{
+	CHECK(env_region_remove((void *)atomic_load(&slow.at)) == 0);
+	atomic_store(&slow.freed, true);
+	return NULL;
+}
+
+static void child_memory_beside_one_region(void)
+{
+	static uint8_t first[2 * MB] __attribute__((aligned(2 * MB))); /* of which no allocator knows */
+	struct env_opts opts = opts_for_tests();
+	struct env_mem_stats s;
+	pthread_t listening, removing;
+	void *rc;
+
+	alarm(120); /* a deadlock ends the child */
+	opts.mem_mb = 16;
+	CHECK(starts(&opts));
+	env_mem_stats(&s);
+	CHECK(pthread_create(&listening, NULL, listen_slowly, NULL) == 0);
+	while (atomic_load(&slow.at) == 0) {
+		sched_yield();
+	}
+	/* Others allocate, free and count, and the listener is told of it. */
+	void *mine = env_dma_zmalloc(4 << 20, 0, -1), *more = env_dma_zmalloc(4 << 20, 0, -1);
+	CHECK(mine != NULL && more != NULL && atomic_load(&slow.known) == 2);
+	env_dma_free(more);
+	CHECK(atomic_load(&slow.known) == 1);
+	CHECK(env_region_add(first, sizeof(first), ENV_REGION_MAPPED) == 0);
+	CHECK(atomic_load(&slow.known) == 2);
+	CHECK(env_region_remove(first) == 0);
+	/* The end of that region waits, and keeps nobody from anything. */
+	CHECK(pthread_create(&removing, NULL, remove_slow_region, NULL) == 0);
+	for (unsigned i = 0; i < 1000; i++) {
+		env_dma_free(env_dma_zmalloc(4 << 20, 0, -1));
+		sched_yield();
+	}
+	CHECK(!atomic_load(&slow.freed));
+	atomic_store(&slow.may_end, true);
+	CHECK(pthread_join(listening, &rc) == 0 && rc == NULL);
+	CHECK(pthread_join(removing, NULL) == 0);
+	CHECK(atomic_load(&slow.freed) && atomic_load(&slow.has_ended));
+	env_mem_stats(&s);
+	CHECK(atomic_load(&slow.known) == (int)s.regions);
+	env_mem_unlisten(&slow_listener);
+	CHECK(atomic_load(&slow.known) == 0);
+}
+
+static void test_only_the_end_of_a_region_waits_for_its_registration(void)
+{
+	CU_ASSERT(child_passed(child_start(child_memory_beside_one_region)));
+}
+
 /* Whether the mapping that addr lies in is one of a memfd, as /proc/self/maps has it. */
 static bool is_in_memfd(const void *addr)
 {
@@ -862,6 +948,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_ticks_go_on_when_the_tsc_was_reset),
 	UNIT(test_memory_grows_beyond_the_fixed_heap),
 	UNIT(test_memory_is_allocated_while_a_device_registers_what_there_is),
+	UNIT(test_only_the_end_of_a_region_waits_for_its_registration),
 	UNIT(test_others_can_map_ordinary_memory_and_what_is_freed_is_given_back),
 	UNIT(test_pools_give_aligned_objects),
 	UNIT(test_wrong_options_are_explained_and_start_nothing),
