@@ -204,6 +204,22 @@ def test_more_commands_than_the_queue_has_entries():
         q.close()
 
 
+def test_termreq_arrives_behind_data_that_the_host_has_not_read():
+    """Although the host has sent more behind what is wrong, which the target does not read: a socket with unread bytes is closed by a reset."""
+    with Fixture() as f:
+        for blocks in (32, 128):
+            q = f.queue(2)
+            done = f.target.groups("completed_nvme_io") + 6
+            cids = [q.start(q.rw_sqe(2, 0, blocks), length=blocks * BS) for _ in range(6)]
+            wait_for(lambda d=done: f.target.groups("completed_nvme_io") == d and f.target.call("nvmf_get_inflight") == [], "all data to be sent")
+            q.sock.sendall(icreq() + bytes(65536))
+            wait_for(lambda: f.target.num_qpairs() == 2, "the target to end the connection")
+            for cid in cids:
+                c = q.finish(cid)
+                check(c.status == 0 and c.data[:8 * BS] == f.pattern, f"read {cid} of {blocks} blocks")
+            expect_term(q, f"behind {len(cids)} reads of {blocks} blocks", SEQUENCE)
+
+
 def test_h2ctermreq_ends_the_connection():
     with Fixture() as f:
         q = f.queue(2)
