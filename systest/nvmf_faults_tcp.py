@@ -15,12 +15,13 @@ from appliance_lib import check, main, wait_for
 from faults_lib import SEED, sweep  # noqa: F401 (main() names the seed)
 from nvmf_faults import REPORT, VICTIM, Faulty, Scenario
 from nvmf_tcp_zerocopy import NEVER_COPIED, configured
-from nvmf_tls_lib import KEYS, vectors
+from nvmf_tls_lib import KEYS, ktls_options, vectors
 
 
 class FaultyTcp(Faulty):
-    """Both sides may have a key for TLS: its file."""
+    """Both sides may have a key for TLS: its file. The kernel is asked for the records, and may have no means for them."""
     trtype = "TCP"
+    options = ktls_options()
 
     def begin(self):
         super().begin()
@@ -54,7 +55,7 @@ CALLS = (("socket", "listen.c"), ("setsockopt", "listen.c"), ("bind", "listen.c"
          ("accept4", "listen.c"), ("setsockopt", "qpair.c"), ("getsockname", "qpair.c"), ("getnameinfo", "qpair.c"), ("epoll_ctl", "qpair.c"),
          ("epoll_wait", "group.c"), ("recvmsg", "receiver.c"), ("sendmsg", "send.c"), ("send", "send.c"), ("shutdown", "close.c"), ("epoll_ctl", "close.c"),
          ("recvmsg", "close.c"), ("malloc", "close.c"), ("malloc", "qpair.c"), ("calloc", "qpair.c"), ("calloc", "request.c"), ("send", "session.c"), ("recv", "session.c"), ("setsockopt", "handshake.c"),
-         ("recv", "handshake.c"))
+         ("recv", "handshake.c"), ("calloc", "session.c"), ("setsockopt", "kernel.c"))
 
 
 def test_a_fault_at_every_site_of_a_target_over_tcp_harms_nobody_else():

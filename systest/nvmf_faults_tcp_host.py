@@ -15,14 +15,15 @@ from faults_lib import SEED, sweep  # noqa: F401 (main() names the seed)
 from nvmf_faults_host import HOSTNQN, QUICK, Front, Scenario
 from nvmf_lib import NQN
 from nvmf_tcp_zerocopy import NEVER_COPIED, configured
-from nvmf_tls_lib import add_keys as add_psks
+from nvmf_tls_lib import add_keys as add_psks, ktls_options
 
 SECURED = NQN + ":secured"
 
 
 class FrontTcp(Front):
-    """`left` has a subsystem that demands TLS, too."""
+    """`left` has a subsystem that demands TLS, too. The kernel is asked for the records, and may have no means for them."""
     trtype = "TCP"
+    options = ktls_options()
 
     def secured(self):
         return {**self.left.listen_address(), "trsvcid": str(self.left.port + 5)}
@@ -53,7 +54,7 @@ class TcpScenario(Scenario):
 
 CALLS = (("socket", "connect.c"), ("setsockopt", "connect.c"), ("connect", "connect.c"), ("getsockopt", "connect.c"), ("epoll_create1", "connect.c"),
          ("epoll_ctl", "connect.c"), ("getaddrinfo", "connect.c"), ("recvmsg", "receiver.c"), ("sendmsg", "send.c"), ("shutdown", "qpair.c"),
-         ("send", "session.c"), ("recv", "session.c"), ("calloc", "session.c"), ("calloc", "handshake.c"))
+         ("send", "session.c"), ("recv", "session.c"), ("calloc", "session.c"), ("calloc", "handshake.c"), ("setsockopt", "kernel.c"))
 ZEROCOPY_CALLS = (("calloc", "zerocopy.c"), ("setsockopt", "zerocopy.c"), ("sendmsg", "zerocopy.c"), ("recvmsg", "zerocopy.c"))
 
 

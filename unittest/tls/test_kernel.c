@@ -631,6 +631,9 @@ static void test_messages_that_may_not_come_are_found(void)
 	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, largest, 4), TLS_CONTROL_GO_ON);
 	CU_ASSERT(!tls_control_payload(&c)); /* in the middle of it */
 	c = (struct tls_control){0};
+	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, ticket, 3), TLS_CONTROL_GO_ON);
+	CU_ASSERT(!tls_control_payload(&c)); /* in the middle of its head */
+	c = (struct tls_control){0};
 	CU_ASSERT_EQUAL(tls_control_take(&c, TLS_RECORD_HANDSHAKE, ticket, 7, false), TLS_CONTROL_WRONG);
 	c = (struct tls_control){0};
 	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, ticket, 0), TLS_CONTROL_WRONG);
