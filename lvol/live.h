@@ -246,7 +246,7 @@ struct lvol_live_info {
 	bool growing;                              /* what it grows by counts as in use until it has grown */
 	bool failed;                               /* a write of metadata failed: see the head of this file */
 	bool recovered;                            /* it was not closed before it was opened */
-	uint64_t commits, journal_bytes, md_bytes; /* written since it was opened */
+	uint64_t commits, journal_bytes, md_bytes; /* written since it was opened; md_bytes: the journal's too */
 	uint64_t opening_steps; /* what finding the snapshots of volumes took when it was opened: for tests */
 };
 /* What the store is and has. */

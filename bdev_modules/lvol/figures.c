@@ -41,7 +41,7 @@ static uint64_t store_space_reached(const struct bdev_lvol_store *s, const struc
 
 static uint64_t store_metadata_bytes(const struct bdev_lvol_store *s, const struct lvol_live_info *info)
 {
-	return info->journal_bytes + info->md_bytes;
+	return info->md_bytes;
 }
 
 static uint64_t store_degraded(const struct bdev_lvol_store *s, const struct lvol_live_info *info)

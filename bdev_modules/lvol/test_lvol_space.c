@@ -507,6 +507,56 @@ static void test_what_has_no_room_is_told_what_there_is(void)
 	end(&u);
 }
 
+/* --- Metadata --- */
+
+static void metadata_take(void *bytes, const struct bdev_module_figure *f)
+{
+	if (strcmp(f->name, "varve_lvol_store_metadata_bytes_total") == 0) {
+		*(uint64_t *)bytes = f->value;
+	}
+}
+
+static uint64_t metadata_told(void)
+{
+	uint64_t bytes = 0;
+
+	bdev_lvol_module.figures(metadata_take, &bytes);
+	return bytes;
+}
+
+static uint64_t base_written(void)
+{
+	struct bdev_stat stat;
+
+	bdev_get_stat(bdev_find("m0"), &stat);
+	return stat.class[bdev_io_stat_class(BDEV_IO_WRITE)].bytes;
+}
+
+/* apart: what else was written to the base, when the store was opened. */
+static bool all_is_counted(void *apart)
+{
+	return base_written() == metadata_told() + *(uint64_t *)apart;
+}
+
+static void test_the_metadata_that_is_told_is_what_the_base_gets(void)
+{
+	struct user u;
+
+	begin(&u);
+	user_close(&u);
+	CU_ASSERT_EQUAL_FATAL(change_run(BDEV_LVOL_RENAME, "lvs/v", "w", 0), 0);
+	CU_ASSERT_EQUAL_FATAL(store_delete(), 0);
+	CU_ASSERT_EQUAL_FATAL(store_make("m0"), 0);
+	uint64_t apart = base_written(), before = metadata_told();
+	CU_ASSERT_EQUAL(before, 0);
+	CU_ASSERT_EQUAL_FATAL(volume_make("v", CLUSTER, true), 0);
+	CU_ASSERT_EQUAL_FATAL(change_run(BDEV_LVOL_SNAPSHOT, "lvs/v", "s", 0), 0);
+	CU_ASSERT_TRUE(fixture_poll(all_is_counted, &apart)); /* the last pages go to their places */
+	CU_ASSERT_TRUE(metadata_told() >= before + 4 * 4096);
+	store_off_malloc();
+	bdev_lvol_observe_space(NULL);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_each_threshold_is_told_once),
 	UNIT(test_a_threshold_is_left_by_a_margin),
@@ -521,6 +571,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_reserved_clusters_count_as_used),
 	UNIT(test_what_cannot_be_reserved_is_named),
 	UNIT(test_what_has_no_room_is_told_what_there_is),
+	UNIT(test_the_metadata_that_is_told_is_what_the_base_gets),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_lvol_space", tests, fixture_start, fixture_stop)
