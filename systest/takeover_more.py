@@ -473,6 +473,40 @@ def test_volumes_and_encrypted_bdevs_are_taken_back_and_taken_over():
             b.stop_clean()
 
 
+def rekey_of(d):
+    return d.call("bdev_get_bdevs", name="Secret")[0]["driver_specific"]["crypto"].get("rekey")
+
+
+def test_a_rekey_goes_on_in_the_successor_and_in_a_process_that_takes_back():
+    with Stacked() as a, verifying(a, 2, *RECONNECT) as host:
+        path = a.folder / "next.key"
+        path.touch(mode=0o600)
+        path.write_text(bytes(range(32, 64)).hex())
+        a.call("keyring_file_add_key", name="next", path=str(path))
+        a.call("accel_crypto_key_create", name="next", cipher="AES_XTS", keyring_key="next")
+        a.add_file("Journal", a.folder / "journal", 2)
+        a.call("bdev_crypto_rekey", name="Secret", key_name="next", journal_bdev_name="Journal", mib_per_second=1)
+        wait_for(lambda: rekey_of(a)["position_blocks"] > 0, lambda: f"the first chunk: {rekey_of(a)}")
+        a.call("bdev_crypto_rekey_stop", name="Secret")         # a process that begins goes on with it
+        env, file = hold(a.folder)
+        with Successor(a, ready=False, env=env) as b:
+            wait_held(file, b)
+            b.process.kill()
+            b.process.wait()
+            wait_for(lambda: a.log().count("is running, process") == 2, lambda: f"it to go on:\n{a.log()}")
+        wait_for(lambda: rekey_of(a) is None or rekey_of(a)["position_blocks"] > 0, lambda: f"the journal to be read: {rekey_of(a)}")
+        check(rekey_of(a) is None or (rekey_of(a)["state"], rekey_of(a)["mib_per_second"]) == ("running", 1), rekey_of(a))
+        wait_io(a, [host], more=1000)
+        with Successor(a) as b:
+            check(a.wait_exit() == 0, a.log())
+            wait_for(lambda: rekey_of(b) is None, lambda: f"the end of {rekey_of(b)}")
+            wait_io(b, [host], more=1000)
+            host.check_perfect(host.stop(), reconnects=2)
+            check(b.call("bdev_get_bdevs", name="Secret")[0]["driver_specific"]["crypto"]["key_name"] == "next", "the key")
+            b.call("accel_crypto_key_destroy", key_name="xts")
+            b.stop_clean()
+
+
 def test_a_successor_of_a_random_configuration_is_the_same():
     seed = int(os.environ.get("VARVE_SEED") or random.SystemRandom().getrandbits(32))
     print(f"# VARVE_SEED={seed}", flush=True)
