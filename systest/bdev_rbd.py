@@ -11,11 +11,12 @@ import json
 import os
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
 
-from appliance_lib import BUILD, DEADLINE, RpcError, check, main, wait_for
+from appliance_lib import BUILD, DEADLINE, TOP, RpcError, check, main, wait_for
 from ceph_lib import Ceph
 from cluster_lib import check_aborted_only
 from nvmf_lib import PORT, Target, verifying, wait_io
@@ -249,6 +250,40 @@ def test_a_cluster_that_does_not_answer_does_not_keep_the_daemon():
         ceph.signal("osd.0", signal.SIGSTOP)
         t.stop_clean("it could not be closed within", "still waiting for bdev to stop")
         check("image 'image' of pool 'rbd'" in t.log(), t.log())
+
+
+def test_the_rights_that_the_manual_tells_suffice_to_fence():
+    """The command is that of doc/ceph.md."""
+    command, = re.findall(r"^    ceph auth get-or-create client\.varve (.*) -o .*$", (TOP / "doc/ceph.md").read_text(), re.M)
+    with Ceph(cephx=True) as ceph, TcpTarget() as a, TcpTarget(port=PORT + 1) as b:
+        ceph.image("rbd/image", 32)
+        key = ceph.folder / "varve.keyring"
+        key.write_text(ceph.run("ceph", "auth", "get-or-create", "client.varve", *shlex.split(command)))
+        refused(a, ["no connection"], "bdev_rbd_register_cluster", name="c", user_id="nobody", key_file=str(key), config_file=str(ceph.conf))
+        for t in (a, b):
+            t.call("bdev_rbd_register_cluster", name="c", user_id="varve", key_file=str(key), config_file=str(ceph.conf))
+            add(t, "R0", "image", nsid=1, standby=True)
+        client = a.call("bdev_get_bdevs", name="R0")[0]["driver_specific"]["rbd"]["client"]
+        a.call("bdev_own", name="R0")
+        a.process.send_signal(signal.SIGSTOP)
+        # because it has the lock
+        b.call("bdev_own", name="R0", fence=True)
+        with queues(b) as io:
+            check(io.write(0, b"b" * BS, bs=BS).code == 0, "the new owner writes")
+        listed = ceph.run("ceph", "osd", "blocklist", "ls")
+        check(any(line.split()[0] in client for line in listed.splitlines() if ":" in line), f"{listed} {client}")
+        a.process.send_signal(signal.SIGCONT)
+        # because it does not answer
+        a.call("bdev_rbd_delete", name="R0")
+        a.call("bdev_rbd_unregister_cluster", name="c")
+        a.call("bdev_rbd_register_cluster", name="c", user_id="varve", key_file=str(key), config_file=str(ceph.conf))
+        add(a, "R0", "image", nsid=1, standby=True)
+        client = a.call("bdev_get_bdevs", name="R0")[0]["driver_specific"]["rbd"]["client"]
+        check(b.call("bdev_rbd_fence_silent", name="R0", clients=client) == [], "it answers")
+        a.process.send_signal(signal.SIGSTOP)
+        fenced = b.call("bdev_rbd_fence_silent", name="R0", clients=client)
+        check(len(fenced) == 1 and fenced[0] in client, f"{fenced} {client}")
+        a.process.send_signal(signal.SIGCONT)
 
 
 def trace_of(t):

@@ -15,9 +15,9 @@ CONFIG = """\
 fsid = {fsid}
 mon initial members = a
 mon host = [v2:127.0.0.1:{v2}/0,v1:127.0.0.1:{v1}/0]
-auth cluster required = none
-auth service required = none
-auth client required = none
+auth cluster required = {auth}
+auth service required = {auth}
+auth client required = {auth}
 public network = 127.0.0.0/8
 cluster network = 127.0.0.0/8
 run dir = {folder}/run
@@ -27,7 +27,7 @@ log file = {folder}/log/$name.log
 mon data = {folder}/mon
 mgr data = {folder}/mgr
 osd data = {folder}/osd
-keyring = /dev/null
+keyring = {keyring}
 osd pool default size = 1
 osd pool default min size = 1
 osd crush chooseleaf type = 0
@@ -55,9 +55,9 @@ LIMIT = DEADLINE * 2
 
 
 class Ceph:
-    """Runs until it is left. conf: its configuration file."""
+    """Runs until it is left. conf: its configuration file. With cephx it has keys; otherwise anybody is client.admin."""
 
-    def __init__(self, pools=("rbd",)):
+    def __init__(self, pools=("rbd",), cephx=False):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-ceph-"))
         self.conf = self.folder / "ceph.conf"
         self.port = PORT + 12
@@ -65,7 +65,9 @@ class Ceph:
             (self.folder / name).mkdir()
         self.fsid = str(uuid.uuid4())
         self.processes = {}
-        self.conf.write_text(CONFIG.format(fsid=self.fsid, folder=self.folder, v2=self.port, v1=self.port + 1,
+        self.keyring = self.folder / "keyring" if cephx else None
+        self.conf.write_text(CONFIG.format(fsid=self.fsid, folder=self.folder, v2=self.port, v1=self.port + 1, auth="cephx" if cephx else "none",
+                                           keyring=self.keyring or "/dev/null",
                                            modules=",".join(sorted(x.name for x in MODULES.glob("[a-z]*") if x.is_dir()))))
         try:
             self.start(pools)
@@ -91,8 +93,14 @@ class Ceph:
         monmap = self.folder / "monmap"
         self.run("monmaptool", "--create", "--clobber", "--fsid", self.fsid, "--addv", "a",
                  f"[v2:127.0.0.1:{self.port},v1:127.0.0.1:{self.port + 1}]", monmap)
-        self.run("ceph-mon", "-i", "a", "--mkfs", "--monmap", monmap)
+        if self.keyring:
+            self.run("ceph-authtool", "--create-keyring", self.keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
+            self.run("ceph-authtool", self.keyring, "--gen-key", "-n", "client.admin", *(w for kind in ("mon", "osd", "mgr") for w in ("--cap", kind, "allow *")))
+        self.run("ceph-mon", "-i", "a", "--mkfs", "--monmap", monmap, *(("--keyring", self.keyring) if self.keyring else ()))
         self.begin("mon.a", "ceph-mon", "-i", "a")
+        if self.keyring:
+            self.add_key("mgr.x", "mon", "allow profile mgr", "osd", "allow *")
+            self.add_key("osd.0", "mon", "allow profile osd", "mgr", "allow profile osd", "osd", "allow *")
         self.begin("mgr.x", "ceph-mgr", "-i", "x")
         number = str(uuid.uuid4())
         self.run("ceph", "osd", "new", number)
@@ -101,6 +109,11 @@ class Ceph:
         for pool in pools:
             self.run("ceph", "osd", "pool", "create", pool, "8")
             self.run("rbd", "pool", "init", pool)
+
+    def add_key(self, name, *caps):
+        """Into the cluster and the keyring."""
+        with open(self.keyring, "a", encoding="utf-8") as f:
+            f.write(self.run("ceph", "auth", "get-or-create", name, *caps))
 
     def start_osd(self):
         self.begin("osd.0", "ceph-osd", "-i", "0", "--crush-location", "root=default host=h1")
