@@ -466,6 +466,21 @@ def test_keys_of_the_connection_are_updated():
         t.stop_clean()
 
 
+def test_a_key_update_ends_a_connection_whose_records_the_kernel_has():
+    if not kernel_has_tls():
+        raise Skip("this kernel has no module tls, or has not loaded it")
+    with TlsTarget(*ktls_options()) as t:
+        for letter in b"kK":
+            with TlsQueue(tls=("-brief", "-tls1_3")) as admin:
+                admin.enable()
+                before = t.log().count("changes its keys (KeyUpdate)")
+                admin.sock.sendall(bytes([letter]) + b"\n")
+                wait_for(lambda n=before: t.log().count("changes its keys (KeyUpdate)") == n + 1, "the log to tell of it")
+                check("internal error" in admin.client.ends_by_itself()[1], "s_client has got no alert")
+        check_gone(t)
+        t.stop_clean("TLS: the kernel does not")
+
+
 class Meddler(threading.Thread):
     """Between a host and the target: hands on what each of them sends. Once asked to, it keeps back `good` pieces of what the host sends, and hands them on
     with the next one, of which it changes a byte."""
