@@ -448,6 +448,30 @@ def test_stores():
             check(False, said(space_reached=100, **{name: "1"}))
 
 
+def test_rekeys():
+    """What is said of crypto bdevs that get another key."""
+    sys.path.insert(0, str(TOP / "tools" / "varve-doctor"))
+    from varve_doctor.report import Report
+    from varve_doctor.work import check_rekeys
+    class Answers:
+        def __init__(self, rekeys):
+            self.bdevs = [{"name": f"C{i}", "driver_specific": {"crypto": {"key_name": "old"} | r}} for i, r in enumerate(rekeys)]
+        def call(self, method):
+            return ["bdev_crypto_rekey"] if method == "rpc_get_methods" else [{"name": "M", "driver_specific": {}}, *self.bdevs]
+    def said(*rekeys):
+        r = Report()
+        check_rekeys(r, Answers(rekeys))
+        return [(line["result"], line["text"], line.get("next")) for line in r.lines]
+    def rekey(state, **members):
+        return {"rekey": {"state": state, "key_name": "new", "journal_bdev_name": "J", "position_blocks": 3, "num_blocks": 9} | members}
+    check(said({}, {}) == [], said({}))
+    check([line[0] for line in said(rekey("running"), {})] == ["ok"], said(rekey("running")))
+    lines = said(rekey("running"), rekey("stopped"), rekey("failed", error="the base cannot be written"))
+    check([line[0] for line in lines] == ["found", "found"], lines)
+    check("bdev C1 has been stopped at block 3 of 9" in lines[0][1] and "bdev C2 has failed at block 3 of 9: the base cannot be written" in lines[1][1], lines)
+    check(len(said(*[rekey("stopped")] * 7)) == 6 and said(*[rekey("stopped")] * 7)[5][1].startswith("and 2 more"), said(*[rekey("stopped")] * 7))
+
+
 def test_too_few_hugepages():
     sys.path.insert(0, str(TOP / "tools" / "varve-doctor"))
     from varve_doctor.environment import judge_hugepages

@@ -30,6 +30,7 @@ def check_work(report, process, client, options):
               ("bdev I/O", lambda r: work.check_bdev_io(r, process, client, old_us, {x.get("object") for x in inflight})),
               ("controllers", lambda r: work.check_controllers(r, client)),
               ("stores", lambda r: work.check_stores(r, client)),
+              ("rekeys", lambda r: work.check_rekeys(r, client)),
               ("tracing", lambda r: work.check_tracing(r, client)))
     for name, check in checks:
         try:

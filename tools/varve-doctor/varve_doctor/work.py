@@ -205,6 +205,27 @@ def check_stores(report, client):
         report.ok("stores", f"{len(stores)} volume stores, none has reached a threshold of space")
 
 
+def check_rekeys(report, client):
+    """Finds crypto bdevs that are half of them encrypted with the old key, and do not get on."""
+    if "bdev_crypto_rekey" not in client.call("rpc_get_methods"):
+        return
+    halves = []
+    for b in rpc.objects(client.call("bdev_get_bdevs"), "bdev_get_bdevs"):
+        crypto = rpc.member(b, "driver_specific", dict).get("crypto")
+        if isinstance(crypto, dict) and "rekey" in crypto:
+            halves.append((rpc.member(b, "name", str), rpc.member(crypto, "rekey", dict)))
+    idle = [(name, r) for name, r in halves if rpc.member(r, "state", str) in ("stopped", "failed")]
+    for name, r in idle[:SHOWN]:
+        why = f": {r['error']}" if r.get("error") else ""
+        report.found("rekeys", f"the rekey of bdev {name} has {'failed' if r['state'] == 'failed' else 'been stopped'} at block {rpc.member(r, 'position_blocks', int)} of "
+                     f"{rpc.member(r, 'num_blocks', int)}{why}",
+                     f"varve-rpc bdev_crypto_rekey name={name} key_name={r.get('key_name')} journal_bdev_name={r.get('journal_bdev_name')} goes on with it")
+    if len(idle) > SHOWN:
+        report.found("rekeys", f"and {len(idle) - SHOWN} more", "varve-rpc bdev_get_bdevs")
+    if halves and not idle:
+        report.ok("rekeys", f"{len(halves)} under way; their journals are needed until they have ended")
+
+
 def check_tracing(report, client):
     info = client.call("trace_get_info")
     if not isinstance(info, dict):
