@@ -313,6 +313,7 @@ static void image_take_size(struct rbd_bdev *r, uint64_t size)
 {
 	uint64_t blocks = size / r->bdev.block_size;
 
+	__atomic_store_n(&r->image.size, size, __ATOMIC_RELAXED); /* before I/O up to it may come */
 	if (blocks == r->bdev.num_blocks) {
 		return;
 	}

@@ -54,7 +54,8 @@ struct rbd_image {
 	rbd_image_t image;
 	uint64_t watch; /* of changes */
 	bool opened, opened_read_only, watched;
-	uint64_t size, object_size; /* bytes */
+	uint64_t size;        /* bytes, as they were read last. Atomic from then on; written by the control thread */
+	uint64_t object_size; /* bytes */
 };
 
 /* What a worker does with the lock of an image, and what came of it. */
@@ -105,7 +106,6 @@ struct rbd_channel {
 struct rbd_io {
 	struct rbd_channel *channel;
 	struct thread_msg msg;
-	rbd_image_t image;
 	uint64_t end; /* of one that changes blocks: bytes, behind its last block; 0: of others */
 	ssize_t result;
 	uint64_t end_ticks; /* when librbd told the end, as ticks_now() */

@@ -100,12 +100,14 @@ static void image_io_ended(struct thread_msg *msg)
 	image_io_complete(image_of(io), io, x->result);
 }
 
-/* librbd leaves out what is behind the end of an image that has been made smaller, and reports success. */
+/* librbd leaves out what is behind the end of an image that has been made smaller, and reports success. Its own
+ * functions that tell the size must not be called here: they wait until librbd has read the image's header again, which
+ * needs the thread that is in here. */
 static uint64_t image_size_now(const struct rbd_io *x)
 {
-	uint64_t size;
+	const struct rbd_bdev *r = image_of(bdev_io_from_ctx((void *)x));
 
-	return librbd.rbd_get_size(x->image, &size) == 0 ? size : UINT64_MAX;
+	return __atomic_load_n(&r->image.size, __ATOMIC_RELAXED);
 }
 
 static void on_complete(rbd_completion_t completion, void *arg)
@@ -188,7 +190,6 @@ void bdev_rbd_submit(void *channel, struct bdev_io *io)
 	}
 	x->channel = c;
 	x->bounce = NULL;
-	x->image = r->image.image;
 	x->end = changes_blocks(io) ? (io->offset_blocks + io->num_blocks) * r->bdev.block_size : 0;
 	if (unlikely(librbd.rbd_aio_create_completion(x, on_complete, &completion) < 0)) {
 		bdev_io_refuse(io);

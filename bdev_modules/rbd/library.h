@@ -22,7 +22,6 @@
 	X(rbd_open)                                                                                                    \
 	X(rbd_open_read_only)                                                                                          \
 	X(rbd_close)                                                                                                   \
-	X(rbd_get_size)                                                                                                \
 	X(rbd_get_features)                                                                                            \
 	X(rbd_stat)                                                                                                    \
 	X(rbd_resize2)                                                                                                 \

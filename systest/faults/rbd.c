@@ -138,17 +138,6 @@ static int rbd_faulty_rbd_stat(rbd_image_t i, rbd_image_info_t *info, size_t byt
 	return rc;
 }
 
-static int rbd_faulty_rbd_get_size(rbd_image_t i, uint64_t *size)
-{
-	enum verdict v = VERDICT(rbd_get_size, true);
-	int rc = v == VERDICT_FAIL ? -EIO : real.rbd_get_size(i, size);
-
-	if (v == VERDICT_LIE) {
-		*size = 0;
-	}
-	return rc;
-}
-
 static int rbd_faulty_rbd_get_features(rbd_image_t i, uint64_t *features)
 {
 	enum verdict v = VERDICT(rbd_get_features, true);
