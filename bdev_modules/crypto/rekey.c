@@ -228,6 +228,13 @@ static int rekey_base_write(void *ctx, uint64_t lba, uint32_t blocks, const void
 	return rekey_base_io(ctx, BDEV_IO_WRITE, lba, blocks, (void *)(uintptr_t)data);
 }
 
+static uint64_t rekey_base_blocks(void *ctx)
+{
+	const struct crypto_rekey *r = ctx;
+
+	return bdev_num_blocks(bdev_desc_bdev(r->c->v.base));
+}
+
 static int rekey_flush(struct crypto_rekey *r, struct vbdev_meta *meta, const struct bdev_desc *desc)
 {
 	struct vbdev_meta_op op = {.type = BDEV_IO_FLUSH, .num_blocks = bdev_num_blocks(bdev_desc_bdev(desc))};
@@ -314,6 +321,7 @@ static int rekey_pace(void *ctx, uint32_t bytes)
 static const struct rekey_ops rekey_engine_ops = {.base_read = rekey_base_read,
 						  .base_write = rekey_base_write,
 						  .base_flush = rekey_base_flush,
+						  .base_blocks = rekey_base_blocks,
 						  .journal_read = rekey_journal_read,
 						  .journal_write = rekey_journal_write,
 						  .journal_flush = rekey_journal_flush,

@@ -54,7 +54,7 @@ int rekey_engine_init(struct rekey_engine *e)
 	if (rc != 0) {
 		return engine_error(e, rc, "OpenSSL cannot make a key schedule: %s", strerror(-rc));
 	}
-	e->chunk = malloc(REKEY_CHUNK_BYTES);
+	e->chunk = calloc(1, REKEY_CHUNK_BYTES);
 	e->header = calloc(1, REKEY_HEADER_STRIDE);
 	e->copy = plain_alloc();
 	if (e->chunk == NULL || e->header == NULL || e->copy == NULL) {
@@ -77,6 +77,15 @@ void rekey_engine_fini(struct rekey_engine *e)
 
 /* --- The journal --- */
 
+static int header_put(struct rekey_engine *e, unsigned slot)
+{
+	memset(e->header, 0, header_bytes(e));
+	rekey_header_encode(&e->head, e->header);
+	int rc = e->ops->journal_write(e->ctx, (uint64_t)slot * REKEY_HEADER_STRIDE, header_bytes(e), e->header);
+	rc = rc != 0 ? rc : e->ops->journal_flush(e->ctx);
+	return rc != 0 ? engine_step_failed(e, rc, "the journal cannot be written") : 0;
+}
+
 /* The slot of a header that was not written for certain is written again: the other one has the last that was. */
 static int header_write(struct rekey_engine *e, enum rekey_state state, uint64_t position, uint32_t blocks,
 			uint32_t crc)
@@ -86,15 +95,17 @@ static int header_write(struct rekey_engine *e, enum rekey_state state, uint64_t
 	e->head.position = position;
 	e->head.chunk_blocks = blocks;
 	e->head.chunk_crc = crc;
-	memset(e->header, 0, header_bytes(e));
-	rekey_header_encode(&e->head, e->header);
-	int rc = e->ops->journal_write(e->ctx, (uint64_t)e->slot * REKEY_HEADER_STRIDE, header_bytes(e), e->header);
-	rc = rc != 0 ? rc : e->ops->journal_flush(e->ctx);
-	if (rc != 0) {
-		return engine_step_failed(e, rc, "the journal cannot be written");
-	}
-	e->slot ^= 1;
-	return 0;
+	int rc = header_put(e, e->slot);
+	e->slot ^= rc == 0;
+	return rc;
+}
+
+/* The header that was read may be in a cache only, and would be gone after a failure of power. It is written again
+ * where it is: the same bytes, so that nothing is torn. */
+static int header_confirm(struct rekey_engine *e, const struct rekey_header *newest)
+{
+	e->head = *newest;
+	return header_put(e, e->slot ^ 1);
 }
 
 static uint32_t copy_bytes(const struct rekey_engine *e, uint32_t blocks)
@@ -138,6 +149,17 @@ static int chunk_copy_read(struct rekey_engine *e)
 
 /* --- The steps --- */
 
+/* The copy goes to the base, as far as this has blocks: it may have become smaller. */
+static int chunk_write(struct rekey_engine *e, uint32_t *blocks)
+{
+	uint64_t all = e->ops->base_blocks(e->ctx), left = all > e->position ? all - e->position : 0;
+
+	*blocks = left < e->pending ? (uint32_t)left : e->pending;
+	int rc = *blocks != 0 ? e->ops->base_write(e->ctx, e->position, *blocks, e->chunk) : 0;
+	rc = rc != 0 ? rc : e->ops->base_flush(e->ctx);
+	return rc != 0 ? engine_step_failed(e, rc, "the base cannot be written") : 0;
+}
+
 /* From "under way" on. The range is held; what fails leaves it so. */
 static int chunk_carry_out(struct rekey_engine *e)
 {
@@ -151,12 +173,8 @@ static int chunk_carry_out(struct rekey_engine *e)
 	if (rc != 0) {
 		return rc;
 	}
-	rc = e->ops->base_write(e->ctx, e->position, blocks, e->chunk);
-	rc = rc != 0 ? rc : e->ops->base_flush(e->ctx);
-	if (rc != 0) {
-		return engine_step_failed(e, rc, "the base cannot be written");
-	}
-	rc = header_write(e, REKEY_RUNNING, e->position + blocks, 0, 0);
+	rc = chunk_write(e, &blocks);
+	rc = rc != 0 ? rc : header_write(e, REKEY_RUNNING, e->position + blocks, 0, 0);
 	if (rc != 0) {
 		return rc;
 	}
@@ -193,20 +211,6 @@ static int chunk_read(struct rekey_engine *e, uint32_t *blocks)
 	return rc;
 }
 
-/* A block that the medium has lost stays as it is: whoever writes it again does so with the new key. */
-static int block_skip(struct rekey_engine *e)
-{
-	e->holds = true;
-	int rc = header_write(e, REKEY_RUNNING, e->position + 1, 0, 0);
-
-	if (rc == 0) {
-		e->position++;
-		e->holds = false;
-		e->ops->moved(e->ctx, e->position);
-	}
-	return rc;
-}
-
 /* The chunk stays with the old key, and its I/O goes on. */
 static int chunk_give_up(struct rekey_engine *e, int rc)
 {
@@ -221,7 +225,11 @@ static int chunk_move(struct rekey_engine *e, uint32_t blocks)
 	int rc = chunk_read(e, &blocks);
 
 	if (rc == -ENODATA) {
-		return block_skip(e);
+		rc = engine_error(e, -EIO,
+				  "block %" PRIu64 " of the base cannot be read: the rekey can go on when it has been "
+				  "written",
+				  e->position);
+		return chunk_give_up(e, rc);
 	}
 	if (rc != 0) {
 		return chunk_give_up(e, engine_step_failed(e, rc, "the base cannot be read"));
@@ -303,6 +311,16 @@ static int header_fill_in(struct rekey_engine *e, const uint8_t *salt, struct re
 	return rc != 0 ? engine_error(e, rc, "OpenSSL cannot make the digest of a key") : 0;
 }
 
+/* The chunk under way goes to a journal that does not have it. Until its copy is there, the journal says nothing of
+ * this rekey: nothing of what it could say is true. */
+static int chunk_carry_over(struct rekey_engine *e)
+{
+	int rc = header_write(e, REKEY_VOID, e->position, 0, 0);
+
+	e->copied = false;
+	return rc != 0 ? rc : chunk_carry_out(e);
+}
+
 /* The journal has nothing that is still needed. */
 static int begin_anew(struct rekey_engine *e, const struct rekey_header *newest)
 {
@@ -316,9 +334,55 @@ static int begin_anew(struct rekey_engine *e, const struct rekey_header *newest)
 		return rc;
 	}
 	e->head.generation = newest != NULL ? newest->generation : 0;
-	e->copied = false;
-	/* Under way: the header that says so must not come before the copy is there. */
-	return e->pending != 0 ? chunk_carry_out(e) : header_write(e, REKEY_RUNNING, e->position, 0, 0);
+	return e->pending != 0 ? chunk_carry_over(e) : header_write(e, REKEY_RUNNING, e->position, 0, 0);
+}
+
+/* Whether the journal says what the engine knows. */
+static bool header_is_of_now(const struct rekey_engine *e, const struct rekey_header *h)
+{
+	if (e->pending == 0) {
+		return h->state == REKEY_RUNNING && h->position == e->position;
+	}
+	return h->state == REKEY_UNDER_WAY && h->position == e->position && h->chunk_blocks == e->pending &&
+	       h->chunk_crc == rekey_crc(e->chunk, (size_t)e->pending * e->block_size);
+}
+
+/* Whether the journal is the one that the engine has written last, and has what it has, but perhaps the last header. */
+static bool journal_is_the_last(const struct rekey_engine *e, const struct rekey_header *h)
+{
+	return memcmp(h->salt, e->head.salt, sizeof(h->salt)) == 0 && h->generation + 1 >= e->head.generation;
+}
+
+static int begin_continue(struct rekey_engine *e, const struct rekey_header *newest)
+{
+	bool of_now = header_is_of_now(e, newest), is_last = of_now || journal_is_the_last(e, newest);
+	int rc = is_last ? header_confirm(e, newest) : 0;
+
+	e->head = *newest;
+	e->copied = of_now && e->pending != 0;
+	if (rc != 0 || of_now || (is_last && e->pending != 0)) {
+		return rc;
+	}
+	return e->pending != 0 ? chunk_carry_over(e) : header_write(e, REKEY_RUNNING, e->position, 0, 0);
+}
+
+static int begin_resume(struct rekey_engine *e, const struct rekey_header *newest)
+{
+	int rc = header_confirm(e, newest);
+
+	if (rc != 0) {
+		return rc;
+	}
+	e->position = newest->position;
+	switch (newest->state) {
+	case REKEY_DONE:
+		return 1;
+	case REKEY_UNDER_WAY:
+		rc = chunk_copy_read(e);
+		return rc != 0 ? rc : chunk_carry_out(e);
+	default:
+		return 0;
+	}
 }
 
 static int begin_with(struct rekey_engine *e, enum rekey_begin how, const struct rekey_header *newest)
@@ -330,43 +394,47 @@ static int begin_with(struct rekey_engine *e, enum rekey_begin how, const struct
 	if (rc != 0) {
 		return rc;
 	}
-	e->head = *newest;
-	if (how == REKEY_CONTINUE) {
-		e->copied = e->pending != 0 && newest->state == REKEY_UNDER_WAY && newest->position == e->position &&
-			    newest->chunk_blocks == e->pending &&
-			    newest->chunk_crc == rekey_crc(e->chunk, (size_t)e->pending * e->block_size);
-		return 0;
+	return how == REKEY_CONTINUE ? begin_continue(e, newest) : begin_resume(e, newest);
+}
+
+static int begin_with_none(struct rekey_engine *e, enum rekey_begin how, const struct rekey_header *newest)
+{
+	if (how == REKEY_RESUME) {
+		return engine_error(e, -EINVAL, "the bdev that should have the journal has none%s",
+				    newest != NULL ? " that counts: another bdev was given to the rekey for its journal"
+						   : "");
 	}
-	e->position = newest->position;
-	if (newest->state == REKEY_DONE) {
-		return 1;
-	}
-	rc = newest->state == REKEY_UNDER_WAY ? chunk_copy_read(e) : 0;
-	rc = rc != 0 || e->pending == 0 ? rc : chunk_carry_out(e);
-	return rc;
+	return begin_anew(e, newest);
 }
 
 int rekey_engine_begin(struct rekey_engine *e, enum rekey_begin how)
 {
 	struct rekey_header found[2];
 	const struct rekey_header *newest = NULL;
-	int rc = headers_read(e, found, &newest);
 
+	if (how != REKEY_CONTINUE) { /* an attempt before this one may have left something */
+		e->position = e->pending = 0;
+		e->copied = e->holds = false;
+	}
+	int rc = headers_read(e, found, &newest);
 	if (rc != 0) {
 		return rc;
 	}
-	if (newest == NULL && how == REKEY_RESUME) {
-		return engine_error(e, -EINVAL, "the bdev that should have the journal has none");
+	if (newest == NULL || newest->state == REKEY_VOID) {
+		return begin_with_none(e, how, newest);
 	}
-	if (newest == NULL || (newest->state == REKEY_DONE && how != REKEY_RESUME)) {
+	if (newest->state == REKEY_DONE && how != REKEY_RESUME) {
 		return begin_anew(e, newest);
 	}
-	if (how == REKEY_NEW) {
-		return engine_error(
-			e, -EEXIST,
-			"it has the journal of a rekey of bdev %s that has not ended: create the crypto bdev "
-			"with rekey_key_name, or, if nobody needs that any more, overwrite it",
-			newest->base_name);
+	if (how != REKEY_NEW) {
+		return begin_with(e, how, newest);
 	}
-	return begin_with(e, how, newest);
+	/* Of one that has begun, but whose beginning nobody was told of. */
+	if (newest->state == REKEY_RUNNING && newest->position == 0 && begin_with(e, how, newest) == 0) {
+		return 0;
+	}
+	return engine_error(e, -EEXIST,
+			    "it has the journal of a rekey of bdev %s that has not ended: create the crypto bdev "
+			    "with rekey_key_name, or, if nobody needs that any more, overwrite it",
+			    newest->base_name);
 }

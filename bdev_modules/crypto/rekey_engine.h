@@ -22,10 +22,13 @@
 
 /* Each waits until it is done. 0, or a negative errno. */
 struct rekey_ops {
-	/* -ENODATA: the medium has lost blocks of the range (as Write Uncorrectable leaves them). */
+	/* -ENODATA: blocks of the range cannot be read. The engine fails then: a block that it left out would have the
+	 * old key, and be read with the new one if it could be read later. */
 	int (*base_read)(void *ctx, uint64_t lba, uint32_t blocks, void *data);
 	int (*base_write)(void *ctx, uint64_t lba, uint32_t blocks, const void *data);
 	int (*base_flush)(void *ctx);
+	/* How many blocks the bdev has now: it may have become smaller. */
+	uint64_t (*base_blocks)(void *ctx);
 	/* offset and bytes: multiples of journal_block, bytes at least REKEY_HEADER_BYTES. */
 	int (*journal_read)(void *ctx, uint64_t offset, uint32_t bytes, void *data);
 	int (*journal_write)(void *ctx, uint64_t offset, uint32_t bytes, const void *data);
@@ -42,9 +45,11 @@ struct rekey_ops {
 
 /* What is known of the bdev when a rekey begins. */
 enum rekey_begin {
-	REKEY_NEW,      /* all blocks have the old key: the journal may not have a rekey that has not ended */
-	REKEY_RESUME,   /* only the journal knows: it must have this rekey */
-	REKEY_CONTINUE, /* the engine has stopped in this process, and knows; the journal is the same one, or new */
+	REKEY_NEW,    /* all blocks have the old key: the journal may not have a rekey that has not ended, but for this
+		       * one before its first chunk */
+	REKEY_RESUME, /* only the journal knows: it must have this rekey */
+	REKEY_CONTINUE, /* the engine has stopped in this process, and knows; the journal is the same one, one that this
+			 * rekey has had before, or new */
 };
 
 struct rekey_engine {
@@ -74,9 +79,10 @@ struct rekey_engine {
 int rekey_engine_init(struct rekey_engine *e);
 /* Frees them. */
 void rekey_engine_fini(struct rekey_engine *e);
-/* Reads the journal, checks it, and makes it say that this rekey is running; of REKEY_RESUME: completes the chunk that
- * was under way. 0, and the position is known; 1: the journal says that the rekey has ended; or a negative errno, and
- * error says why: no block of the base has changed, or `holds` is true. */
+/* Reads the journal, checks it, and makes it say that this rekey is running, durably: what was read may have been in a
+ * cache only. Of REKEY_RESUME: completes the chunk that was under way. 0, and the position is known; 1: the journal
+ * says that the rekey has ended; or a negative errno, and error says why: no block of the base has changed, or `holds`
+ * is true. */
 int rekey_engine_begin(struct rekey_engine *e, enum rekey_begin how);
 /* Goes on until all blocks have the new key: 0; or -ECANCELED: it was stopped, between chunks; or another errno, and
  * error says why. */

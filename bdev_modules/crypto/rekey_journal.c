@@ -73,7 +73,7 @@ static bool header_is_sound(const struct rekey_header *h)
 {
 	bool moves = h->state == REKEY_UNDER_WAY;
 
-	if (h->state < REKEY_RUNNING || h->state > REKEY_DONE || h->block_size < XTS_UNIT_MIN ||
+	if (h->state < REKEY_RUNNING || h->state > REKEY_VOID || h->block_size < XTS_UNIT_MIN ||
 	    h->block_size > REKEY_HEADER_STRIDE || h->generation == UINT64_MAX) {
 		return false;
 	}

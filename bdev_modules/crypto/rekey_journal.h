@@ -28,6 +28,7 @@ enum rekey_state {
 	REKEY_RUNNING = 1,   /* blocks below `position` have the new key, all others the old one */
 	REKEY_UNDER_WAY = 2, /* the same, but that the next `chunk_blocks` may have either: the copy has them */
 	REKEY_DONE = 3,      /* all blocks have the new key */
+	REKEY_VOID = 4,      /* the journal says nothing: another one has this rekey, or this one is not complete yet */
 };
 
 /* A header, decoded. */

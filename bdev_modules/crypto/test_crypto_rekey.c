@@ -139,6 +139,11 @@ static int base_write(void *ctx, uint64_t lba, uint32_t blocks, const void *data
 	return sim_write(BASE, lba * BLOCK, blocks * BLOCK, data);
 }
 
+static uint64_t base_blocks(void *ctx)
+{
+	return sim.blocks;
+}
+
 static int base_flush(void *ctx)
 {
 	if (op_fails()) {
@@ -198,6 +203,7 @@ static int pace(void *ctx, uint32_t bytes)
 static const struct rekey_ops ops = {.base_read = base_read,
 				     .base_write = base_write,
 				     .base_flush = base_flush,
+				     .base_blocks = base_blocks,
 				     .journal_read = journal_read,
 				     .journal_write = journal_write,
 				     .journal_flush = journal_flush,
@@ -499,7 +505,8 @@ static void test_it_stops_between_chunks_and_continues(void)
 	rekey_engine_fini(&e);
 }
 
-static void test_a_block_that_the_medium_lost_is_left_alone(void)
+/* It may be readable later: with the old key. */
+static void test_a_block_that_cannot_be_read_is_not_left_behind(void)
 {
 	struct rekey_engine e;
 
@@ -509,12 +516,229 @@ static void test_a_block_that_the_medium_lost_is_left_alone(void)
 		sim.lost = lost;
 		engine_make(&e);
 		CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_NEW), 0);
+		CU_ASSERT_EQUAL(rekey_engine_run(&e), -EIO);
+		CU_ASSERT_EQUAL(e.position, lost);
+		CU_ASSERT_FALSE(e.holds);
+		CU_ASSERT_PTR_NOT_NULL(strstr(e.error, "cannot be read"));
+		expect_blocks(e.position, sim.version, sim.version);
+		sim.lost = UINT64_MAX;
+		CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_CONTINUE), 0);
 		CU_ASSERT_EQUAL(rekey_engine_run(&e), 0);
-		for (uint64_t lba = 0; lba < BLOCKS; lba++) {
-			CU_ASSERT_EQUAL(block_version(lba, lba != lost), 1);
-		}
+		expect_all_done();
 		rekey_engine_fini(&e);
 	}
+}
+
+static void test_a_base_that_has_become_smaller_ends_it_sooner(void)
+{
+	struct rekey_engine e;
+
+	for (uint32_t blocks = BLOCKS - 2; blocks > BLOCKS - 8; blocks--) {
+		for (int resumed = 0; resumed < 2; resumed++) {
+			sim_reset(9);
+			sim.user = false;
+			engine_make(&e);
+			CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_NEW), 0);
+			sim.stops_in = 4;
+			CU_ASSERT_EQUAL(rekey_engine_run(&e), -ECANCELED);
+			CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_CONTINUE), 0);
+			sim.fails_in = 4; /* the write of the last chunk but one bit */
+			CU_ASSERT_EQUAL(rekey_engine_run(&e), -EIO);
+			CU_ASSERT_TRUE(e.pending != 0 && e.holds);
+			sim.blocks = blocks;
+			sim.fails_in = sim.stops_in = -1;
+			if (resumed) {
+				rekey_engine_fini(&e);
+				CU_ASSERT_EQUAL(resume(&e), 0);
+			} else {
+				CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_CONTINUE), 0);
+			}
+			CU_ASSERT_EQUAL(rekey_engine_run(&e), 0);
+			CU_ASSERT_EQUAL(sim.position, UINT64_MAX);
+			for (uint64_t lba = 0; lba < blocks; lba++) {
+				CU_ASSERT_EQUAL(block_version(lba, true), 1);
+			}
+			rekey_engine_fini(&e);
+		}
+	}
+}
+
+/* The process ends after n operations: nothing is lost, but what was not flushed is not sure either. */
+static void kill_after(unsigned n)
+{
+	memcpy(sim.now, sim.at_first, sizeof(sim.now));
+	for (unsigned i = 0; i < n; i++) {
+		if (!sim.log[i].flush) {
+			apply(&sim.log[i], false);
+		}
+	}
+	sim.logged = n;
+	memcpy(sim.version, sim.log[n - 1].version, sizeof(sim.version));
+	memcpy(sim.flushed, sim.log[n - 1].flushed, sizeof(sim.flushed));
+}
+
+static void users_write_and_flush(void)
+{
+	for (unsigned i = 0; i < 20; i++) {
+		user_acts();
+	}
+	(void)log_add(BASE, true, 0, 0, NULL);
+}
+
+static void test_a_killed_process_and_then_a_failure_of_power_lose_nothing(void)
+{
+	struct rekey_engine e;
+
+	for (uint64_t seed = 1; seed <= 60; seed++) {
+		sim_reset(seed);
+		engine_make(&e);
+		CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_NEW), 0);
+		unsigned begun = sim.logged;
+		CU_ASSERT_EQUAL(rekey_engine_run(&e), 0);
+		rekey_engine_fini(&e);
+		unsigned n = begun + rnd(sim.logged - begun);
+		kill_after(n);
+		int rc = resume(&e);
+		CU_ASSERT_TRUE(rc == 0 || rc == 1);
+		if (rc == 1) {
+			moved(NULL, UINT64_MAX);
+		}
+		users_write_and_flush();
+		sim.stops_in = (int)rnd(2);
+		rc = rc == 0 ? rekey_engine_run(&e) : 0;
+		rekey_engine_fini(&e);
+		unsigned logged = sim.logged;
+		for (unsigned m = n + 1; m <= logged; m++) {
+			sim.stops_in = -1;
+			crash_is_survived(m);
+			sim.logged = logged;
+		}
+	}
+}
+
+/* The recovery itself fails at operation `at`, and is tried again by the same engine. False: nothing is left to fail.
+ */
+static bool recovers_after_a_failure(unsigned killed_at, int at)
+{
+	struct rekey_engine e;
+
+	sim.user = false;
+	kill_after(killed_at);
+	sim.fails_in = at;
+	int rc = resume(&e);
+	sim.fails_in = -1;
+	bool failed = rc == -EIO;
+	if (failed) {
+		rc = rekey_engine_begin(&e, REKEY_RESUME);
+		if (rc == 0 && !e.holds) {
+			moved(NULL, e.position);
+		}
+	}
+	CU_ASSERT_TRUE(rc == 0 || rc == 1);
+	if (rc == 0) {
+		CU_ASSERT_EQUAL(rekey_engine_run(&e), 0);
+	}
+	rekey_engine_fini(&e);
+	expect_blocks(UINT64_MAX, sim.version, sim.version);
+	return failed;
+}
+
+static void test_a_recovery_that_fails_can_be_tried_again(void)
+{
+	struct rekey_engine e;
+
+	sim_reset(3);
+	engine_make(&e);
+	CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_NEW), 0);
+	unsigned begun = sim.logged;
+	CU_ASSERT_EQUAL(rekey_engine_run(&e), 0);
+	rekey_engine_fini(&e);
+	unsigned logged = sim.logged, failures = 0;
+	static struct entry kept[LOG_MAX];
+	memcpy(kept, sim.log, sizeof(kept));
+	for (unsigned n = begun; n < logged; n++) {
+		for (int at = 0; recovers_after_a_failure(n, at); at++, failures++) {
+			memcpy(sim.log, kept, sizeof(kept));
+		}
+		memcpy(sim.log, kept, sizeof(kept));
+	}
+	CU_ASSERT_TRUE(failures > 100);
+}
+
+static void run_on(struct rekey_engine *e, enum device journal, enum rekey_begin how, int stops_in)
+{
+	sim.journal = journal;
+	CU_ASSERT_EQUAL(rekey_engine_begin(e, how), 0);
+	sim.stops_in = stops_in;
+	CU_ASSERT_EQUAL(rekey_engine_run(e), stops_in >= 0 ? -ECANCELED : 0);
+}
+
+/* A journal that has an older position of the same rekey says the present one before anybody relies on it. */
+static void test_a_journal_that_had_the_rekey_before_is_brought_up_to_date(void)
+{
+	struct rekey_engine e;
+
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		sim_reset(seed);
+		engine_make(&e);
+		run_on(&e, JOURNAL, REKEY_NEW, 0);
+		run_on(&e, OTHER_JOURNAL, REKEY_CONTINUE, 1);
+		sim.journal = JOURNAL;
+		CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_CONTINUE), 0);
+		unsigned begun = sim.logged;
+		sim.stops_in = -1;
+		CU_ASSERT_EQUAL(rekey_engine_run(&e), 0);
+		rekey_engine_fini(&e);
+		unsigned logged = sim.logged;
+		for (unsigned n = begun; n <= logged; n++) {
+			crash_is_survived(n);
+			sim.logged = logged;
+		}
+	}
+}
+
+/* The chunk was under way when the first journal failed; the other one has been used before, for an earlier chunk. */
+static void test_a_chunk_under_way_goes_to_a_journal_that_has_another(void)
+{
+	struct rekey_engine e;
+
+	for (int at = 0; at < 8; at++) {
+		sim_reset((uint64_t)at + 1);
+		engine_make(&e);
+		run_on(&e, JOURNAL, REKEY_NEW, 0);
+		run_on(&e, OTHER_JOURNAL, REKEY_CONTINUE, 1);
+		CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_CONTINUE), 0);
+		sim.fails_in = at;
+		CU_ASSERT_EQUAL(rekey_engine_run(&e), -EIO);
+		sim.fails_in = sim.stops_in = -1;
+		sim.journal = JOURNAL;
+		CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_CONTINUE), 0);
+		unsigned begun = sim.logged;
+		CU_ASSERT_EQUAL(rekey_engine_run(&e), 0);
+		expect_all_done();
+		rekey_engine_fini(&e);
+		unsigned logged = sim.logged;
+		for (unsigned n = begun; n <= logged; n++) {
+			crash_is_survived(n);
+			sim.logged = logged;
+		}
+	}
+}
+
+static void test_a_beginning_that_nobody_was_told_of_is_taken(void)
+{
+	struct rekey_engine e;
+
+	sim_reset(11);
+	sim.user = false;
+	engine_make(&e);
+	CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_NEW), 0);
+	rekey_engine_fini(&e);
+	engine_make(&e);
+	CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_NEW), 0);
+	CU_ASSERT_EQUAL(rekey_engine_run(&e), 0);
+	expect_all_done();
+	rekey_engine_fini(&e);
 }
 
 static void expect_begin(enum rekey_begin how, int rc, const char *words)
@@ -628,7 +852,7 @@ static void test_a_header_whose_values_cannot_be_is_none(void)
 	header_sample(&h);
 	h.state = 0;
 	expect_unsound(&h);
-	h.state = 4;
+	h.state = 5;
 	expect_unsound(&h);
 	h.state = REKEY_RUNNING; /* with a chunk */
 	expect_unsound(&h);
@@ -711,7 +935,13 @@ static const struct unit_test tests[] = {
 	UNIT(test_after_a_failure_it_goes_on_where_it_was),
 	UNIT(test_a_crash_after_a_failure_loses_nothing),
 	UNIT(test_it_stops_between_chunks_and_continues),
-	UNIT(test_a_block_that_the_medium_lost_is_left_alone),
+	UNIT(test_a_block_that_cannot_be_read_is_not_left_behind),
+	UNIT(test_a_base_that_has_become_smaller_ends_it_sooner),
+	UNIT(test_a_killed_process_and_then_a_failure_of_power_lose_nothing),
+	UNIT(test_a_recovery_that_fails_can_be_tried_again),
+	UNIT(test_a_journal_that_had_the_rekey_before_is_brought_up_to_date),
+	UNIT(test_a_chunk_under_way_goes_to_a_journal_that_has_another),
+	UNIT(test_a_beginning_that_nobody_was_told_of_is_taken),
 	UNIT(test_a_journal_of_another_rekey_is_refused),
 	UNIT(test_a_copy_that_is_damaged_is_not_written),
 	UNIT(test_a_header_is_read_as_it_was_written_and_any_damage_is_noticed),
