@@ -4,6 +4,9 @@
 #include <stdbool.h>
 #include <string.h>
 
+/* Of an entry that creates something: how many entries of its section come before it. */
+#define PLACE "place"
+
 /* Parameters that tell which entry of a method is meant. */
 static const char *const identity[] = {"name",    "base_name",      "nqn",      "tgt_name", "trtype",
 				       "traddr",  "trsvcid",        "adrfam",   "subnqn",   "host",
@@ -62,6 +65,15 @@ static json_t *take_own_params(json_t *params, const json_t *known)
 	return own;
 }
 
+static bool creates(const json_t *entry)
+{
+	static const char end[] = "_create";
+	const char *method = json_string_value(json_object_get(entry, "method"));
+	size_t n = method != NULL ? strlen(method) : 0;
+
+	return n >= sizeof(end) && strcmp(method + n - sizeof(end) + 1, end) == 0;
+}
+
 /* Moves the own part of the entry at config[i] to own. True: that was all of the entry, and it is gone from config. */
 static bool split_entry(json_t *config, size_t i, const json_t *methods, json_t *own)
 {
@@ -72,6 +84,9 @@ static bool split_entry(json_t *config, size_t i, const json_t *methods, json_t 
 	if (is_own(method)) {
 		json_array_append(own, entry);
 		json_array_remove(config, i);
+		if (creates(entry)) {
+			json_object_set_new(entry, PLACE, json_integer((json_int_t)i));
+		}
 		return true;
 	}
 	json_t *params = take_own_params(json_object_get(entry, "params"), json_object_get(method, "params"));
@@ -148,6 +163,60 @@ static json_t *find_entry(const json_t *entries, const json_t *own, const json_t
 	return NULL;
 }
 
+static bool mentions(const json_t *value, const char *name)
+{
+	json_t *inner;
+	const char *key;
+	size_t i;
+
+	if (json_is_string(value)) {
+		return strcmp(json_string_value(value), name) == 0;
+	}
+	json_object_foreach ((json_t *)value, key, inner) {
+		if (mentions(inner, name)) {
+			return true;
+		}
+	}
+	json_array_foreach (value, i, inner) {
+		if (mentions(inner, name)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Where an entry that creates something belongs, when so many of them have been inserted: at its place, and before what
+ * uses it, should others have been taken out of the file or put in. */
+static size_t own_place(const json_t *entries, const json_t *own, size_t inserted)
+{
+	const char *name = json_string_value(json_object_get(json_object_get(own, "params"), "name"));
+	const json_t *place = json_object_get(own, PLACE);
+	size_t i, n = json_array_size(entries);
+
+	if (json_is_integer(place) && json_integer_value(place) >= 0 && (size_t)json_integer_value(place) < n) {
+		n = (size_t)json_integer_value(place) + inserted < n ? (size_t)json_integer_value(place) + inserted : n;
+	}
+	for (i = 0; i < n && (name == NULL || !mentions(json_array_get(entries, i), name)); i++) {
+	}
+	return i;
+}
+
+static void insert_alone(json_t *entries, const json_t *alone)
+{
+	size_t i, inserted = 0;
+	json_t *o;
+
+	json_array_foreach (alone, i, o) {
+		if (creates(o)) {
+			size_t at = own_place(entries, o, inserted++);
+			json_object_del(o, PLACE);
+			json_array_insert(entries, at, o);
+		} else {
+			json_array_append(entries, o);
+		}
+	}
+}
+
 static void merge_section(json_t *entries, const json_t *own)
 {
 	json_t *taken = json_array(), *alone = json_array(), *o;
@@ -162,7 +231,7 @@ static void merge_section(json_t *entries, const json_t *own)
 			json_array_append(taken, entry);
 		}
 	}
-	json_array_extend(entries, alone);
+	insert_alone(entries, alone);
 	json_decref(taken);
 	json_decref(alone);
 }

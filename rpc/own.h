@@ -10,7 +10,9 @@
  *          {"method": "bdev_set_timeout", "params": {"name": "D0", "timeout_us": 1000000}}]}]}
  *
  * An entry of "varve" adds its parameters to the first entry of that method in the same subsystem with which it agrees
- * in all parameters that both have; if there is none, it is an entry of its own behind the others. Pure. */
+ * in all parameters that both have; if there is none, it is an entry of its own behind the others. One that creates
+ * something (..._create) has a "place", the number of entries of "subsystems" before it, and stands there; and in any
+ * case before the first that mentions its "name". Pure. */
 #ifndef RPC_OWN_H
 #define RPC_OWN_H
 

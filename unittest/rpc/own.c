@@ -5,7 +5,8 @@
 
 static const char methods[] =
 	"[{'name':'make','params':[{'name':'name'},{'name':'x','own':true},{'name':'in','fields':["
-	"{'name':'nsid'},{'name':'y','own':true}]}]},{'name':'ours','own':true,'params':[]}]";
+	"{'name':'nsid'},{'name':'y','own':true}]}]},{'name':'ours','own':true,'params':[]},{'name':'o_create','own':"
+	"true,'params':[]}]";
 
 static json_t *parse(const char *text)
 {
@@ -92,6 +93,34 @@ static void test_own_methods_come_behind_the_others(void)
 		    CONFIG("{'method':'make'},{'method':'ours','params':{'a':1}},{'method':'ours','params':{'b':1}}"));
 }
 
+static void test_what_creates_keeps_its_place(void)
+{
+	check_both(
+		CONFIG("{'method':'make'},{'method':'o_create','params':{'name':'b'}},{'method':'o_create','params':{"
+		       "'name':'c'}},{'method':'make'},{'method':'make'},{'method':'o_create'},{'method':'make'}"),
+		APART("{'method':'make'},{'method':'make'},{'method':'make'},{'method':'make'}",
+		      "{'method':'o_create','params':{'name':'b'},'place':1},{'method':'o_create','params':{'name':'c"
+		      "'},'place':1},{'method':'o_create','place':3}"));
+	check_merge(APART("{'method':'make','params':{'on':'b'}},{'method':'make'}",
+			  "{'method':'o_create','params':{'name':'b'},'place':2},{'method':'o_create','place':-1},"
+			  "{'method':'o_create','place':99},{'method':'o_create','place':'x'}"),
+		    CONFIG("{'method':'o_create','params':{'name':'b'}},{'method':'make','params':{'on':'b'}},"
+			   "{'method':'make'},{'method':'o_create'},{'method':'o_create'},{'method':'o_create'}"));
+}
+
+/* Others may stand on a bdev of a kind that is ours, or have settings for it. */
+static void test_what_creates_comes_before_what_uses_it(void)
+{
+	check_merge(APART("{'method':'make','params':{'name':'a'}},{'method':'set','params':{'in':['b']}}",
+			  "{'method':'o_create','params':{'name':'b'}},{'method':'ours','params':{'name':'b'}},"
+			  "{'method':'o_create','params':{'name':'c'}},{'method':'o_create','params':{'x':'a'}},"
+			  "{'method':'p_create','params':{'name':'a'}}"),
+		    CONFIG("{'method':'p_create','params':{'name':'a'}},{'method':'make','params':{'name':'a'}},"
+			   "{'method':'o_create','params':{'name':'b'}},{'method':'set','params':{'in':['b']}},"
+			   "{'method':'ours','params':{'name':'b'}},{'method':'o_create','params':{'name':'c'}},"
+			   "{'method':'o_create','params':{'x':'a'}}"));
+}
+
 static void test_two_entries_that_look_alike_get_one_each(void)
 {
 	check_both(
@@ -133,6 +162,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_own_parameters_stand_apart_with_what_tells_the_entry),
 	UNIT(test_own_parameters_come_to_the_right_entry_of_a_subsystem),
 	UNIT(test_own_methods_come_behind_the_others),
+	UNIT(test_what_creates_keeps_its_place),
+	UNIT(test_what_creates_comes_before_what_uses_it),
 	UNIT(test_two_entries_that_look_alike_get_one_each),
 	UNIT(test_what_has_no_entry_is_one_of_its_own),
 	UNIT(test_a_wrong_form_is_an_error),

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The parts of the module.
+ *
+ *     layout.c	what is on the base
+ *     integrity.c	how a bdev is made, waits for its base, and goes
+ *     open.c		reads or makes what is on the base
+ *     slots.c		checksums in memory: which regions have them, and who waits for them
+ *     bitmap.c	which regions are open
+ *     closer.c	closes regions
+ *     io.c		the I/O of users
+ *     errors.c	what is found wrong
+ *     scrub.c		reads everything
+ *
+ * A region has its checksums in memory in a slot. Only the control thread gives slots to regions and changes the state
+ * of a slot. I/O runs on the threads of its users, and takes the lock of a slot for as long as it takes to mark units
+ * as busy: a write has its units to itself, so that the checksum in memory is that of what ends up on the base. A read
+ * takes no lock: if the checksums differ it is done once more with its units to itself, and only then is the data
+ * wrong. An I/O that cannot go on goes to the control thread (integrity_ask()), which sends it back when it can. */
+#ifndef BDEV_INTEGRITY_INTERNAL_H
+#define BDEV_INTEGRITY_INTERNAL_H
+
+#include <rte_spinlock.h>
+#include <stdatomic.h>
+
+#include "bdev/vbdev/vbdev.h"
+#include "bdev_modules/integrity/integrity.h"
+#include "bdev_modules/integrity/layout.h"
+
+#define INTEGRITY_NO_REGION   UINT32_MAX
+#define INTEGRITY_BUSY_WORDS  (INTEGRITY_REGION_UNITS / 64)
+#define INTEGRITY_CLOSE_BATCH 256u
+#define INTEGRITY_REPORTS     64u
+
+struct integrity_bdev;
+
+/* Tests change these. */
+extern struct integrity_limits {
+	uint64_t idle_us; /* a region is closed when nobody has written to it for so long */
+	uint64_t tick_us; /* how often that is looked at */
+	uint32_t slots;   /* regions whose checksums are in memory, at most; and half of them may be open, if there are
+			     more regions */
+} integrity_limits;
+
+/* I/O of the module itself. The control thread. */
+struct integrity_op {
+	struct vbdev_meta_op op;
+	struct integrity_bdev *d;
+	void (*done)(struct integrity_op *o, int rc);
+	struct thread_timer timer; /* there was no memory */
+};
+
+enum integrity_slot_state {
+	SLOT_FREE,
+	SLOT_LOADING, /* the checksum page is being read */
+	SLOT_CLEAN,   /* as on the base */
+	SLOT_OPENING, /* the bitmap is being written */
+	SLOT_OPEN,    /* units may be written */
+	SLOT_CLOSING,
+	SLOT_STATES,
+};
+
+/* What an I/O asks for. */
+enum integrity_want {
+	WANT_SUMS, /* the checksums of its region */
+	WANT_OPEN, /* and that the region is open */
+};
+
+enum integrity_io_stage {
+	STAGE_READ,  /* without its units to itself */
+	STAGE_AGAIN, /* with them */
+	STAGE_CHANGE,
+};
+
+/* Of an I/O: the module's context. */
+struct integrity_io {
+	struct thread_msg msg; /* to the control thread and back */
+	struct thread *thread;
+	STAILQ_ENTRY(integrity_io) link; /* waits for a slot, or for units */
+	struct integrity_slot *slot;     /* whose units it has; NULL: none */
+	uint64_t done_units;             /* of UNMAP and WRITE_ZEROES, which go from region to region */
+	uint32_t region, first, count;   /* the units of this step */
+	uint16_t answer, status;         /* of the control thread, of the child */
+	uint8_t want, stage, pending;
+};
+STAILQ_HEAD(integrity_ios, integrity_io);
+
+struct integrity_slot {
+	_Atomic uint32_t region; /* written by the control thread with the lock; INTEGRITY_NO_REGION: none */
+	rte_spinlock_t lock;     /* held for a few dozen instructions, of what follows: */
+	uint8_t state;           /* enum integrity_slot_state; written by the control thread */
+	uint32_t users;          /* I/Os that have units of it */
+	uint64_t busy[INTEGRITY_BUSY_WORDS];
+	struct integrity_ios waiters; /* for units */
+	uint64_t written_ticks;       /* the last write */
+	/* Written by who has the unit; read by all, without an order: what does not match is looked at again. */
+	_Atomic uint32_t sum[INTEGRITY_REGION_UNITS];
+
+	/* The control thread's. */
+	struct integrity_ios asks;         /* wait for the next change of state */
+	STAILQ_ENTRY(integrity_slot) link; /* free; in a list of a bitmap page; or in a batch that is being closed */
+	struct integrity_op op;
+	struct integrity_bdev *d;
+	struct integrity_sums_page *page; /* that is being read or written */
+	bool referenced;                  /* since the hand passed */
+	bool unknown;                     /* its region was found open, and has not been closed since */
+};
+STAILQ_HEAD(integrity_slots, integrity_slot);
+
+/* A page of the bitmap in memory. The control thread. */
+struct integrity_bitmap {
+	struct integrity_bitmap_page page;
+	struct integrity_bitmap_page copy; /* that is being written */
+	struct integrity_slots now, next;  /* that wait for the write under way, and for the one after it */
+	bool writing;
+	struct integrity_op op;
+	struct integrity_bdev *d;
+};
+
+enum integrity_state { INTEGRITY_OPENING, INTEGRITY_THERE, INTEGRITY_LEAVING, INTEGRITY_STATES };
+
+struct integrity_scrubber;
+
+struct integrity_bdev {
+	struct bdev bdev;
+	struct bdev_desc *base;
+	struct vbdev_meta *meta;
+	struct integrity_layout layout;
+	uint32_t unit_blocks; /* of the base in a unit */
+	uint32_t zero_sum;
+	/* Slot of each region, plus one, doubled; and 1 if the checksums are there. 0: none. Written by the control
+	 * thread, read by all. */
+	_Atomic uint32_t *slot_of;
+	struct integrity_slot *slots;
+	uint32_t num_slots, slots_open, max_open, hand;
+	struct integrity_slots free;
+	struct integrity_ios starved; /* wait until any slot can be had, or any region closed */
+	struct integrity_bitmap *bitmap;
+	uint8_t *unknown; /* bits: regions that were found open, and have no slot yet */
+	uint64_t regions_unknown, regions_unclean;
+	uint32_t unknown_at; /* where the next one is looked for */
+	_Atomic bool failed; /* no region is opened or closed any more */
+	atomic_ullong errors, unchecked;
+	uint64_t pages_wrong;
+
+	/* The closer. */
+	struct thread_timer tick;
+	struct integrity_slots batch;
+	uint32_t batch_left;
+	struct integrity_sums_page *batch_pages;
+	int batch_error;
+	bool hurried;
+	bool closing, ending;
+	struct integrity_op flush;
+
+	/* Errors on their way to the control thread. */
+	rte_spinlock_t reports_lock;
+	struct bdev_integrity_error reports[INTEGRITY_REPORTS];
+	uint32_t num_reports, reports_lost;
+	struct thread_msg reports_msg;
+	bool reporting;
+
+	struct integrity_scrubber *scrubber;
+
+	/* Opening. */
+	uint8_t state; /* enum integrity_state */
+	bool format, by_call, deleted, registered;
+	bool is_new;   /* it has just been made */
+	bool is_blank; /* nothing was ever written to the base: nothing is lost if one is made there */
+	struct integrity_op open_op;
+	void *buffer; /* two pages */
+	uint32_t step;
+	bdev_integrity_cb cb;
+	void *cb_arg;
+	bdev_delete_cb delete_cb;
+	void *delete_arg;
+	bool has_uuid;
+	uint8_t uuid[16];
+	int error;
+	char error_text[BDEV_ERROR_MAX];
+	char name[256], base_name[256];
+	LIST_ENTRY(integrity_bdev) link;
+};
+
+extern struct bdev_module bdev_integrity_module;
+extern const struct bdev_ops integrity_ops;
+
+/* Of integrity_ops. */
+void integrity_destruct(struct bdev *b);
+void integrity_dump_info(const struct bdev *b, struct json_t *driver_specific);
+
+/* Starts I/O of `units` units at `unit` of the base (FLUSH: of everything). done(o, rc) follows, never before this has
+ * returned; a lack of memory is waited out. */
+void integrity_op_start(struct integrity_bdev *d, struct integrity_op *o, enum bdev_io_type type, uint64_t unit,
+			uint64_t units, void *data, void (*done)(struct integrity_op *o, int rc));
+
+static inline struct integrity_bdev *integrity_of(const struct bdev *b)
+{
+	return (struct integrity_bdev *)(uintptr_t)b;
+}
+static inline struct integrity_bdev *integrity_io_bdev(struct integrity_io *ctx)
+{
+	return integrity_of(bdev_channel_bdev(bdev_io_from_ctx(ctx)->ch));
+}
+/* The slot whose checksums of a region are in memory; NULL: they are not. Any thread. Another region may have the slot
+ * at any time, so whoever uses it looks at its `region` again. */
+static inline struct integrity_slot *integrity_slot_ready(struct integrity_bdev *d, uint32_t region)
+{
+	uint32_t n = atomic_load_explicit(&d->slot_of[region], memory_order_acquire);
+
+	return n & 1 ? &d->slots[n / 2 - 1] : NULL;
+}
+
+/* --- open.c --- */
+
+/* Reads the superblock and the bitmap, or makes them. integrity_opened() follows. */
+void integrity_open(struct integrity_bdev *d);
+/* It has ended: with d->error. */
+void integrity_opened(struct integrity_bdev *d);
+/* Notes why it cannot be opened. Returns rc. */
+int integrity_refuse(struct integrity_bdev *d, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* --- slots.c; control thread, but for the last two --- */
+
+/* Makes room for slots, once d->layout is known. 0 or -ENOMEM. */
+int integrity_slots_init(struct integrity_bdev *d);
+/* Frees them. */
+void integrity_slots_fini(struct integrity_bdev *d);
+/* Changes the state, and sends back who has waited for that. */
+void integrity_slot_set_state(struct integrity_slot *s, enum integrity_slot_state state);
+/* As integrity_slot_set_state() while the lock is held, and nobody is sent back. */
+void integrity_slot_mark(struct integrity_slot *s, enum integrity_slot_state state);
+/* Gives a slot to the next region that was found open, so that it is closed in its turn. False: none is left, or no
+ * slot is free. */
+bool integrity_slots_take_unknown(struct integrity_bdev *d);
+/* Looks again at the I/Os that wait for any slot. */
+void integrity_serve_starved(struct integrity_bdev *d);
+/* Sends an I/O to the control thread. Its integrity_io_resumed() follows on its own thread. */
+void integrity_ask(struct integrity_io *ctx, enum integrity_want want);
+
+/* --- bitmap.c --- */
+
+/* Sets the bit of the slot's region on the base. When that is durable, an OPENING slot becomes OPEN, a CLOSING one
+ * CLEAN. */
+void integrity_bitmap_change(struct integrity_slot *s, bool open);
+/* Nothing is written any more: the bdev is read-only from now on. what: that failed. */
+void integrity_fail(struct integrity_bdev *d, const char *what, int rc);
+
+/* --- closer.c --- */
+
+/* Starts to close regions in the background. */
+void integrity_closer_start(struct integrity_bdev *d);
+/* Regions should be closed now, for others need their place. */
+void integrity_closer_hurry(struct integrity_bdev *d);
+/* The bitmap has the slot closed, or cannot: a part of the batch has ended. */
+void integrity_closer_slot_ended(struct integrity_slot *s);
+/* Closes all regions; integrity_closer_ended() follows, perhaps before this returns. */
+void integrity_closer_end(struct integrity_bdev *d);
+/* All that could be closed is. */
+void integrity_closer_ended(struct integrity_bdev *d);
+
+/* --- io.c --- */
+
+/* An I/O comes back from the control thread. */
+void integrity_io_resumed(struct thread_msg *msg);
+/* Goes on with I/Os that have waited for units. Any thread. */
+void integrity_wake(struct integrity_ios *ios);
+
+/* --- errors.c --- */
+
+/* A unit is wrong. Any thread. */
+void integrity_report(struct integrity_bdev *d, uint64_t unit, uint32_t expected, uint32_t found);
+/* A checksum page is wrong. Control thread. */
+void integrity_report_page(struct integrity_bdev *d, uint32_t region, const char *why);
+
+/* --- scrub.c --- */
+
+/* The bdev goes: its last result is forgotten. No scrub runs. */
+void integrity_scrub_forget(struct integrity_bdev *d);
+
+#endif

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* I/O of users. Each becomes one child at a time; the layer has split READ and WRITE at the boundaries of regions.
+ *
+ *     READ	is passed to the base at once, and what has come is checked against the checksums, which are read
+ *meanwhile if they are not in memory. If they differ, perhaps because the unit was being written, it is read again with
+ *its units marked as busy. What differs then is wrong. WRITE	waits until its region is open, marks its units as busy,
+ *notes their new checksums, and is passed to the base. The memory of a write must not change until it ends, as for
+ *every bdev. UNMAP, WRITE_ZEROES	the same, from region to region. What is read after UNMAP is not known, and not
+ *checked. FLUSH	is passed on: whatever a write needs in order to be read right was durable before it went to the
+ *base.
+ *
+ * All other types the layer makes of these. A RESET waits for what is under way: were it passed on, it would end writes
+ * of the bitmap too, and make the bdev read-only. */
+#include <errno.h>
+#include <rte_common.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bdev_modules/integrity/internal.h"
+#include "util/iov.h"
+#include "util/log.h"
+
+#define CHILDREN     256u /* I/Os that a channel may have at its base; more wait in the pool */
+#define STATUS_WRONG BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR)
+#define STATUS_FAULT BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_WRITE_FAULT)
+
+struct integrity_channel {
+	struct bdev_child_pool *pool;
+	struct integrity_bdev *d;
+};
+
+/* --- Units that an I/O has to itself --- */
+
+static uint64_t busy_mask(const struct integrity_io *ctx, uint32_t word)
+{
+	uint32_t from = RTE_MAX(ctx->first, word * 64), to = RTE_MIN(ctx->first + ctx->count, word * 64 + 64);
+
+	if (from >= to) {
+		return 0;
+	}
+	return (to - from == 64 ? UINT64_MAX : (UINT64_C(1) << (to - from)) - 1) << from % 64;
+}
+
+static bool units_are_busy(const struct integrity_slot *s, const struct integrity_io *ctx)
+{
+	for (uint32_t w = ctx->first / 64; w <= (ctx->first + ctx->count - 1) / 64; w++) {
+		if (s->busy[w] & busy_mask(ctx, w)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void units_flip(struct integrity_slot *s, const struct integrity_io *ctx)
+{
+	for (uint32_t w = ctx->first / 64; w <= (ctx->first + ctx->count - 1) / 64; w++) {
+		s->busy[w] ^= busy_mask(ctx, w);
+	}
+}
+
+enum acquired { ACQUIRED, ACQUIRE_WAITS, ACQUIRE_ASKS };
+
+/* ACQUIRE_WAITS: another I/O has some of the units; integrity_wake() follows. ACQUIRE_ASKS: the slot is not that of the
+ * region, or not in a state for that. */
+static enum acquired units_acquire(struct integrity_slot *s, struct integrity_io *ctx)
+{
+	bool writes = ctx->stage == STAGE_CHANGE;
+	enum acquired result = ACQUIRE_ASKS;
+
+	rte_spinlock_lock(&s->lock);
+	bool is_ours = atomic_load_explicit(&s->region, memory_order_relaxed) == ctx->region;
+	if (is_ours && (s->state == SLOT_OPEN || (!writes && s->state >= SLOT_CLEAN))) {
+		result = units_are_busy(s, ctx) ? ACQUIRE_WAITS : ACQUIRED;
+	}
+	if (result == ACQUIRED) {
+		units_flip(s, ctx);
+		s->users++;
+		ctx->slot = s;
+	} else if (result == ACQUIRE_WAITS) {
+		STAILQ_INSERT_TAIL(&s->waiters, ctx, link);
+	}
+	rte_spinlock_unlock(&s->lock);
+	return result;
+}
+
+void integrity_wake(struct integrity_ios *ios)
+{
+	struct integrity_io *ctx;
+
+	while ((ctx = STAILQ_FIRST(ios)) != NULL) {
+		STAILQ_REMOVE_HEAD(ios, link);
+		ctx->answer = 0;
+		thread_post(ctx->thread, &ctx->msg, integrity_io_resumed);
+	}
+}
+
+static void units_release(struct integrity_io *ctx)
+{
+	struct integrity_ios woken = STAILQ_HEAD_INITIALIZER(woken);
+	struct integrity_slot *s = ctx->slot;
+
+	rte_spinlock_lock(&s->lock);
+	units_flip(s, ctx);
+	s->users--;
+	s->written_ticks = ctx->stage == STAGE_CHANGE ? thread_now() : s->written_ticks;
+	STAILQ_CONCAT(&woken, &s->waiters);
+	rte_spinlock_unlock(&s->lock);
+	ctx->slot = NULL;
+	integrity_wake(&woken);
+}
+
+/* --- Checksums --- */
+
+/* Notes the checksums of what is about to be written. Whoever reads the old data meanwhile reads again, and waits. */
+static void sums_note(struct integrity_bdev *d, struct integrity_io *ctx)
+{
+	const struct bdev_io *io = bdev_io_from_ctx(ctx);
+	struct iov_cursor c = {.iov = io->iovs};
+
+	for (uint32_t i = 0; i < ctx->count; i++) {
+		uint32_t sum = INTEGRITY_SUM_UNKNOWN;
+		if (io->type == BDEV_IO_WRITE) {
+			sum = integrity_sum(&c);
+		} else if (io->type == BDEV_IO_WRITE_ZEROES) {
+			sum = d->zero_sum;
+		}
+		atomic_store_explicit(&ctx->slot->sum[ctx->first + i], sum, memory_order_relaxed);
+	}
+}
+
+/* After a write that has failed the units have old data, new data, or some of both. */
+static void sums_forget(struct integrity_io *ctx)
+{
+	for (uint32_t i = 0; i < ctx->count; i++) {
+		atomic_store_explicit(&ctx->slot->sum[ctx->first + i], INTEGRITY_SUM_UNKNOWN, memory_order_relaxed);
+	}
+}
+
+/* Whether what was read is what the slot has checksums for. report: a unit that is not is wrong. */
+static bool sums_match(struct integrity_bdev *d, struct integrity_slot *s, struct integrity_io *ctx, bool report)
+{
+	const struct bdev_io *io = bdev_io_from_ctx(ctx);
+	struct iov_cursor c = {.iov = io->iovs};
+	uint32_t unchecked = 0;
+	bool match = true;
+
+	for (uint32_t i = 0; i < ctx->count && (match || report); i++) {
+		uint32_t expected = atomic_load_explicit(&s->sum[ctx->first + i], memory_order_relaxed);
+		if (expected == INTEGRITY_SUM_UNKNOWN) {
+			unchecked++;
+			iov_skip(&c, INTEGRITY_UNIT_BYTES);
+			continue;
+		}
+		uint32_t found = integrity_sum(&c);
+		if (unlikely(found != expected)) {
+			match = false;
+			if (report) {
+				integrity_report(d, io->offset_blocks + i, expected, found);
+			}
+		}
+	}
+	if (unchecked != 0 && (match || report)) {
+		atomic_fetch_add_explicit(&d->unchecked, unchecked, memory_order_relaxed);
+	}
+	return match;
+}
+
+/* --- Children --- */
+
+static void step_set(struct integrity_io *ctx)
+{
+	const struct bdev_io *io = bdev_io_from_ctx(ctx);
+	uint64_t unit = io->offset_blocks + ctx->done_units, left = io->num_blocks - ctx->done_units;
+
+	ctx->region = (uint32_t)(unit >> INTEGRITY_REGION_SHIFT);
+	ctx->first = (uint32_t)(unit & (INTEGRITY_REGION_UNITS - 1));
+	ctx->count = (uint32_t)RTE_MIN(left, INTEGRITY_REGION_UNITS - ctx->first);
+}
+
+static void child_send(struct bdev_io *io)
+{
+	struct integrity_channel *c = bdev_channel_ctx(io->ch);
+	struct integrity_io *ctx = bdev_io_ctx(io);
+	struct integrity_bdev *d = c->d;
+	struct bdev_io *child;
+	int rc = bdev_child_get(c->pool, 0, io, &child);
+
+	if (unlikely(rc == -EAGAIN)) {
+		return;
+	}
+	if (likely(rc == 0)) {
+		uint64_t unit = d->layout.data_first + io->offset_blocks + ctx->done_units;
+		bdev_io_set_rw(child, io->type, io->iovs, io->iovcnt, unit * d->unit_blocks,
+			       (uint64_t)ctx->count * d->unit_blocks);
+		bdev_child_send(child);
+	} else if (rc != -ECANCELED) {
+		bdev_children_fail(io, NVME_SC_INVALID_NS | NVME_SC_DNR);
+	}
+	bdev_children_sent(io);
+}
+
+static void child_begin(struct integrity_io *ctx)
+{
+	struct bdev_io *io = bdev_io_from_ctx(ctx);
+
+	bdev_children_begin(io);
+	child_send(io);
+}
+
+/* --- An I/O with its units to itself --- */
+
+static void units_take(struct integrity_io *ctx)
+{
+	struct integrity_bdev *d = integrity_io_bdev(ctx);
+	struct integrity_slot *s = integrity_slot_ready(d, ctx->region);
+	bool changes = ctx->stage == STAGE_CHANGE;
+
+	if (unlikely(changes && atomic_load_explicit(&d->failed, memory_order_relaxed))) {
+		bdev_io_complete(bdev_io_from_ctx(ctx), STATUS_FAULT);
+		return;
+	}
+	ctx->thread = thread_current();
+	switch (s != NULL ? units_acquire(s, ctx) : ACQUIRE_ASKS) {
+	case ACQUIRED:
+		if (changes) {
+			sums_note(d, ctx);
+		}
+		child_begin(ctx);
+		break;
+	case ACQUIRE_WAITS:
+		break;
+	case ACQUIRE_ASKS:
+		integrity_ask(ctx, changes ? WANT_OPEN : WANT_SUMS);
+		break;
+	}
+}
+
+static void change_ended(struct integrity_io *ctx)
+{
+	struct bdev_io *io = bdev_io_from_ctx(ctx);
+
+	if (unlikely(ctx->status != 0)) {
+		sums_forget(ctx);
+	}
+	units_release(ctx);
+	ctx->done_units += ctx->count;
+	if (ctx->status != 0 || ctx->done_units == io->num_blocks) {
+		bdev_io_complete(io, ctx->status);
+		return;
+	}
+	step_set(ctx);
+	units_take(ctx);
+}
+
+static void read_again_ended(struct integrity_io *ctx)
+{
+	struct integrity_bdev *d = integrity_io_bdev(ctx);
+	uint16_t status = ctx->status;
+
+	if (status == 0 && !sums_match(d, ctx->slot, ctx, true)) {
+		status = STATUS_WRONG;
+	}
+	units_release(ctx);
+	bdev_io_complete(bdev_io_from_ctx(ctx), status);
+}
+
+/* --- READ --- */
+
+/* Whether the data is right, without the lock: another region may be given the slot meanwhile. */
+static bool read_is_right(struct integrity_bdev *d, struct integrity_slot *s, struct integrity_io *ctx)
+{
+	if (atomic_load_explicit(&s->region, memory_order_acquire) != ctx->region || !sums_match(d, s, ctx, false)) {
+		return false;
+	}
+	atomic_thread_fence(memory_order_acquire); /* pairs with slot_set_region() */
+	return atomic_load_explicit(&s->region, memory_order_relaxed) == ctx->region;
+}
+
+/* The data has come, or the checksums have. */
+static void read_arrived(struct integrity_io *ctx)
+{
+	struct integrity_bdev *d = integrity_io_bdev(ctx);
+
+	if (--ctx->pending > 0) {
+		return;
+	}
+	if (ctx->status != 0 || ctx->answer != 0) {
+		bdev_io_complete(bdev_io_from_ctx(ctx), ctx->status != 0 ? ctx->status : ctx->answer);
+		return;
+	}
+	struct integrity_slot *s = integrity_slot_ready(d, ctx->region);
+	if (unlikely(s == NULL)) {
+		ctx->pending = 1;
+		integrity_ask(ctx, WANT_SUMS);
+	} else if (likely(read_is_right(d, s, ctx))) {
+		bdev_io_complete(bdev_io_from_ctx(ctx), 0);
+	} else {
+		ctx->stage = STAGE_AGAIN;
+		units_take(ctx);
+	}
+}
+
+static void read_begin(struct integrity_bdev *d, struct integrity_io *ctx)
+{
+	ctx->pending = 1;
+	if (integrity_slot_ready(d, ctx->region) == NULL) {
+		ctx->pending = 2;
+		integrity_ask(ctx, WANT_SUMS);
+	}
+	child_begin(ctx);
+}
+
+/* --- All types --- */
+
+void integrity_io_resumed(struct thread_msg *msg)
+{
+	struct integrity_io *ctx = container_of(msg, struct integrity_io, msg);
+
+	if (ctx->stage == STAGE_READ) {
+		read_arrived(ctx);
+	} else if (ctx->answer != 0) {
+		bdev_io_complete(bdev_io_from_ctx(ctx), ctx->answer);
+	} else {
+		units_take(ctx);
+	}
+}
+
+static void step_ended(struct bdev_io *io, uint16_t status)
+{
+	struct integrity_io *ctx = bdev_io_ctx(io);
+
+	ctx->status = status;
+	if (io->type == BDEV_IO_FLUSH) {
+		bdev_io_complete(io, status);
+	} else if (ctx->stage == STAGE_READ) {
+		read_arrived(ctx);
+	} else if (ctx->stage == STAGE_AGAIN) {
+		read_again_ended(ctx);
+	} else {
+		change_ended(ctx);
+	}
+}
+
+/* All of the base: the data are at another place there. */
+static void flush_send(struct bdev_io *io)
+{
+	struct integrity_channel *c = bdev_channel_ctx(io->ch);
+	struct bdev_io *child;
+	int rc = bdev_child_get(c->pool, 0, io, &child);
+
+	if (rc == -EAGAIN) {
+		return;
+	}
+	if (rc == 0) {
+		bdev_io_set_rw(child, BDEV_IO_FLUSH, NULL, 0, 0, bdev_num_blocks(bdev_desc_bdev(c->d->base)));
+		bdev_child_send(child);
+	} else if (rc != -ECANCELED) {
+		bdev_children_fail(io, NVME_SC_INVALID_NS | NVME_SC_DNR);
+	}
+	bdev_children_sent(io);
+}
+
+static void integrity_resume(struct bdev_io *io)
+{
+	if (io->type == BDEV_IO_FLUSH) {
+		flush_send(io);
+	} else {
+		child_send(io);
+	}
+}
+
+static void integrity_submit(void *channel, struct bdev_io *io)
+{
+	struct integrity_channel *c = channel;
+	struct integrity_io *ctx = bdev_io_ctx(io);
+
+	switch (io->type) {
+	case BDEV_IO_ABORT:
+		bdev_child_abort(c->pool, io);
+		return;
+	case BDEV_IO_FLUSH:
+		bdev_children_begin(io);
+		flush_send(io);
+		return;
+	default:
+		break;
+	}
+	ctx->slot = NULL;
+	ctx->done_units = 0;
+	ctx->answer = ctx->status = 0;
+	step_set(ctx);
+	if (io->type == BDEV_IO_READ) {
+		ctx->stage = STAGE_READ;
+		read_begin(c->d, ctx);
+	} else {
+		ctx->stage = STAGE_CHANGE;
+		units_take(ctx);
+	}
+}
+
+static void integrity_reset_channel(struct bdev *b, void *channel)
+{
+	struct integrity_channel *c = channel;
+
+	bdev_child_fail_waiting(c->pool, NVME_SC_ABORT_REQ);
+}
+
+static void integrity_take_back(void *channel, struct bdev_io *io)
+{
+	struct integrity_channel *c = channel;
+
+	bdev_child_take_back(c->pool, io);
+}
+
+static int integrity_channel_create(struct bdev *b, void *channel)
+{
+	struct integrity_channel *c = channel;
+
+	c->d = integrity_of(b);
+	c->pool = bdev_child_pool_create_for(
+		&(struct bdev_child_pool_opts){.bases = &c->d->base, .n_bases = 1, .count = CHILDREN});
+	return c->pool != NULL ? 0 : -errno;
+}
+
+static void integrity_channel_destroy(struct bdev *b, void *channel)
+{
+	struct integrity_channel *c = channel;
+
+	bdev_child_pool_destroy(c->pool);
+}
+
+static void integrity_describe_io(struct bdev_io *io, char *text, size_t size)
+{
+	const struct integrity_io *ctx = bdev_io_ctx(io);
+
+	bool has_units = io->type != BDEV_IO_FLUSH && io->type != BDEV_IO_ABORT;
+
+	if (has_units && io->children == 0 && ctx->slot == NULL) {
+		snprintf(text, size, "region %u: its checksums, that it is open, or another write of the same units",
+			 ctx->region);
+	}
+}
+
+static const struct bdev_child_ops integrity_child_ops = {.resume = integrity_resume, .all_ended = step_ended};
+
+const struct bdev_ops integrity_ops = {
+	.submit = integrity_submit,
+	.channel_create = integrity_channel_create,
+	.channel_destroy = integrity_channel_destroy,
+	.channel_size = sizeof(struct integrity_channel),
+	.reset_channel = integrity_reset_channel,
+	.take_back = integrity_take_back,
+	.destruct = integrity_destruct,
+	.child_ops = &integrity_child_ops,
+	.describe_io = integrity_describe_io,
+	.dump_info = integrity_dump_info,
+};

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Checksums in memory. A slot is given to a region when the first I/O asks for it, and to another one when nobody has
+ * used it since the hand of a clock passed twice. */
+#include <errno.h>
+#include <rte_common.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev_modules/integrity/internal.h"
+#include "util/state_machine.h"
+
+static const char *slot_state_name(unsigned state)
+{
+	static const char *const names[SLOT_STATES] = {
+		[SLOT_FREE] = "free",       [SLOT_LOADING] = "loading", [SLOT_CLEAN] = "clean",
+		[SLOT_OPENING] = "opening", [SLOT_OPEN] = "open",       [SLOT_CLOSING] = "closing",
+	};
+
+	return state < SLOT_STATES ? names[state] : "?";
+}
+
+static const uint32_t slot_next_states[SLOT_STATES] = {
+	[SLOT_FREE] = 1u << SLOT_LOADING | 1u << SLOT_OPEN,
+	[SLOT_LOADING] = 1u << SLOT_CLEAN | 1u << SLOT_FREE,
+	[SLOT_CLEAN] = 1u << SLOT_OPENING | 1u << SLOT_FREE,
+	[SLOT_OPENING] = 1u << SLOT_OPEN | 1u << SLOT_CLEAN,
+	[SLOT_OPEN] = 1u << SLOT_CLOSING,
+	[SLOT_CLOSING] = 1u << SLOT_CLEAN | 1u << SLOT_OPEN,
+};
+STATE_MACHINE(slot_machine, "integrity_region", slot_state_name, slot_next_states)
+
+static bool slot_state_is_open(unsigned state)
+{
+	return state == SLOT_OPENING || state == SLOT_OPEN || state == SLOT_CLOSING;
+}
+
+void integrity_slot_mark(struct integrity_slot *s, enum integrity_slot_state state)
+{
+	state_machine_check(&slot_machine, s->state, state, s->d->name);
+	s->d->slots_open += slot_state_is_open(state);
+	s->d->slots_open -= slot_state_is_open(s->state);
+	s->state = (uint8_t)state;
+}
+
+static void slot_set_region(struct integrity_slot *s, uint32_t region)
+{
+	/* The order is for readers without the lock: their checksums count only if the region is the same before and
+	 * after they have read them. */
+	atomic_store_explicit(&s->region, region, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+}
+
+/* --- I/Os that ask --- */
+
+static void ask_serve(struct integrity_bdev *d, struct integrity_io *ctx);
+
+static void ask_answer(struct integrity_io *ctx, uint16_t status)
+{
+	ctx->answer = status;
+	thread_post(ctx->thread, &ctx->msg, integrity_io_resumed);
+}
+
+static void asks_serve(struct integrity_bdev *d, struct integrity_ios *list)
+{
+	struct integrity_ios ios = STAILQ_HEAD_INITIALIZER(ios);
+	struct integrity_io *ctx;
+
+	STAILQ_CONCAT(&ios, list);
+	while ((ctx = STAILQ_FIRST(&ios)) != NULL) {
+		STAILQ_REMOVE_HEAD(&ios, link);
+		ask_serve(d, ctx);
+	}
+}
+
+static void asks_fail(struct integrity_slot *s, uint16_t status)
+{
+	struct integrity_io *ctx;
+
+	while ((ctx = STAILQ_FIRST(&s->asks)) != NULL) {
+		STAILQ_REMOVE_HEAD(&s->asks, link);
+		ask_answer(ctx, status);
+	}
+}
+
+void integrity_slot_set_state(struct integrity_slot *s, enum integrity_slot_state state)
+{
+	rte_spinlock_lock(&s->lock);
+	integrity_slot_mark(s, state);
+	rte_spinlock_unlock(&s->lock);
+	asks_serve(s->d, &s->asks);
+}
+
+void integrity_serve_starved(struct integrity_bdev *d)
+{
+	asks_serve(d, &d->starved);
+}
+
+/* --- Slots and their regions --- */
+
+static bool slot_evict(struct integrity_slot *s)
+{
+	if (s->state != SLOT_CLEAN || !STAILQ_EMPTY(&s->asks)) {
+		return false;
+	}
+	rte_spinlock_lock(&s->lock);
+	bool evicted = s->users == 0;
+	uint32_t region = atomic_load_explicit(&s->region, memory_order_relaxed);
+	if (evicted) {
+		slot_set_region(s, INTEGRITY_NO_REGION);
+		integrity_slot_mark(s, SLOT_FREE);
+	}
+	rte_spinlock_unlock(&s->lock);
+	if (evicted) {
+		atomic_store_explicit(&s->d->slot_of[region], 0, memory_order_release);
+	}
+	return evicted;
+}
+
+/* NULL: all are in use. */
+static struct integrity_slot *slot_get(struct integrity_bdev *d)
+{
+	struct integrity_slot *s = STAILQ_FIRST(&d->free);
+
+	if (s != NULL) {
+		STAILQ_REMOVE_HEAD(&d->free, link);
+		return s;
+	}
+	for (uint32_t n = 0; n < 2 * d->num_slots; n++) {
+		s = &d->slots[d->hand];
+		d->hand = (d->hand + 1) % d->num_slots;
+		if (!s->referenced && slot_evict(s)) {
+			return s;
+		}
+		s->referenced = false;
+	}
+	return NULL;
+}
+
+static void slot_publish(struct integrity_slot *s, uint32_t ready)
+{
+	uint32_t n = (uint32_t)(s - s->d->slots) + 1;
+
+	/* Pairs with integrity_slot_ready(): the checksums are there. */
+	atomic_store_explicit(&s->d->slot_of[atomic_load_explicit(&s->region, memory_order_relaxed)], 2 * n + ready,
+			      memory_order_release);
+}
+
+static void slot_set_sums(struct integrity_slot *s, const uint32_t *sum)
+{
+	for (uint32_t i = 0; i < INTEGRITY_REGION_UNITS; i++) {
+		atomic_store_explicit(&s->sum[i], sum != NULL ? sum[i] : INTEGRITY_SUM_UNKNOWN, memory_order_relaxed);
+	}
+}
+
+static void slot_load_failed(struct integrity_slot *s, uint16_t status)
+{
+	atomic_store_explicit(&s->d->slot_of[s->region], 0, memory_order_release);
+	rte_spinlock_lock(&s->lock);
+	slot_set_region(s, INTEGRITY_NO_REGION);
+	integrity_slot_mark(s, SLOT_FREE);
+	rte_spinlock_unlock(&s->lock);
+	STAILQ_INSERT_HEAD(&s->d->free, s, link);
+	asks_fail(s, status);
+	integrity_serve_starved(s->d);
+}
+
+static void slot_loaded(struct integrity_op *o, int rc)
+{
+	struct integrity_slot *s = container_of(o, struct integrity_slot, op);
+	uint32_t sum[INTEGRITY_REGION_UNITS];
+	struct integrity_error e;
+
+	if (rc != 0) {
+		slot_load_failed(s, o->op.status != 0 ? o->op.status : NVME_SC_INTERNAL);
+	} else {
+		if (integrity_sums_decode(s->page, &s->d->layout, s->region, sum, &e) != 0) {
+			integrity_report_page(s->d, s->region, e.text);
+		}
+		slot_set_sums(s, sum);
+		slot_publish(s, 1);
+		integrity_slot_set_state(s, SLOT_CLEAN);
+	}
+	free(s->page);
+	s->page = NULL;
+}
+
+/* Of a region that was found open no checksum is known, and its page is not read. */
+static void slot_take_unknown(struct integrity_slot *s)
+{
+	struct integrity_bdev *d = s->d;
+
+	d->unknown[s->region / 8] &= (uint8_t) ~(1u << s->region % 8);
+	s->unknown = true;
+	s->written_ticks = 0;
+	slot_set_sums(s, NULL);
+	slot_publish(s, 1);
+	integrity_slot_set_state(s, SLOT_OPEN);
+}
+
+static bool region_is_unknown(const struct integrity_bdev *d, uint32_t region)
+{
+	return d->unknown[region / 8] >> region % 8 & 1;
+}
+
+static void slot_give(struct integrity_slot *s, uint32_t region)
+{
+	struct integrity_bdev *d = s->d;
+
+	rte_spinlock_lock(&s->lock);
+	slot_set_region(s, region);
+	rte_spinlock_unlock(&s->lock);
+	if (region_is_unknown(d, region)) {
+		slot_take_unknown(s);
+		return;
+	}
+	integrity_slot_set_state(s, SLOT_LOADING);
+	slot_publish(s, 0);
+	s->page = aligned_alloc(INTEGRITY_UNIT_BYTES, sizeof(*s->page));
+	if (s->page != NULL) {
+		integrity_op_start(d, &s->op, BDEV_IO_READ, d->layout.sums_first + region, 1, s->page, slot_loaded);
+	}
+}
+
+bool integrity_slots_take_unknown(struct integrity_bdev *d)
+{
+	while (d->unknown_at < d->layout.regions && !region_is_unknown(d, d->unknown_at)) {
+		d->unknown_at++;
+	}
+	struct integrity_slot *s = d->unknown_at < d->layout.regions ? slot_get(d) : NULL;
+	if (s != NULL) {
+		slot_give(s, d->unknown_at);
+	}
+	return s != NULL;
+}
+
+/* --- Asking --- */
+
+static void ask_starves(struct integrity_bdev *d, struct integrity_io *ctx)
+{
+	STAILQ_INSERT_TAIL(&d->starved, ctx, link);
+	integrity_closer_hurry(d);
+}
+
+static void slot_open(struct integrity_slot *s, struct integrity_io *ctx)
+{
+	struct integrity_bdev *d = s->d;
+
+	if (d->slots_open >= d->max_open) {
+		ask_starves(d, ctx);
+		return;
+	}
+	STAILQ_INSERT_TAIL(&s->asks, ctx, link);
+	rte_spinlock_lock(&s->lock);
+	integrity_slot_mark(s, SLOT_OPENING);
+	s->written_ticks = thread_now();
+	rte_spinlock_unlock(&s->lock);
+	integrity_bitmap_change(s, true);
+}
+
+static struct integrity_slot *slot_find(struct integrity_bdev *d, uint32_t region)
+{
+	uint32_t n = atomic_load_explicit(&d->slot_of[region], memory_order_relaxed);
+
+	return n != 0 ? &d->slots[n / 2 - 1] : NULL;
+}
+
+/* The slot of its region, which is given one if it has none. NULL: ctx waits, or has been answered. */
+static struct integrity_slot *ask_find_slot(struct integrity_bdev *d, struct integrity_io *ctx)
+{
+	struct integrity_slot *s = slot_find(d, ctx->region);
+
+	if (s != NULL) {
+		return s;
+	}
+	s = slot_get(d);
+	if (s == NULL) {
+		ask_starves(d, ctx);
+		return NULL;
+	}
+	slot_give(s, ctx->region);
+	if (s->state == SLOT_LOADING && s->page == NULL) { /* no memory */
+		slot_load_failed(s, NVME_SC_INTERNAL);
+		ask_answer(ctx, NVME_SC_INTERNAL);
+		return NULL;
+	}
+	return s;
+}
+
+static void ask_serve(struct integrity_bdev *d, struct integrity_io *ctx)
+{
+	bool writes = ctx->want == WANT_OPEN;
+
+	if (writes && atomic_load_explicit(&d->failed, memory_order_relaxed)) {
+		ask_answer(ctx, BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_WRITE_FAULT));
+		return;
+	}
+	struct integrity_slot *s = ask_find_slot(d, ctx);
+	if (s == NULL) {
+		return;
+	}
+	s->referenced = true;
+	if (s->state == SLOT_OPEN || (!writes && s->state != SLOT_LOADING)) {
+		ask_answer(ctx, 0);
+	} else if (s->state == SLOT_CLEAN) {
+		slot_open(s, ctx);
+	} else {
+		STAILQ_INSERT_TAIL(&s->asks, ctx, link);
+	}
+}
+
+static void ask_message(struct thread_msg *msg)
+{
+	struct integrity_io *ctx = container_of(msg, struct integrity_io, msg);
+
+	ask_serve(integrity_io_bdev(ctx), ctx);
+}
+
+void integrity_ask(struct integrity_io *ctx, enum integrity_want want)
+{
+	ctx->want = (uint8_t)want;
+	ctx->thread = thread_current();
+	thread_post(thread_control(), &ctx->msg, ask_message);
+}
+
+/* --- The beginning and the end --- */
+
+static void slot_init(struct integrity_bdev *d, struct integrity_slot *s)
+{
+	s->d = d;
+	atomic_store(&s->region, INTEGRITY_NO_REGION);
+	rte_spinlock_init(&s->lock);
+	STAILQ_INIT(&s->waiters);
+	STAILQ_INIT(&s->asks);
+	STAILQ_INSERT_TAIL(&d->free, s, link);
+}
+
+int integrity_slots_init(struct integrity_bdev *d)
+{
+	const struct integrity_layout *l = &d->layout;
+
+	STAILQ_INIT(&d->free);
+	STAILQ_INIT(&d->starved);
+	STAILQ_INIT(&d->batch);
+	d->num_slots = RTE_MIN(l->regions, integrity_limits.slots);
+	/* While there are more regions than slots, half of the slots are for regions that are only read. */
+	d->max_open = d->num_slots == l->regions ? d->num_slots : RTE_MAX(d->num_slots / 2, 1u);
+	d->slots = calloc(d->num_slots, sizeof(*d->slots));
+	d->slot_of = calloc(l->regions, sizeof(*d->slot_of));
+	d->unknown = calloc(l->regions / 8 + 1, 1);
+	d->bitmap = calloc(l->bitmap_pages, sizeof(*d->bitmap));
+	d->batch_pages = aligned_alloc(INTEGRITY_UNIT_BYTES, INTEGRITY_CLOSE_BATCH * sizeof(*d->batch_pages));
+	if (d->slots == NULL || d->slot_of == NULL || d->unknown == NULL || d->bitmap == NULL ||
+	    d->batch_pages == NULL) {
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < d->num_slots; i++) {
+		slot_init(d, &d->slots[i]);
+	}
+	for (uint32_t i = 0; i < l->bitmap_pages; i++) {
+		d->bitmap[i].d = d;
+		STAILQ_INIT(&d->bitmap[i].now);
+		STAILQ_INIT(&d->bitmap[i].next);
+	}
+	return 0;
+}
+
+void integrity_slots_fini(struct integrity_bdev *d)
+{
+	free(d->slots);
+	free((void *)d->slot_of);
+	free(d->unknown);
+	free(d->bitmap);
+	free(d->batch_pages);
+}
