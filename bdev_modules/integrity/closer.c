@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Closes regions that nobody writes to, a batch at a time: makes their data durable, then their checksum pages, and
- * then clears their bits. A failure on the way leaves them open. */
+/* Closes regions that nobody writes to, a batch at a time: writes their checksum pages, makes these and their data
+ * durable by one flush, and then clears their bits. A failure on the way leaves them open. */
 #include <string.h>
 
 #include "bdev_modules/integrity/internal.h"
@@ -9,7 +9,7 @@
 #define HURRY_TICK_US 10000u
 #define UNKNOWN_BATCH 64u
 
-struct integrity_limits integrity_limits = {.idle_us = 5000000, .tick_us = 1000000, .slots = 16384};
+struct integrity_limits integrity_limits = {.idle_us = 5000000, .tick_us = 1000000, .learns = true, .slots = 16384};
 
 static void batch_start(struct integrity_bdev *d);
 
@@ -50,7 +50,7 @@ static void batch_is_durable(struct integrity_op *o, int rc)
 	struct integrity_slot *s;
 
 	if (rc != 0) {
-		batch_give_up(d, "a flush of checksums", rc);
+		batch_give_up(d, "a flush of data and checksums", rc);
 		return;
 	}
 	STAILQ_CONCAT(&slots, &d->batch);
@@ -90,16 +90,11 @@ static void sums_write(struct integrity_slot *s, struct integrity_sums_page *p)
 	integrity_op_start(d, &s->op, BDEV_IO_WRITE, d->layout.sums_first + s->region, 1, p, sums_written);
 }
 
-static void batch_data_is_durable(struct integrity_op *o, int rc)
+static void sums_write_all(struct integrity_bdev *d)
 {
-	struct integrity_bdev *d = o->d;
 	struct integrity_slot *s;
 	uint32_t n = 0;
 
-	if (rc != 0) {
-		batch_give_up(d, "a flush of data", rc);
-		return;
-	}
 	d->batch_error = 0;
 	STAILQ_FOREACH (s, &d->batch, link) {
 		d->batch_left++;
@@ -114,7 +109,9 @@ static void batch_data_is_durable(struct integrity_op *o, int rc)
 /* Nobody writes to it, and nobody has for so long. Writes that come wait until it has been closed. */
 static bool slot_begin_closing(struct integrity_slot *s, uint64_t now, uint64_t idle_ticks)
 {
-	if (s->state != SLOT_OPEN) {
+	bool to_learn = s->unknown && !s->learned && integrity_limits.learns && idle_ticks > 0;
+
+	if (s->state != SLOT_OPEN || to_learn) {
 		return false;
 	}
 	rte_spinlock_lock(&s->lock);
@@ -144,7 +141,7 @@ static void batch_start(struct integrity_bdev *d)
 {
 	bool hurried = d->hurried || d->ending;
 
-	if (d->closing) {
+	if (d->closing || (d->ending && d->learning != NULL)) {
 		return;
 	}
 	d->hurried = false;
@@ -156,7 +153,7 @@ static void batch_start(struct integrity_bdev *d)
 		d->closing = n > 0;
 	}
 	if (d->closing) {
-		integrity_op_start(d, &d->flush, BDEV_IO_FLUSH, 0, 0, NULL, batch_data_is_durable);
+		sums_write_all(d);
 	} else if (d->ending) {
 		integrity_closer_ended(d);
 	}
@@ -173,6 +170,7 @@ static void closer_tick(void *arg)
 			     !atomic_load(&d->failed) && integrity_slots_take_unknown(d);
 	     n++) {
 	}
+	integrity_learn(d);
 	batch_start(d);
 	integrity_serve_starved(d);
 	thread_timer_start(&d->tick, STAILQ_EMPTY(&d->starved) ? integrity_limits.tick_us : HURRY_TICK_US);

@@ -7,6 +7,7 @@
  *     slots.c		checksums in memory: which regions have them, and who waits for them
  *     bitmap.c	which regions are open
  *     closer.c	closes regions
+ *     learn.c	notes the checksums of regions that were open when there was a crash
  *     io.c		the I/O of users
  *     errors.c	what is found wrong
  *     scrub.c		reads everything
@@ -37,6 +38,7 @@ struct integrity_bdev;
 extern struct integrity_limits {
 	uint64_t idle_us; /* a region is closed when nobody has written to it for so long */
 	uint64_t tick_us; /* how often that is looked at */
+	bool learns;      /* regions that were found open are read */
 	uint32_t slots;   /* regions whose checksums are in memory, at most; and half of them may be open, if there are
 			     more regions */
 } integrity_limits;
@@ -103,6 +105,7 @@ struct integrity_slot {
 	struct integrity_sums_page *page; /* that is being read or written */
 	bool referenced;                  /* since the hand passed */
 	bool unknown;                     /* its region was found open, and has not been closed since */
+	bool learned;                     /* and has been read (learn.c) */
 };
 STAILQ_HEAD(integrity_slots, integrity_slot);
 
@@ -151,6 +154,12 @@ struct integrity_bdev {
 	bool hurried;
 	bool closing, ending;
 	struct integrity_op flush;
+
+	/* The learner. */
+	struct integrity_slot *learning; /* NULL: none */
+	uint32_t learn_at;               /* units of it */
+	void *learn_buffer;
+	struct integrity_op learn_op;
 
 	/* Errors on their way to the control thread. */
 	rte_spinlock_t reports_lock;
@@ -257,6 +266,11 @@ void integrity_closer_slot_ended(struct integrity_slot *s);
 void integrity_closer_end(struct integrity_bdev *d);
 /* All that could be closed is. */
 void integrity_closer_ended(struct integrity_bdev *d);
+
+/* --- learn.c --- */
+
+/* Goes on with the regions that were found open. */
+void integrity_learn(struct integrity_bdev *d);
 
 /* --- io.c --- */
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* I/O of users. Each becomes one child at a time; the layer has split READ and WRITE at the boundaries of regions.
  *
- *     READ	is passed to the base at once, and what has come is checked against the checksums, which are read
- *meanwhile if they are not in memory. If they differ, perhaps because the unit was being written, it is read again with
- *its units marked as busy. What differs then is wrong. WRITE	waits until its region is open, marks its units as busy,
- *notes their new checksums, and is passed to the base. The memory of a write must not change until it ends, as for
- *every bdev. UNMAP, WRITE_ZEROES	the same, from region to region. What is read after UNMAP is not known, and not
- *checked. FLUSH	is passed on: whatever a write needs in order to be read right was durable before it went to the
- *base.
+ * READ is passed to the base at once, and what has come is checked against the checksums, which are read meanwhile if
+ * they are not in memory. If they differ, perhaps because a write of the unit is under way, it is read again with its
+ * units marked as busy. What differs then is wrong.
  *
- * All other types the layer makes of these. A RESET waits for what is under way: were it passed on, it would end writes
- * of the bitmap too, and make the bdev read-only. */
+ * WRITE waits until its region is open, marks its units as busy, notes their new checksums, and is passed to the base.
+ * The memory of a write must not change until it ends, as for every bdev. UNMAP and WRITE_ZEROES do the same, from
+ * region to region. What is read after UNMAP is not known, and not checked.
+ *
+ * FLUSH is passed on: whatever a write needs in order to be read right was durable before it went to the base. All
+ * other types the layer makes of these. A RESET waits for what is under way: were it passed on, it would end writes of
+ * the bitmap too, and make the bdev read-only. */
 #include <errno.h>
 #include <rte_common.h>
 #include <stdio.h>

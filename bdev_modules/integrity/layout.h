@@ -11,7 +11,7 @@
  * four. A page of zeroes is valid: a checksum page of which no checksum is known, or a bitmap page without open
  * regions. So what has been set to zeroes is a new bdev.
  *
- * A region is marked as open before the first write to it, and as closed when its data and then its checksum page are
+ * A region is marked as open before the first write to it, and as closed when its data and its checksum page are
  * durable. Of a region that is found open after a crash nothing is known. Nothing of what is read is believed: each
  * function returns 0 or -EILSEQ, and why. Any thread. */
 #ifndef BDEV_INTEGRITY_LAYOUT_H

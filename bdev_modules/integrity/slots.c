@@ -191,6 +191,7 @@ static void slot_take_unknown(struct integrity_slot *s)
 
 	d->unknown[s->region / 8] &= (uint8_t) ~(1u << s->region % 8);
 	s->unknown = true;
+	s->learned = false;
 	s->written_ticks = 0;
 	slot_set_sums(s, NULL);
 	slot_publish(s, 1);
@@ -371,4 +372,5 @@ void integrity_slots_fini(struct integrity_bdev *d)
 	free(d->unknown);
 	free(d->bitmap);
 	free(d->batch_pages);
+	free(d->learn_buffer);
 }

@@ -304,6 +304,78 @@ static void test_opening_is_given_up(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), -ENODEV);
 }
 
+/* --- After a crash --- */
+
+static void test_regions_that_were_open_are_read_anew(void)
+{
+	static uint8_t image[KIT_UNITS * UNIT_BYTES];
+	struct user u;
+
+	kit_close_soon(false);
+	struct testdev *t = start(&u, 512, KIT_UNITS);
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
+	CU_ASSERT_EQUAL(kit_write(&u, 1530, 6, 1), 0); /* the last region may be shorter */
+	memcpy(image, t->memory, sizeof(image));
+	end(&u, t);
+	t = base_with(image, 512, KIT_UNITS);
+	kit_close_soon(true);
+	integrity_limits.learns = true;
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, 2);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(kit_write(&u, 100, 4, 2), 0); /* meanwhile */
+	CU_ASSERT_TRUE(kit_wait_closed());
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, 2);
+	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
+	CU_ASSERT_TRUE(kit_reads(&u, 100, 4, 2));
+	CU_ASSERT_TRUE(kit_reads(&u, 1530, 6, 1));
+	CU_ASSERT_EQUAL(kit_read(&u, 256, 250), 0);
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
+	base_unit(t, 500)[1] ^= 1;
+	CU_ASSERT_EQUAL(kit_read(&u, 500, 1), STATUS_WRONG);
+	reopen(&u);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, 0);
+	CU_ASSERT_EQUAL(kit_read(&u, 500, 1), STATUS_WRONG);
+	end(&u, t);
+}
+
+static bool learns(void *arg)
+{
+	const struct integrity_bdev *d = integrity_of(bdev_integrity_find("i0"));
+
+	return d->learning != NULL;
+}
+
+/* It is deleted while a region is read, with a write that waits for that. */
+static void test_it_goes_while_it_reads_what_was_open(void)
+{
+	static uint8_t image[KIT_UNITS * UNIT_BYTES];
+	struct user u;
+
+	kit_close_soon(false);
+	struct testdev *t = start(&u, 512, KIT_UNITS);
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
+	memcpy(image, t->memory, sizeof(image));
+	end(&u, t);
+	t = base_with(image, 512, KIT_UNITS);
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
+	t->shuffle = true; /* it answers later */
+	integrity_limits.learns = true;
+	bool seen = fixture_poll(learns, NULL);
+	CU_ASSERT_TRUE(seen);
+	CU_ASSERT_EQUAL(kit_write(&u, 2, 1, 2), 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+	t->shuffle = false;
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
+	CU_ASSERT_TRUE(kit_reads(&u, 0, 2, 1));
+	CU_ASSERT_TRUE(kit_reads(&u, 2, 1, 2));
+	end(&u, t);
+}
+
 /* --- Memory for checksums is bounded --- */
 
 static void test_more_regions_than_memory_for_them(void)
@@ -565,6 +637,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_one_is_made_where_nothing_was_ever_written),
 	UNIT(test_it_waits_for_its_base_and_comes_back_with_it),
 	UNIT(test_opening_is_given_up),
+	UNIT(test_regions_that_were_open_are_read_anew),
+	UNIT(test_it_goes_while_it_reads_what_was_open),
 	UNIT(test_more_regions_than_memory_for_them),
 	UNIT(test_a_bitmap_that_cannot_be_written_makes_it_read_only),
 	UNIT(test_errors_at_random_are_never_wrong_data),

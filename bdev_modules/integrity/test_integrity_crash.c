@@ -216,9 +216,15 @@ static void check_after_crash(uint32_t at)
 {
 	struct user u;
 
+	bool learns = at % 8 == 4;
+
 	recorder_register();
+	integrity_limits.learns = learns;
 	CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(at % 4)), 0);
+	if (learns) {
+		CU_ASSERT_TRUE(kit_wait_closed());
+	}
 	for (uint32_t n = 0; n < KIT_REGIONS * HOT_UNITS; n++) {
 		check_unit(&u, hot_unit(n), at);
 	}

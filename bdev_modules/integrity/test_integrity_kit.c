@@ -36,7 +36,8 @@ int kit_create(const char *base, bool format)
 
 void kit_close_soon(bool soon)
 {
-	integrity_limits.idle_us = soon ? 0 : 1000000000;
+	integrity_limits.learns = false;
+	integrity_limits.idle_us = soon ? 1 : 1000000000;
 	integrity_limits.tick_us = soon ? 1000 : 10000;
 }
 

@@ -18,7 +18,7 @@ extern char kit_error[BDEV_ERROR_MAX];
 /* Creates i0 on base, and waits. 0 or the error, which kit_error explains. */
 int kit_create(const char *base, bool format);
 int kit_create_opts(const struct bdev_integrity_opts *opts);
-/* Regions are closed at once, or only at the end. */
+/* Regions are closed at once, or only at the end. Those that were found open are not read. */
 void kit_close_soon(bool soon);
 /* Waits until no region of i0 is open. */
 bool kit_wait_closed(void);

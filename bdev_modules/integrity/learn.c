@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* After a crash: reads the regions that were open, and notes the checksums of what is there, one region at a time.
+ * Meanwhile the learner has all units of the region to itself. What cannot be read stays unknown. */
+#include <rte_common.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bdev_modules/integrity/internal.h"
+#include "util/iov.h"
+
+#define PIECE_UNITS 256u
+
+static uint32_t region_units(const struct integrity_bdev *d, uint32_t region)
+{
+	uint64_t first = (uint64_t)region << INTEGRITY_REGION_SHIFT;
+
+	return (uint32_t)RTE_MIN(d->layout.data_units - first, (uint64_t)INTEGRITY_REGION_UNITS);
+}
+
+static bool slot_take_all(struct integrity_slot *s)
+{
+	rte_spinlock_lock(&s->lock);
+	bool taken = s->state == SLOT_OPEN && s->users == 0;
+	if (taken) {
+		memset(s->busy, 0xff, sizeof(s->busy));
+		s->users = 1;
+	}
+	rte_spinlock_unlock(&s->lock);
+	return taken;
+}
+
+static void slot_give_back_all(struct integrity_slot *s)
+{
+	struct integrity_ios woken = STAILQ_HEAD_INITIALIZER(woken);
+
+	rte_spinlock_lock(&s->lock);
+	memset(s->busy, 0, sizeof(s->busy));
+	s->users = 0;
+	STAILQ_CONCAT(&woken, &s->waiters);
+	rte_spinlock_unlock(&s->lock);
+	integrity_wake(&woken);
+}
+
+static void piece_note(struct integrity_bdev *d, struct integrity_slot *s, uint32_t units)
+{
+	const struct iovec iov = {d->learn_buffer, (size_t)units * INTEGRITY_UNIT_BYTES};
+	struct iov_cursor c = {.iov = &iov};
+
+	for (uint32_t i = 0; i < units; i++) {
+		_Atomic uint32_t *sum = &s->sum[d->learn_at + i];
+		uint32_t found = integrity_sum(&c);
+		if (atomic_load_explicit(sum, memory_order_relaxed) == INTEGRITY_SUM_UNKNOWN) {
+			atomic_store_explicit(sum, found, memory_order_relaxed);
+		}
+	}
+}
+
+static void piece_read(struct integrity_bdev *d);
+
+static uint32_t piece_units(const struct integrity_bdev *d)
+{
+	return RTE_MIN(region_units(d, d->learning->region) - d->learn_at, PIECE_UNITS);
+}
+
+static void learn_ended(struct integrity_bdev *d)
+{
+	struct integrity_slot *s = d->learning;
+
+	d->learning = NULL;
+	s->learned = true;
+	slot_give_back_all(s);
+	integrity_learn(d);
+}
+
+static void piece_was_read(struct integrity_op *o, int rc)
+{
+	struct integrity_bdev *d = o->d;
+	uint32_t units = piece_units(d);
+
+	if (rc == 0) {
+		piece_note(d, d->learning, units);
+	}
+	d->learn_at += units;
+	if (d->learn_at < region_units(d, d->learning->region) && !d->ending) {
+		piece_read(d);
+	} else {
+		learn_ended(d);
+	}
+}
+
+static void piece_read(struct integrity_bdev *d)
+{
+	uint64_t unit = ((uint64_t)d->learning->region << INTEGRITY_REGION_SHIFT) + d->learn_at;
+
+	integrity_op_start(d, &d->learn_op, BDEV_IO_READ, d->layout.data_first + unit, piece_units(d), d->learn_buffer,
+			   piece_was_read);
+}
+
+static struct integrity_slot *slot_to_learn(struct integrity_bdev *d)
+{
+	for (uint32_t i = 0; i < d->num_slots; i++) {
+		struct integrity_slot *s = &d->slots[i];
+		if (s->unknown && !s->learned && slot_take_all(s)) {
+			return s;
+		}
+	}
+	return NULL;
+}
+
+void integrity_learn(struct integrity_bdev *d)
+{
+	if (d->learning != NULL) {
+		return;
+	}
+	if (d->ending) {
+		integrity_closer_end(d);
+		return;
+	}
+	if (d->regions_unknown == 0 || !integrity_limits.learns) {
+		return;
+	}
+	if (d->learn_buffer == NULL) {
+		d->learn_buffer = aligned_alloc(INTEGRITY_UNIT_BYTES, (size_t)PIECE_UNITS * INTEGRITY_UNIT_BYTES);
+	}
+	d->learning = d->learn_buffer != NULL ? slot_to_learn(d) : NULL;
+	if (d->learning != NULL) {
+		d->learn_at = 0;
+		piece_read(d);
+	}
+}
