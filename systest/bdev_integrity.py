@@ -9,12 +9,13 @@ everything that was written is there; a volume store stands on one; the saved co
 import contextlib
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import threading
 from pathlib import Path
 
-from appliance_lib import Daemon, Failure, RpcError, check, main, wait_for
+from appliance_lib import BUILD, DEADLINE, Daemon, Failure, RpcError, check, main, wait_for
 from nvmf_tcp_lib import Closed, Queue, TcpTarget
 
 MIB = 1 << 20
@@ -106,6 +107,8 @@ def test_a_byte_that_changes_is_found_by_a_host_and_by_a_scrub():
             [first, *_] = wait_for(lambda: d.notifications("bdev_integrity_error"), "a notification")
             check(first["ctx"] == "I0" and "block 305" in str(first), first)
             check(info(d)["errors"] == 2, info(d))
+            doctor = subprocess.run([BUILD / "bin/varve-doctor", "-p", str(d.pid)], capture_output=True, text=True, timeout=DEADLINE)
+            check("bdev I0 on bdev A0: 2 reads have found wrong data" in doctor.stdout, doctor)
             d.call("bdev_integrity_scrub_start", name="I0", mib_per_second=1000)
             scrub = wait_for(lambda: not info(d)["scrub"]["running"] and info(d)["scrub"], "the scrub to end")
             check(scrub["completed"] and scrub["blocks_wrong"] == 1 and scrub["first_wrong"] == [305], scrub)

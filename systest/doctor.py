@@ -472,6 +472,30 @@ def test_rekeys():
     check(len(said(*[rekey("stopped")] * 7)) == 6 and said(*[rekey("stopped")] * 7)[5][1].startswith("and 2 more"), said(*[rekey("stopped")] * 7))
 
 
+def test_integrity():
+    sys.path.insert(0, str(TOP / "tools" / "varve-doctor"))
+    from varve_doctor.report import Report
+    from varve_doctor.rpc import BadAnswer
+    from varve_doctor.work import check_integrity
+    class Answers:
+        def __init__(self, bdevs):
+            self.bdevs = bdevs
+        def call(self, method):
+            return ["bdev_integrity_get_bdevs"] if method == "rpc_get_methods" else self.bdevs
+    def said(n=1, **members):
+        r = Report()
+        one = {"name": "I", "base_bdev_name": "B", "read_only": False, "errors": 0, "checksum_pages_wrong": 0}
+        check_integrity(r, Answers([one | members] * n))
+        return [(line["result"], line["text"]) for line in r.lines]
+    check(said(0) == [] and [result for result, _ in said()] == ["ok"], said())
+    for members, words in (({"read_only": True}, "is read-only"), ({"errors": 3}, "3 reads have found wrong data"), ({"checksum_pages_wrong": 2}, "2 pages of checksums were wrong")):
+        lines = said(**members)
+        check([result for result, _ in lines] == ["found"] and words in lines[0][1] and "bdev I on bdev B" in lines[0][1], lines)
+    check([text for _, text in said(7, errors=1)][-1] == "and 2 more", said(7, errors=1))
+    with contextlib.suppress(BadAnswer):
+        check(False, said(errors="1"))
+
+
 def test_too_few_hugepages():
     sys.path.insert(0, str(TOP / "tools" / "varve-doctor"))
     from varve_doctor.environment import judge_hugepages

@@ -31,6 +31,7 @@ def check_work(report, process, client, options):
               ("controllers", lambda r: work.check_controllers(r, client)),
               ("stores", lambda r: work.check_stores(r, client)),
               ("rekeys", lambda r: work.check_rekeys(r, client)),
+              ("integrity", lambda r: work.check_integrity(r, client)),
               ("tracing", lambda r: work.check_tracing(r, client)))
     for name, check in checks:
         try:

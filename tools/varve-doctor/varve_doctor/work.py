@@ -226,6 +226,33 @@ def check_rekeys(report, client):
         report.ok("rekeys", f"{len(halves)} under way; their journals are needed until they have ended")
 
 
+def integrity_faults(b):
+    """What is wrong with an integrity bdev, and what helps."""
+    name, on = b.get("name"), f"bdev {b.get('name')} on bdev {b.get('base_bdev_name')}"
+    if rpc.member(b, "read_only", bool):
+        yield f"{on} is read-only: its checksums could not be written", f"bdev_integrity_delete name={name} and bdev_integrity_create, when the base works; the log has the error"
+    wrong = rpc.member(b, "errors", int)
+    if wrong:
+        yield f"{on}: {wrong} reads have found wrong data", f"bdev_integrity_scrub_start name={name}; the log has the blocks: write them again, from a copy, and look at the base's device"
+    pages = rpc.member(b, "checksum_pages_wrong", int)
+    if pages:
+        yield f"{on}: {pages} pages of checksums were wrong, and what they are for is not checked", f"bdev_integrity_get_bdevs name={name}; look at the base's device"
+
+
+def check_integrity(report, client):
+    """Finds bdevs whose data do not match their checksums. Not every varve has the module."""
+    if "bdev_integrity_get_bdevs" not in client.call("rpc_get_methods"):
+        return
+    bdevs = rpc.objects(client.call("bdev_integrity_get_bdevs"), "bdev_integrity_get_bdevs")
+    faults = [fault for b in bdevs for fault in integrity_faults(b)]
+    for text, advice in faults[:SHOWN]:
+        report.found("integrity", text, f"varve-rpc {advice}")
+    if len(faults) > SHOWN:
+        report.found("integrity", f"and {len(faults) - SHOWN} more", "varve-rpc bdev_integrity_get_bdevs")
+    if bdevs and not faults:
+        report.ok("integrity", f"{len(bdevs)} bdevs with checksums, nothing wrong was read")
+
+
 def check_tracing(report, client):
     info = client.call("trace_get_info")
     if not isinstance(info, dict):
