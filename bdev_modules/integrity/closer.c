@@ -19,7 +19,7 @@ static void batch_ended(struct integrity_bdev *d)
 {
 	d->closing = false;
 	integrity_serve_starved(d);
-	if (d->ending) {
+	if (d->ending || d->hurried) {
 		batch_start(d);
 	}
 }
@@ -178,8 +178,10 @@ static void closer_tick(void *arg)
 
 void integrity_closer_hurry(struct integrity_bdev *d)
 {
-	d->hurried = true;
-	thread_timer_start(&d->tick, HURRY_TICK_US);
+	if (!d->hurried) { /* one after the other would put it off for ever */
+		d->hurried = true;
+		thread_timer_start(&d->tick, HURRY_TICK_US);
+	}
 }
 
 void integrity_closer_start(struct integrity_bdev *d)

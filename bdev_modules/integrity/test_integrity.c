@@ -482,7 +482,7 @@ struct racer {
 	struct iovec iov;
 	uint8_t *buffer;
 	uint64_t random;
-	uint32_t left, id;
+	uint32_t left, id, regions;
 	atomic_bool done;
 	unsigned wrong;
 };
@@ -499,6 +499,7 @@ static void racer_go(struct racer *r)
 		memset(r->buffer + i * UNIT_BYTES, (int)(r->left * RACERS + r->id), UNIT_BYTES);
 	}
 	r->iov = (struct iovec){r->buffer, n * UNIT_BYTES};
+	first += fixture_random(&r->random) % r->regions * INTEGRITY_REGION_UNITS;
 	bdev_io_set_rw(r->io, type, data ? &r->iov : NULL, data, 510 + first, n);
 	bdev_submit(r->io);
 }
@@ -525,20 +526,28 @@ static void racer_start(void *arg)
 	racer_go(arg);
 }
 
-static void test_reads_and_writes_of_the_same_units_at_once(void)
+/* Eight I/Os at a time, of two threads, in places in so many regions. */
+static void race(uint32_t regions, uint32_t count)
 {
 	struct racer r[RACERS];
 	struct user u, users[2];
 
 	kit_close_soon(true);
-	struct testdev *t = start(&u, 512, KIT_UNITS);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_ZEROES, NULL, 510, RACE_UNITS + 3), 0);
+	struct testdev *t = start(&u, 512, 256 + (regions + 1) * INTEGRITY_REGION_UNITS + 1);
+	for (uint32_t i = 0; i < regions; i++) {
+		CU_ASSERT_EQUAL(
+			user_io(&u, BDEV_IO_WRITE_ZEROES, NULL, 510 + i * INTEGRITY_REGION_UNITS, RACE_UNITS + 3), 0);
+	}
 	t->shuffle = true;
 	for (unsigned i = 0; i < 2; i++) {
 		CU_ASSERT_EQUAL_FATAL(user_open(&users[i], "i0", true, fixture_thread(i + 1)), 0);
 	}
 	for (uint32_t i = 0; i < RACERS; i++) {
-		r[i] = (struct racer){.user = &users[i % 2], .random = i + 1, .left = 1500 / unit_stride(), .id = i};
+		r[i] = (struct racer){.user = &users[i % 2],
+				      .random = i + 1,
+				      .left = count / unit_stride(),
+				      .id = i,
+				      .regions = regions};
 		r[i].buffer = aligned_alloc(4096, 3ul * UNIT_BYTES);
 		r[i].io = aligned_alloc(64, bdev_io_size());
 		memset(r[i].io, 0, bdev_io_size());
@@ -555,10 +564,25 @@ static void test_reads_and_writes_of_the_same_units_at_once(void)
 	user_close(&users[0]);
 	user_close(&users[1]);
 	reopen(&u);
-	CU_ASSERT_EQUAL(kit_read(&u, 510, RACE_UNITS), 0);
+	for (uint32_t i = 0; i < regions; i++) {
+		CU_ASSERT_EQUAL(kit_read(&u, 510 + i * INTEGRITY_REGION_UNITS, RACE_UNITS), 0);
+	}
 	CU_ASSERT_EQUAL(kit_info().errors, 0);
 	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
 	end(&u, t);
+}
+
+static void test_reads_and_writes_of_the_same_units_at_once(void)
+{
+	race(1, 1500);
+}
+
+/* Memory for checksums goes from region to region meanwhile, and regions are closed for others. */
+static void test_reads_and_writes_of_many_regions_at_once(void)
+{
+	integrity_limits.slots = 4;
+	race(12, 400);
+	integrity_limits.slots = 16384;
 }
 
 /* --- Scrub --- */
@@ -643,6 +667,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_bitmap_that_cannot_be_written_makes_it_read_only),
 	UNIT(test_errors_at_random_are_never_wrong_data),
 	UNIT(test_reads_and_writes_of_the_same_units_at_once),
+	UNIT(test_reads_and_writes_of_many_regions_at_once),
 	UNIT(test_a_scrub_finds_what_is_wrong),
 	UNIT(test_a_scrub_ends_when_it_is_told_to_and_with_its_bdev),
 	UNIT_END,
