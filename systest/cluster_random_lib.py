@@ -142,14 +142,15 @@ class Observer(threading.Thread):
 
 
 def owned_now(gateway):
-    """The groups that a gateway serves; none if it does not answer soon."""
+    """The groups that a gateway serves; none if it does not answer soon. One that was stopped and has just gone on may answer before it looks at its leases,
+    which have ended: Ceph, or the file's lock, keeps it from writing."""
     try:
         client = Client(gateway.path)
     except OSError:
         return set()
     try:
         client.sock.settimeout(0.2)
-        return {int(o["name"][1:]) for o in client.call("bdev_get_owners") if o["state"] == "owner"}
+        return {int(o["name"][1:]) for o in client.call("bdev_get_owners") if o["state"] == "owner" and o.get("lease_us", 1) > 0}
     except (OSError, Failure, RpcError, ValueError):
         return set()
     finally:
