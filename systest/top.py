@@ -21,7 +21,8 @@ from appliance_lib import BUILD, DEADLINE, Daemon, check, main, wait_for
 from nvmf_lib import HOSTNQN, NQN, Host, Target
 
 TOP = BUILD / "bin" / "varve-top"
-VIEWS = ["reactors", "threads", "pollers", "bdevs", "subsystems", "hosts", "requests", "buffers", "trace", "latencies"]
+VIEWS = ["reactors", "threads", "pollers", "bdevs", "subsystems", "hosts", "requests", "buffers", "trace", "latencies",
+         "volumes"]
 
 
 class Screen:
@@ -227,11 +228,33 @@ def test_percentiles_of_hosts_fit_a_small_terminal():
             s.key("\r")
             s.wait("Enter back", "P50", "P99", "MEAN", NQN, "max ")
             s.key("\r\t")
+            s.wait("v Volumes", "VOLUME")
+            s.key("\t")
             s.wait("1 Reactors", "LCORE")
             s.key("q")
             check(s.wait_end() == 0, s.status)
     with Daemon() as d:
         check(look(d)["latencies"] == [], "without a host")
+
+
+def test_volumes_are_shown_with_what_they_have():
+    with Target() as t:
+        t.call("bdev_malloc_create", name="M0", num_blocks=16384, block_size=4096)
+        t.call("bdev_lvol_create_lvstore", bdev_name="M0", lvs_name="lvs", cluster_sz=1 << 20)
+        t.call("bdev_lvol_create", lvs_name="lvs", lvol_name="thick", size_in_mib=4)
+        t.call("bdev_lvol_create", lvs_name="lvs", lvol_name="thin", size_in_mib=8, thin_provision=True, reserved_in_mib=2)
+        t.call("bdev_lvol_snapshot", lvol_name="lvs/thick", snapshot_name="snap")
+        t.add_ns("lvs/thin", nsid=1)
+        with Host(t, "-w", "randwrite", "--region", "1M", "-t", "3600", "-q", "8", nsid=1) as h:
+            wait_for(lambda: not h.is_running() or t.groups("completed_nvme_io") > 20, "some I/O")
+            found = wait_for(lambda: (lambda v: v if (v["lvs/thin"]["iops"] or 0) > 0 else None)({v["alias"]: v for v in look(t, "-v", "volumes")["volumes"]}), "I/O")
+        have = {n: (v["kind"], v["own_bytes"], v["reserved_bytes"]) for n, v in found.items()}
+        check(have == {"lvs/thick": ("clone", 0, 0), "lvs/snap": ("snapshot", 4 << 20, 0), "lvs/thin": ("thin", 1 << 20, 2 << 20)}, have)
+        check(found["lvs/thin"]["write_bytes_per_s"] > 0 and found["lvs/thin"]["read_latency_us"] is None and found["lvs/thin"]["queue_depth"] is not None, found)
+        with Screen("-s", t.path, "-d", "0.2") as s:
+            s.wait("1 Reactors", "0 Latencies", "v Volumes", "1-9 0 v view")
+            s.key("v")
+            s.wait("VOLUME", "lvs/snap", "lvs/thin", "3 of 3 rows")
 
 
 def test_batch_sorts_filters_and_chooses():

@@ -19,7 +19,7 @@ static void top_print_usage(FILE *out)
 	fprintf(out, "Usage: varve-top [OPTION...]\n"
 		     "Shows reactors, threads, pollers, bdevs, subsystems, hosts and their queue pairs, "
 		     "outstanding commands, buffers and\n"
-		     "waits for them, and the trace, of a running varve.\n"
+		     "waits for them, the trace, and volumes, of a running varve.\n"
 		     "\n"
 		     "  -s, --socket PATH       where the daemon listens (default: $VARVE_RPC_SOCKET, or\n"
 		     "                          " RPC_SERVICE_PATH " if it is there, or " RPC_DEFAULT_PATH ")\n"

@@ -24,6 +24,8 @@ static const char *const methods[TOP_ANSWERS] = {
 	[TOP_TRANSPORT_TYPES] = "nvmf_get_transport_types",
 	[TOP_QOS_GROUPS] = "bdev_get_qos_groups",
 	[TOP_HOST_LATENCIES] = "nvmf_get_host_latencies",
+	[TOP_STORES] = "bdev_lvol_get_lvstores",
+	[TOP_VOLUMES] = "bdev_lvol_get_lvols",
 };
 
 /* These methods have members that stock clients do not accept; they must be asked for. */
@@ -186,4 +188,12 @@ double top_rate(const json_t *now, const json_t *before, const char *key, double
 	double grown = top_number(now, key) - top_number(before, key);
 
 	return before != NULL && seconds > 0 && grown >= 0 ? grown / seconds : -1;
+}
+
+double top_latency_us(const json_t *now, const json_t *before, const char *ticks, const char *ops, uint64_t rate)
+{
+	double n = top_number(now, ops) - top_number(before, ops);
+	double t = top_number(now, ticks) - top_number(before, ticks);
+
+	return before != NULL && n > 0 && t >= 0 && rate > 0 ? t / n * 1e6 / (double)rate : -1;
 }

@@ -135,6 +135,19 @@ static attr_t top_cell_color(const struct top_cell *cell, const struct top_colum
 
 /* ---- Drawing ---- */
 
+static const char view_keys[] = "1234567890v"; /* of top_views, one after the other */
+
+/* The index of the view of that key, or -1. */
+static int top_view_of_key(int key)
+{
+	for (unsigned v = 0; v < top_n_views; v++) {
+		if (view_keys[v] == key) {
+			return (int)v;
+		}
+	}
+	return -1;
+}
+
 /* The width of all tabs if titles but that of the view are cut to so many letters. */
 static int top_tabs_width(int letters)
 {
@@ -157,7 +170,7 @@ static void top_draw_tabs(void)
 	move(1, 0);
 	for (unsigned v = 0; v < top_n_views; v++) {
 		attrset(v == scr.view ? A_REVERSE | COLOR_PAIR(COLOR_HERE) : A_NORMAL);
-		printw(" %u %.*s ", (v + 1) % 10, v == scr.view ? 20 : letters, top_views[v]->title);
+		printw(" %c %.*s ", view_keys[v], v == scr.view ? 20 : letters, top_views[v]->title);
 	}
 	attrset(A_NORMAL);
 }
@@ -262,10 +275,9 @@ static void top_draw_rows(const struct top_table *t, struct view_state *s)
 	attrset(A_NORMAL);
 	/* what matters most comes first: the rest is cut off if there is no room */
 	snprintf(text, sizeof(text),
-		 "%zu of %zu rows  h help  q quit  1-%u view  Enter details  < > columns  s S sort  / filter  p pause  "
-		 "r reverse  + - "
-		 "interval",
-		 s->first + room < t->n_rows ? room : t->n_rows - s->first, t->n_rows, top_n_views);
+		 "%zu of %zu rows  h help  q quit  1-9 0 v view  Enter details  < > columns  s S sort  / filter  "
+		 "p pause  r reverse  + - interval",
+		 s->first + room < t->n_rows ? room : t->n_rows - s->first, t->n_rows);
 	mvaddnstr(LINES - 1, 0, text, COLS > 1 ? COLS - 1 : 0);
 }
 
@@ -301,7 +313,7 @@ static void top_draw_table(void)
 static void top_draw_help(void)
 {
 	static const char *const lines[] = {
-		"1 to 9, 0, Tab, left, right   choose what is shown",
+		"1 to 9, 0, v, Tab, left, right   choose what is shown",
 		"s, S                       sort by the next column, the one before",
 		"r                          sort the other way round",
 		"n                          as the daemon has it, not sorted",
@@ -424,11 +436,10 @@ static void top_handle_scroll_key(int key)
 
 static void top_handle_command_key(int key)
 {
-	if (key == '0') {
-		key = '1' + 9; /* the tenth */
-	}
-	if (key >= '1' && key < '1' + (int)top_n_views) {
-		scr.view = (unsigned)(key - '1');
+	int view = top_view_of_key(key);
+
+	if (view >= 0) {
+		scr.view = (unsigned)view;
 		return;
 	}
 	switch (key) {

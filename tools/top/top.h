@@ -3,7 +3,7 @@
  *
  *     client.c	the connection to the daemon
  *     sample.c	a sample: the answers of all methods
- *     views_cpu.c, views_io.c, views_latency.c		tables made of two samples
+ *     views_cpu.c, views_io.c, views_latency.c, views_volumes.c	tables made of two samples
  *     table.c		tables: sorting, filtering, texts of cells
  *     batch.c		tables to stdout, as text or JSON
  *     history.c	the numbers of rows at the last looks
@@ -50,6 +50,8 @@ enum top_answer {
 	TOP_TRANSPORT_TYPES, /* of older daemons: NULL */
 	TOP_QOS_GROUPS,      /* the same */
 	TOP_HOST_LATENCIES,  /* the same */
+	TOP_STORES,          /* the same, and of those without the module */
+	TOP_VOLUMES,         /* the same */
 	TOP_ANSWERS,
 };
 
@@ -132,7 +134,7 @@ extern const unsigned top_n_views;
 /* The index, or -1. */
 int top_view_find(const char *name);
 extern const struct top_view top_view_reactors, top_view_threads, top_view_pollers, top_view_bdevs, top_view_subsystems,
-	top_view_hosts, top_view_requests, top_view_buffers, top_view_trace, top_view_latencies;
+	top_view_hosts, top_view_requests, top_view_buffers, top_view_trace, top_view_latencies, top_view_volumes;
 
 /* ---- history.c ---- */
 
@@ -172,6 +174,8 @@ const json_t *top_same(const json_t *list, const json_t *o, const char *key);
 double top_seconds(const struct top_sample *now, const struct top_sample *before);
 /* The growth of a counter per second; negative (unknown) without a sample before, or if the counter was reset. */
 double top_rate(const json_t *now, const json_t *before, const char *key, double seconds);
+/* The mean latency of the I/Os that ended between two samples, in microseconds; -1: unknown. rate: ticks a second. */
+double top_latency_us(const json_t *now, const json_t *before, const char *ticks, const char *ops, uint64_t rate);
 
 /* ---- Output ---- */
 

@@ -53,15 +53,6 @@ static json_t *top_qos_groups_by_bdev(const struct top_sample *now)
 	return by_bdev;
 }
 
-/* The mean latency of the I/Os that ended between the samples. */
-static double top_latency_us(const json_t *now, const json_t *before, const char *ticks, const char *ops, uint64_t rate)
-{
-	double n = top_number(now, ops) - top_number(before, ops);
-	double t = top_number(now, ticks) - top_number(before, ticks);
-
-	return before != NULL && n > 0 && t >= 0 && rate > 0 ? t / n * 1e6 / (double)rate : -1;
-}
-
 static double top_count_errors(const json_t *bdev)
 {
 	const char *key;
@@ -422,8 +413,9 @@ const struct top_view top_view_trace = {"trace",  "Trace", trace_columns,  N(tra
 /* ---- All of them ---- */
 
 const struct top_view *const top_views[] = {
-	&top_view_reactors, &top_view_threads,  &top_view_pollers, &top_view_bdevs, &top_view_subsystems,
-	&top_view_hosts,    &top_view_requests, &top_view_buffers, &top_view_trace, &top_view_latencies,
+	&top_view_reactors,   &top_view_threads,   &top_view_pollers,  &top_view_bdevs,
+	&top_view_subsystems, &top_view_hosts,     &top_view_requests, &top_view_buffers,
+	&top_view_trace,      &top_view_latencies, &top_view_volumes,
 };
 const unsigned top_n_views = N(top_views);
 
