@@ -92,8 +92,9 @@ struct integrity_slot {
 	uint8_t state;           /* enum integrity_slot_state; written by the control thread */
 	uint32_t users;          /* I/Os that have units of it */
 	uint64_t busy[INTEGRITY_BUSY_WORDS];
-	struct integrity_ios waiters; /* for units */
-	uint64_t written_ticks;       /* the last write */
+	struct integrity_ios waiters;          /* for units, in order: none of them before one that came earlier */
+	uint64_t wanted[INTEGRITY_BUSY_WORDS]; /* by the waiters */
+	uint64_t written_ticks;                /* the last write */
 	/* Written by who has the unit; read by all, without an order: what does not match is looked at again. */
 	_Atomic uint32_t sum[INTEGRITY_REGION_UNITS];
 
@@ -276,7 +277,10 @@ void integrity_learn(struct integrity_bdev *d);
 
 /* An I/O comes back from the control thread. */
 void integrity_io_resumed(struct thread_msg *msg);
-/* Goes on with I/Os that have waited for units. Any thread. */
+/* Some units of the slot are not busy any more: gives them to those that wait for them, in order, and moves these to
+ * served, for integrity_wake(). With the slot's lock. Any thread. */
+void integrity_hand_over(struct integrity_slot *s, struct integrity_ios *served);
+/* Goes on with I/Os that have waited for units, and have them. Any thread. */
 void integrity_wake(struct integrity_ios *ios);
 
 /* --- errors.c --- */

@@ -42,27 +42,41 @@ static uint64_t busy_mask(const struct integrity_io *ctx, uint32_t word)
 	return (to - from == 64 ? UINT64_MAX : (UINT64_C(1) << (to - from)) - 1) << from % 64;
 }
 
-static bool units_are_busy(const struct integrity_slot *s, const struct integrity_io *ctx)
+static bool units_meet(const uint64_t units[INTEGRITY_BUSY_WORDS], const struct integrity_io *ctx)
 {
 	for (uint32_t w = ctx->first / 64; w <= (ctx->first + ctx->count - 1) / 64; w++) {
-		if (s->busy[w] & busy_mask(ctx, w)) {
+		if (units[w] & busy_mask(ctx, w)) {
 			return true;
 		}
 	}
 	return false;
 }
 
-static void units_flip(struct integrity_slot *s, const struct integrity_io *ctx)
+static void units_add(uint64_t units[INTEGRITY_BUSY_WORDS], const struct integrity_io *ctx)
 {
 	for (uint32_t w = ctx->first / 64; w <= (ctx->first + ctx->count - 1) / 64; w++) {
-		s->busy[w] ^= busy_mask(ctx, w);
+		units[w] |= busy_mask(ctx, w);
 	}
+}
+
+static void units_remove(uint64_t units[INTEGRITY_BUSY_WORDS], const struct integrity_io *ctx)
+{
+	for (uint32_t w = ctx->first / 64; w <= (ctx->first + ctx->count - 1) / 64; w++) {
+		units[w] &= ~busy_mask(ctx, w);
+	}
+}
+
+static void units_give(struct integrity_slot *s, struct integrity_io *ctx)
+{
+	units_add(s->busy, ctx);
+	s->users++;
+	ctx->slot = s;
 }
 
 enum acquired { ACQUIRED, ACQUIRE_WAITS, ACQUIRE_ASKS };
 
-/* ACQUIRE_WAITS: another I/O has some of the units; integrity_wake() follows. ACQUIRE_ASKS: the slot is not that of the
- * region, or not in a state for that. */
+/* ACQUIRE_WAITS: another I/O has some of the units, or has waited for some of them longer; integrity_io_resumed()
+ * follows. ACQUIRE_ASKS: the slot is not that of the region, or not in a state for that. */
 static enum acquired units_acquire(struct integrity_slot *s, struct integrity_io *ctx)
 {
 	bool writes = ctx->stage == STAGE_CHANGE;
@@ -71,17 +85,41 @@ static enum acquired units_acquire(struct integrity_slot *s, struct integrity_io
 	rte_spinlock_lock(&s->lock);
 	bool is_ours = atomic_load_explicit(&s->region, memory_order_relaxed) == ctx->region;
 	if (is_ours && (s->state == SLOT_OPEN || (!writes && s->state >= SLOT_CLEAN))) {
-		result = units_are_busy(s, ctx) ? ACQUIRE_WAITS : ACQUIRED;
+		bool waits = units_meet(s->busy, ctx) || (!STAILQ_EMPTY(&s->waiters) && units_meet(s->wanted, ctx));
+		result = waits ? ACQUIRE_WAITS : ACQUIRED;
 	}
 	if (result == ACQUIRED) {
-		units_flip(s, ctx);
-		s->users++;
-		ctx->slot = s;
+		units_give(s, ctx);
 	} else if (result == ACQUIRE_WAITS) {
+		units_add(s->wanted, ctx);
 		STAILQ_INSERT_TAIL(&s->waiters, ctx, link);
 	}
 	rte_spinlock_unlock(&s->lock);
 	return result;
+}
+
+/* Nobody waits while no units are busy, so as long as there are waiters the slot keeps its region, and stays open for
+ * those of them that write. */
+void integrity_hand_over(struct integrity_slot *s, struct integrity_ios *served)
+{
+	struct integrity_ios waiters = STAILQ_HEAD_INITIALIZER(waiters);
+	struct integrity_io *ctx;
+
+	if (STAILQ_EMPTY(&s->waiters)) {
+		return;
+	}
+	STAILQ_CONCAT(&waiters, &s->waiters);
+	memset(s->wanted, 0, sizeof(s->wanted));
+	while ((ctx = STAILQ_FIRST(&waiters)) != NULL) {
+		STAILQ_REMOVE_HEAD(&waiters, link);
+		if (units_meet(s->busy, ctx) || units_meet(s->wanted, ctx)) {
+			units_add(s->wanted, ctx);
+			STAILQ_INSERT_TAIL(&s->waiters, ctx, link);
+		} else {
+			units_give(s, ctx);
+			STAILQ_INSERT_TAIL(served, ctx, link);
+		}
+	}
 }
 
 void integrity_wake(struct integrity_ios *ios)
@@ -97,17 +135,17 @@ void integrity_wake(struct integrity_ios *ios)
 
 static void units_release(struct integrity_io *ctx)
 {
-	struct integrity_ios woken = STAILQ_HEAD_INITIALIZER(woken);
+	struct integrity_ios served = STAILQ_HEAD_INITIALIZER(served);
 	struct integrity_slot *s = ctx->slot;
 
 	rte_spinlock_lock(&s->lock);
-	units_flip(s, ctx);
+	units_remove(s->busy, ctx);
 	s->users--;
 	s->written_ticks = ctx->stage == STAGE_CHANGE ? thread_now() : s->written_ticks;
-	STAILQ_CONCAT(&woken, &s->waiters);
+	integrity_hand_over(s, &served);
 	rte_spinlock_unlock(&s->lock);
 	ctx->slot = NULL;
-	integrity_wake(&woken);
+	integrity_wake(&served);
 }
 
 /* --- Checksums --- */
@@ -210,6 +248,14 @@ static void child_begin(struct integrity_io *ctx)
 
 /* --- An I/O with its units to itself --- */
 
+static void units_taken(struct integrity_io *ctx)
+{
+	if (ctx->stage == STAGE_CHANGE) {
+		sums_note(integrity_io_bdev(ctx), ctx);
+	}
+	child_begin(ctx);
+}
+
 static void units_take(struct integrity_io *ctx)
 {
 	struct integrity_bdev *d = integrity_io_bdev(ctx);
@@ -223,10 +269,7 @@ static void units_take(struct integrity_io *ctx)
 	ctx->thread = thread_current();
 	switch (s != NULL ? units_acquire(s, ctx) : ACQUIRE_ASKS) {
 	case ACQUIRED:
-		if (changes) {
-			sums_note(d, ctx);
-		}
-		child_begin(ctx);
+		units_taken(ctx);
 		break;
 	case ACQUIRE_WAITS:
 		break;
@@ -321,6 +364,8 @@ void integrity_io_resumed(struct thread_msg *msg)
 		read_arrived(ctx);
 	} else if (ctx->answer != 0) {
 		bdev_io_complete(bdev_io_from_ctx(ctx), ctx->answer);
+	} else if (ctx->slot != NULL) {
+		units_taken(ctx);
 	} else {
 		units_take(ctx);
 	}

@@ -31,14 +31,14 @@ static bool slot_take_all(struct integrity_slot *s)
 
 static void slot_give_back_all(struct integrity_slot *s)
 {
-	struct integrity_ios woken = STAILQ_HEAD_INITIALIZER(woken);
+	struct integrity_ios served = STAILQ_HEAD_INITIALIZER(served);
 
 	rte_spinlock_lock(&s->lock);
 	memset(s->busy, 0, sizeof(s->busy));
 	s->users = 0;
-	STAILQ_CONCAT(&woken, &s->waiters);
+	integrity_hand_over(s, &served);
 	rte_spinlock_unlock(&s->lock);
-	integrity_wake(&woken);
+	integrity_wake(&served);
 }
 
 static void piece_note(struct integrity_bdev *d, struct integrity_slot *s, uint32_t units)

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Integrity bdevs while their base fails or does not answer, and while others keep the same regions busy. */
+#include <errno.h>
+
+#include "bdev_modules/integrity/test_integrity_kit.h"
+
+#define STATUS_AGAIN BDEV_STATUS(NVME_SCT_PATH, NVME_SC_HOST_PATH_ERROR)
+
+/* --- A base whose single operations fail --- */
+
+enum kind { KIND_NONE, KIND_FLUSH, KIND_BITMAP, KIND_SUMS, KIND_UNMAP };
+
+static struct fault_base {
+	struct testdev *t;
+	const struct bdev_ops *real;
+	struct bdev_ops ops;
+	struct integrity_layout layout;
+	atomic_uint fail_kind, fail_count; /* the next ones of this kind fail */
+	atomic_bool carried_out;           /* those that fail are carried out all the same */
+	atomic_uint writes[KIND_UNMAP + 1];
+} base;
+
+static enum kind kind_of(const struct bdev_io *io)
+{
+	uint64_t unit = io->offset_blocks * bdev_block_size(&base.t->bdev) / UNIT_BYTES;
+
+	if (io->type == BDEV_IO_FLUSH || io->type == BDEV_IO_UNMAP) {
+		return io->type == BDEV_IO_FLUSH ? KIND_FLUSH : KIND_UNMAP;
+	}
+	if (io->type != BDEV_IO_WRITE || unit < base.layout.bitmap_first || unit >= base.layout.data_first) {
+		return KIND_NONE;
+	}
+	return unit < base.layout.sums_first ? KIND_BITMAP : KIND_SUMS;
+}
+
+static bool fails_now(enum kind kind)
+{
+	if (kind == KIND_NONE || kind != atomic_load(&base.fail_kind) || atomic_load(&base.fail_count) == 0) {
+		return false;
+	}
+	atomic_fetch_sub(&base.fail_count, 1);
+	return true;
+}
+
+static void fault_submit(void *channel, struct bdev_io *io)
+{
+	enum kind kind = kind_of(io);
+
+	atomic_fetch_add(&base.writes[kind], 1);
+	if (fails_now(kind)) {
+		if (io->type == BDEV_IO_WRITE && base.carried_out) {
+			struct iov_cursor c = {.iov = io->iovs};
+			iov_to_buffer(&c, base.t->memory + io->offset_blocks * bdev_block_size(&base.t->bdev),
+				      io->num_blocks * bdev_block_size(&base.t->bdev));
+		}
+		bdev_io_complete(io, STATUS_AGAIN);
+		return;
+	}
+	base.real->submit(channel, io);
+}
+
+/* memory: what is on it; NULL: zeroes, and i0 is made on it. unmaps: whether it has UNMAP. */
+static void faults_start(struct user *u, uint32_t regions, const uint8_t *memory, bool unmaps)
+{
+	uint32_t units = 256 + regions * INTEGRITY_REGION_UNITS + 1;
+	struct testdev *t = testdev_new("m0", 512, (uint64_t)units * UNIT_BYTES / 512);
+	struct integrity_error e;
+
+	memset(&base, 0, sizeof(base));
+	CU_ASSERT_EQUAL_FATAL(integrity_layout_make(&base.layout, units, &e), 0);
+	base.t = t;
+	base.real = t->bdev.ops;
+	base.ops = *base.real;
+	base.ops.submit = fault_submit;
+	t->bdev.ops = &base.ops;
+	t->bdev.io_types |= (unmaps ? 1u << BDEV_IO_UNMAP : 0) | 1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_FLUSH;
+	if (memory != NULL) {
+		memcpy(t->memory, memory, (size_t)units * UNIT_BYTES);
+	}
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", memory == NULL), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "i0", true, fixture_thread(0)), 0);
+}
+
+static void faults_end(struct user *u)
+{
+	user_close(u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+	CU_ASSERT_TRUE(testdev_delete(base.t));
+}
+
+/* --- Load: I/Os that write single units without pause --- */
+
+#define LOADERS 8u
+
+struct loader {
+	struct user *user;
+	struct bdev_io *io;
+	struct iovec iov;
+	uint8_t *buffer;
+	uint64_t random, first, units;
+	atomic_bool stop, done;
+	atomic_uint wrong, ended;
+};
+static struct loader loaders[2 * LOADERS];
+
+static void loader_go(void *arg)
+{
+	struct loader *l = arg;
+
+	l->iov = (struct iovec){l->buffer, UNIT_BYTES};
+	bdev_io_set_rw(l->io, BDEV_IO_WRITE, &l->iov, 1, l->first + fixture_random(&l->random) % l->units, 1);
+	bdev_submit(l->io);
+}
+
+static void loader_ended(struct bdev_io *io, void *arg)
+{
+	struct loader *l = arg;
+
+	atomic_fetch_add(&l->wrong, io->status != 0);
+	atomic_fetch_add(&l->ended, 1);
+	if (l->stop) {
+		set_done(&l->done);
+	} else {
+		loader_go(l);
+	}
+}
+
+static void load_start(struct loader *l, unsigned n, struct user *u, uint64_t first, uint64_t units)
+{
+	for (unsigned i = 0; i < n; i++) {
+		l[i] = (struct loader){.user = u, .random = i + 1, .first = first, .units = units};
+		l[i].buffer = aligned_alloc(4096, UNIT_BYTES);
+		memset(l[i].buffer, (int)i, UNIT_BYTES);
+		l[i].io = aligned_alloc(64, bdev_io_size());
+		memset(l[i].io, 0, bdev_io_size());
+		bdev_io_init(l[i].io, u->desc, u->ch, loader_ended, &l[i]);
+		CU_ASSERT_EQUAL_FATAL(thread_send(u->thread, loader_go, &l[i]), 0);
+	}
+}
+
+static unsigned load_stop(struct loader *l, unsigned n)
+{
+	unsigned ended = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		atomic_store(&l[i].stop, true);
+	}
+	for (unsigned i = 0; i < n; i++) {
+		CU_ASSERT_TRUE_FATAL(fixture_wait(&l[i].done));
+		CU_ASSERT_EQUAL(l[i].wrong, 0);
+		ended += l[i].ended;
+		free(l[i].buffer);
+		free(l[i].io);
+	}
+	return ended;
+}
+
+static unsigned load_count(const struct loader *l, unsigned n)
+{
+	unsigned ended = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		ended += atomic_load(&l[i].ended);
+	}
+	return ended;
+}
+
+/* --- I/O that others are in the way of --- */
+
+/* Each ends after few writes of the load. */
+static void big_io_has_its_turn(struct user *u, enum bdev_io_type type, void *data)
+{
+	unsigned before = load_count(loaders, LOADERS);
+
+	CU_ASSERT_EQUAL(user_io(u, type, data, 0, 256), 0);
+	unsigned meanwhile = load_count(loaders, LOADERS) - before;
+	CU_ASSERT_TRUE(meanwhile < 20 * LOADERS);
+}
+
+static void test_a_large_io_has_its_turn_among_small_ones(void)
+{
+	struct user u, busy;
+
+	kit_close_soon(false);
+	faults_start(&u, 1, NULL, true);
+	CU_ASSERT_EQUAL_FATAL(user_open(&busy, "i0", true, fixture_thread(1)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_ZEROES, NULL, 0, 512), 0);
+	base.t->shuffle = true;
+	load_start(loaders, LOADERS, &busy, 0, 256);
+	for (unsigned i = 0; i < 10; i++) {
+		big_io_has_its_turn(&u, BDEV_IO_WRITE_ZEROES, NULL);
+		big_io_has_its_turn(&u, BDEV_IO_WRITE, kit_data);
+		CU_ASSERT_EQUAL(kit_read(&u, 0, 256), 0);
+	}
+	CU_ASSERT_TRUE(load_stop(loaders, LOADERS) > 100);
+	base.t->shuffle = false;
+	CU_ASSERT_EQUAL(kit_info().errors, 0);
+	user_close(&busy);
+	faults_end(&u);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_large_io_has_its_turn_among_small_ones),
+	UNIT_END,
+};
+UNIT_MAIN("bdev_integrity_faults", tests, fixture_start, fixture_stop)
