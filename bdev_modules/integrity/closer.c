@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Closes regions that nobody writes to, a batch at a time: writes their checksum pages, makes these and their data
- * durable by one flush, and then clears their bits. A failure on the way leaves them open. */
+ * durable by one flush, and then clears their bits. After a failure on the way they are open, and are closed another
+ * time. */
 #include <string.h>
 
 #include "bdev_modules/integrity/internal.h"
@@ -19,7 +20,7 @@ static void batch_ended(struct integrity_bdev *d)
 {
 	d->closing = false;
 	integrity_serve_starved(d);
-	if (d->ending || d->hurried) {
+	if (d->ending || (d->hurried && !atomic_load(&d->failed))) { /* otherwise at the next tick */
 		batch_start(d);
 	}
 }
@@ -145,7 +146,7 @@ static void batch_start(struct integrity_bdev *d)
 		return;
 	}
 	d->hurried = false;
-	if (!atomic_load(&d->failed) && d->slots_open > 0) {
+	if (d->slots_open > 0 && !d->end_failed) {
 		uint32_t n =
 			d->ending ? 0
 				  : batch_gather(d, hurried ? integrity_limits.idle_us / 16 : integrity_limits.idle_us);
@@ -167,9 +168,10 @@ static void closer_tick(void *arg)
 
 	d->hurried = d->hurried || !STAILQ_EMPTY(&d->starved);
 	for (uint32_t n = 0; n < UNKNOWN_BATCH && d->slots_open < d->max_open && d->regions_unknown > 0 &&
-			     !atomic_load(&d->failed) && integrity_slots_take_unknown(d);
+			     (!atomic_load(&d->failed) || d->slots_open == 0) && integrity_slots_take_unknown(d);
 	     n++) {
 	}
+	integrity_bitmap_again(d);
 	integrity_learn(d);
 	batch_start(d);
 	integrity_serve_starved(d);

@@ -15,7 +15,7 @@ void bdev_integrity_set_notice_fn(void (*fn)(const char *type, const char *bdev,
 	notice_fn = fn;
 }
 
-static void tell(const struct integrity_bdev *d, const char *text)
+void integrity_tell(const struct integrity_bdev *d, const char *text)
 {
 	log_limited(LOG_LEVEL_ERROR, "bdev %s: %s", d->name, text);
 	if (notice_fn != NULL) {
@@ -31,7 +31,7 @@ static void tell_unit(const struct integrity_bdev *d, const struct bdev_integrit
 		 "the data of block %" PRIu64 " is wrong (bdev %.200s, block %" PRIu64
 		 "): its CRC32C is %08x, it was written with %08x",
 		 e->lba, d->base_name, e->base_lba, e->found, e->expected);
-	tell(d, text);
+	integrity_tell(d, text);
 }
 
 static void reports_message(struct thread_msg *msg)
@@ -85,5 +85,5 @@ void integrity_report_page(struct integrity_bdev *d, uint32_t region, const char
 		 "blocks %" PRIu64 " to %" PRIu64 " cannot be checked until they are written again: %s (bdev %.100s)",
 		 (uint64_t)region << INTEGRITY_REGION_SHIFT,
 		 ((uint64_t)region << INTEGRITY_REGION_SHIFT) + INTEGRITY_REGION_UNITS - 1, why, d->base_name);
-	tell(d, text);
+	integrity_tell(d, text);
 }

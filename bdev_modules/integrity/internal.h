@@ -116,6 +116,7 @@ struct integrity_bitmap {
 	struct integrity_bitmap_page copy; /* that is being written */
 	struct integrity_slots now, next;  /* that wait for the write under way, and for the one after it */
 	bool writing;
+	bool again; /* the last write failed */
 	struct integrity_op op;
 	struct integrity_bdev *d;
 };
@@ -142,7 +143,7 @@ struct integrity_bdev {
 	uint8_t *unknown; /* bits: regions that were found open, and have no slot yet */
 	uint64_t regions_unknown, regions_unclean;
 	uint32_t unknown_at; /* where the next one is looked for */
-	_Atomic bool failed; /* no region is opened or closed any more */
+	_Atomic bool failed; /* the last write of what is kept on the base failed; it is tried again */
 	atomic_ullong errors, unchecked;
 	uint64_t pages_wrong;
 
@@ -153,7 +154,7 @@ struct integrity_bdev {
 	struct integrity_sums_page *batch_pages;
 	int batch_error;
 	bool hurried;
-	bool closing, ending;
+	bool closing, ending, end_failed;
 	struct integrity_op flush;
 
 	/* The learner. */
@@ -203,6 +204,12 @@ void integrity_dump_info(const struct bdev *b, struct json_t *driver_specific);
 void integrity_op_start(struct integrity_bdev *d, struct integrity_op *o, enum bdev_io_type type, uint64_t unit,
 			uint64_t units, void *data, void (*done)(struct integrity_op *o, int rc));
 
+/* The status of an operation that has failed. */
+static inline uint16_t integrity_op_status(const struct integrity_op *o)
+{
+	return o->op.status != 0 ? o->op.status : NVME_SC_INTERNAL;
+}
+
 static inline struct integrity_bdev *integrity_of(const struct bdev *b)
 {
 	return (struct integrity_bdev *)(uintptr_t)b;
@@ -237,6 +244,8 @@ int integrity_slots_init(struct integrity_bdev *d);
 void integrity_slots_fini(struct integrity_bdev *d);
 /* Changes the state, and sends back who has waited for that. */
 void integrity_slot_set_state(struct integrity_slot *s, enum integrity_slot_state state);
+/* The same, but who has waited gets an error. */
+void integrity_slot_fail(struct integrity_slot *s, enum integrity_slot_state state, uint16_t status);
 /* As integrity_slot_set_state() while the lock is held, and nobody is sent back. */
 void integrity_slot_mark(struct integrity_slot *s, enum integrity_slot_state state);
 /* Gives a slot to the next region that was found open, so that it is closed in its turn. False: none is left, or no
@@ -250,9 +259,14 @@ void integrity_ask(struct integrity_io *ctx, enum integrity_want want);
 /* --- bitmap.c --- */
 
 /* Sets the bit of the slot's region on the base. When that is durable, an OPENING slot becomes OPEN, a CLOSING one
- * CLEAN. */
+ * CLEAN. If it fails both become CLEAN, and who asked for an OPENING one gets the base's status. */
 void integrity_bitmap_change(struct integrity_slot *s, bool open);
-/* Nothing is written any more: the bdev is read-only from now on. what: that failed. */
+/* Writes the pages again whose last write has failed. */
+void integrity_bitmap_again(struct integrity_bdev *d);
+/* Something that is kept on the base could not be written. what: that failed. */
+void integrity_fail(struct integrity_bdev *d, const char *what, int rc);
+/* And could be. */
+void integrity_works(struct integrity_bdev *d);
 void integrity_fail(struct integrity_bdev *d, const char *what, int rc);
 
 /* --- closer.c --- */
@@ -285,6 +299,8 @@ void integrity_wake(struct integrity_ios *ios);
 
 /* --- errors.c --- */
 
+/* Tells operators. Control thread. */
+void integrity_tell(const struct integrity_bdev *d, const char *text);
 /* A unit is wrong. Any thread. */
 void integrity_report(struct integrity_bdev *d, uint64_t unit, uint32_t expected, uint32_t found);
 /* A checksum page is wrong. Control thread. */

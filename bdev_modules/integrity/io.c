@@ -11,7 +11,7 @@
  *
  * FLUSH is passed on: whatever a write needs in order to be read right was durable before it went to the base. All
  * other types the layer makes of these. A RESET waits for what is under way: were it passed on, it would end writes of
- * the bitmap too, and make the bdev read-only. */
+ * the bitmap too. */
 #include <errno.h>
 #include <rte_common.h>
 #include <stdio.h>
@@ -23,7 +23,6 @@
 
 #define CHILDREN     256u /* I/Os that a channel may have at its base; more wait in the pool */
 #define STATUS_WRONG BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR)
-#define STATUS_FAULT BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_WRITE_FAULT)
 
 struct integrity_channel {
 	struct bdev_child_pool *pool;
@@ -262,10 +261,6 @@ static void units_take(struct integrity_io *ctx)
 	struct integrity_slot *s = integrity_slot_ready(d, ctx->region);
 	bool changes = ctx->stage == STAGE_CHANGE;
 
-	if (unlikely(changes && atomic_load_explicit(&d->failed, memory_order_relaxed))) {
-		bdev_io_complete(bdev_io_from_ctx(ctx), STATUS_FAULT);
-		return;
-	}
 	ctx->thread = thread_current();
 	switch (s != NULL ? units_acquire(s, ctx) : ACQUIRE_ASKS) {
 	case ACQUIRED:

@@ -20,12 +20,9 @@ static const char *slot_state_name(unsigned state)
 }
 
 static const uint32_t slot_next_states[SLOT_STATES] = {
-	[SLOT_FREE] = 1u << SLOT_LOADING | 1u << SLOT_OPEN,
-	[SLOT_LOADING] = 1u << SLOT_CLEAN | 1u << SLOT_FREE,
-	[SLOT_CLEAN] = 1u << SLOT_OPENING | 1u << SLOT_FREE,
-	[SLOT_OPENING] = 1u << SLOT_OPEN | 1u << SLOT_CLEAN,
-	[SLOT_OPEN] = 1u << SLOT_CLOSING,
-	[SLOT_CLOSING] = 1u << SLOT_CLEAN | 1u << SLOT_OPEN,
+	[SLOT_FREE] = 1u << SLOT_LOADING | 1u << SLOT_OPEN,  [SLOT_LOADING] = 1u << SLOT_CLEAN | 1u << SLOT_FREE,
+	[SLOT_CLEAN] = 1u << SLOT_OPENING | 1u << SLOT_FREE, [SLOT_OPENING] = 1u << SLOT_OPEN | 1u << SLOT_CLEAN,
+	[SLOT_OPEN] = 1u << SLOT_CLOSING | 1u << SLOT_FREE,  [SLOT_CLOSING] = 1u << SLOT_CLEAN | 1u << SLOT_OPEN,
 };
 STATE_MACHINE(slot_machine, "integrity_region", slot_state_name, slot_next_states)
 
@@ -90,6 +87,14 @@ void integrity_slot_set_state(struct integrity_slot *s, enum integrity_slot_stat
 	asks_serve(s->d, &s->asks);
 }
 
+void integrity_slot_fail(struct integrity_slot *s, enum integrity_slot_state state, uint16_t status)
+{
+	rte_spinlock_lock(&s->lock);
+	integrity_slot_mark(s, state);
+	rte_spinlock_unlock(&s->lock);
+	asks_fail(s, status);
+}
+
 void integrity_serve_starved(struct integrity_bdev *d)
 {
 	asks_serve(d, &d->starved);
@@ -97,9 +102,23 @@ void integrity_serve_starved(struct integrity_bdev *d)
 
 /* --- Slots and their regions --- */
 
+/* While nothing can be closed, regions that were found open need no slot: nothing is known of them, as before. */
+static bool slot_may_be_evicted(const struct integrity_slot *s)
+{
+	bool forgets = s->state == SLOT_OPEN && s->unknown && atomic_load(&s->d->failed);
+
+	return (s->state == SLOT_CLEAN || forgets) && STAILQ_EMPTY(&s->asks);
+}
+
+static void region_is_unknown_again(struct integrity_bdev *d, uint32_t region)
+{
+	d->unknown[region / 8] |= (uint8_t)(1u << region % 8);
+	d->unknown_at = RTE_MIN(d->unknown_at, region);
+}
+
 static bool slot_evict(struct integrity_slot *s)
 {
-	if (s->state != SLOT_CLEAN || !STAILQ_EMPTY(&s->asks)) {
+	if (!slot_may_be_evicted(s)) {
 		return false;
 	}
 	rte_spinlock_lock(&s->lock);
@@ -112,6 +131,10 @@ static bool slot_evict(struct integrity_slot *s)
 	rte_spinlock_unlock(&s->lock);
 	if (evicted) {
 		atomic_store_explicit(&s->d->slot_of[region], 0, memory_order_release);
+		if (s->unknown) {
+			region_is_unknown_again(s->d, region);
+		}
+		s->unknown = false;
 	}
 	return evicted;
 }
@@ -171,7 +194,7 @@ static void slot_loaded(struct integrity_op *o, int rc)
 	struct integrity_error e;
 
 	if (rc != 0) {
-		slot_load_failed(s, o->op.status != 0 ? o->op.status : NVME_SC_INTERNAL);
+		slot_load_failed(s, integrity_op_status(o));
 	} else {
 		if (integrity_sums_decode(s->page, &s->d->layout, s->region, sum, &e) != 0) {
 			integrity_report_page(s->d, s->region, e.text);
@@ -291,10 +314,6 @@ static void ask_serve(struct integrity_bdev *d, struct integrity_io *ctx)
 {
 	bool writes = ctx->want == WANT_OPEN;
 
-	if (writes && atomic_load_explicit(&d->failed, memory_order_relaxed)) {
-		ask_answer(ctx, BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_WRITE_FAULT));
-		return;
-	}
 	struct integrity_slot *s = ask_find_slot(d, ctx);
 	if (s == NULL) {
 		return;

@@ -409,7 +409,7 @@ static void test_more_regions_than_memory_for_them(void)
 
 /* --- Errors of the base --- */
 
-static void test_a_bitmap_that_cannot_be_written_makes_it_read_only(void)
+static void test_a_bitmap_that_cannot_be_written_fails_what_needs_it(void)
 {
 	struct user u;
 
@@ -421,18 +421,14 @@ static void test_a_bitmap_that_cannot_be_written_makes_it_read_only(void)
 	CU_ASSERT_EQUAL(kit_write(&u, 512, 1, 1), BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_WRITE_FAULT));
 	t->fail_status = 0;
 	CU_ASSERT_TRUE(kit_info().read_only);
-	CU_ASSERT_NOT_EQUAL(kit_write(&u, 0, 1, 2), 0);
-	CU_ASSERT_NOT_EQUAL(kit_write(&u, 512, 1, 2), 0);
 	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
+	CU_ASSERT_EQUAL(kit_write(&u, 512, 1, 2), 0);
+	CU_ASSERT_FALSE(kit_info().read_only);
 	reopen(&u);
-	CU_ASSERT_EQUAL(kit_info().regions_unclean, 1);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, 0);
 	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
-	CU_ASSERT_EQUAL(kit_info().units_unchecked, 4);
-	kit_close_soon(true);
-	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 3), 0);
-	CU_ASSERT_TRUE(kit_wait_closed());
-	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 3));
-	CU_ASSERT_EQUAL(kit_info().units_unchecked, 4);
+	CU_ASSERT_TRUE(kit_reads(&u, 512, 1, 2));
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
 	end(&u, t);
 }
 
@@ -664,7 +660,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_regions_that_were_open_are_read_anew),
 	UNIT(test_it_goes_while_it_reads_what_was_open),
 	UNIT(test_more_regions_than_memory_for_them),
-	UNIT(test_a_bitmap_that_cannot_be_written_makes_it_read_only),
+	UNIT(test_a_bitmap_that_cannot_be_written_fails_what_needs_it),
 	UNIT(test_errors_at_random_are_never_wrong_data),
 	UNIT(test_reads_and_writes_of_the_same_units_at_once),
 	UNIT(test_reads_and_writes_of_many_regions_at_once),

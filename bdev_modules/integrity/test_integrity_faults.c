@@ -200,8 +200,157 @@ static void test_a_large_io_has_its_turn_among_small_ones(void)
 	faults_end(&u);
 }
 
+/* --- Operations of the module that fail --- */
+
+static uint8_t image[(256 + 20 * INTEGRITY_REGION_UNITS + 1) * UNIT_BYTES];
+
+static bool fault_has_come(void *arg)
+{
+	return atomic_load(&base.fail_count) == 0;
+}
+
+/* What is on the base at this moment opens, has the data, and calls none of it wrong. */
+static void opens_as_it_is(struct user *u)
+{
+	memcpy(image, base.t->memory, (size_t)KIT_UNITS * UNIT_BYTES);
+	faults_end(u);
+	faults_start(u, KIT_REGIONS, image, true);
+	CU_ASSERT_TRUE(kit_reads(u, 0, 4, 1));
+	CU_ASSERT_TRUE(kit_reads(u, 512, 4, 2));
+	CU_ASSERT_EQUAL(kit_info().errors, 0);
+}
+
+static void a_failure_passes(enum kind kind, bool carried_out)
+{
+	struct user u;
+
+	kit_close_soon(false);
+	faults_start(&u, KIT_REGIONS, NULL, true);
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
+	base.fail_kind = kind;
+	base.carried_out = carried_out;
+	base.fail_count = 1;
+	kit_close_soon(true);
+	CU_ASSERT_TRUE(fixture_poll(fault_has_come, NULL));
+	CU_ASSERT_TRUE(kit_wait_closed());
+	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
+	CU_ASSERT_EQUAL(kit_write(&u, 512, 4, 2), 0);
+	CU_ASSERT_TRUE(kit_wait_closed());
+	CU_ASSERT_FALSE(kit_info().read_only);
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
+	opens_as_it_is(&u);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, 0);
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
+	faults_end(&u);
+}
+
+static void test_a_failure_of_closing_passes(void)
+{
+	a_failure_passes(KIND_FLUSH, false);
+	a_failure_passes(KIND_SUMS, false);
+	a_failure_passes(KIND_SUMS, true);
+	a_failure_passes(KIND_BITMAP, false);
+	a_failure_passes(KIND_BITMAP, true);
+}
+
+/* The write has the base's status, so that its host may go another way; and a later one succeeds. */
+static void test_a_failure_of_opening_is_the_bases(void)
+{
+	struct user u;
+
+	for (unsigned i = 0; i < 4; i++) {
+		kit_close_soon(false);
+		faults_start(&u, KIT_REGIONS, NULL, true);
+		CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
+		base.fail_kind = i % 2 == 0 ? KIND_BITMAP : KIND_FLUSH;
+		base.carried_out = i / 2;
+		base.fail_count = 1;
+		CU_ASSERT_EQUAL(kit_write(&u, 512, 4, 1), STATUS_AGAIN);
+		CU_ASSERT_TRUE(kit_info().read_only);
+		CU_ASSERT_EQUAL(kit_write(&u, 2, 2, 1), 0); /* is open */
+		CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
+		CU_ASSERT_EQUAL(kit_write(&u, 512, 4, 2), 0);
+		CU_ASSERT_FALSE(kit_info().read_only);
+		memcpy(image, base.t->memory, (size_t)KIT_UNITS * UNIT_BYTES);
+		opens_as_it_is(&u);
+		faults_end(&u);
+		faults_start(&u, KIT_REGIONS, image, true);
+		CU_ASSERT_EQUAL(kit_info().regions_unclean, 2);
+		CU_ASSERT_TRUE(kit_reads(&u, 512, 4, 2));
+		faults_end(&u);
+	}
+}
+
+/* The copy that failed is written again: the other one is the only one that is right for certain. */
+static void test_after_a_failure_the_same_copy_is_written(void)
+{
+	struct integrity_bitmap_page *copies[2];
+	struct user u;
+
+	kit_close_soon(false);
+	faults_start(&u, KIT_REGIONS, NULL, true);
+	for (unsigned i = 0; i < 2; i++) {
+		copies[i] = (struct integrity_bitmap_page *)(base.t->memory +
+							     (base.layout.bitmap_first + i * base.layout.bitmap_pages) *
+								     UNIT_BYTES);
+	}
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
+	uint64_t other = copies[0]->sequence, right = copies[1]->sequence;
+	CU_ASSERT_TRUE(right > other);
+	base.fail_kind = KIND_FLUSH;
+	base.carried_out = true;
+	for (unsigned i = 0; i < 3; i++) {
+		base.fail_count = 1;
+		CU_ASSERT_EQUAL(kit_write(&u, 512, 4, 1), STATUS_AGAIN);
+		CU_ASSERT_EQUAL(copies[1]->sequence, right);
+	}
+	CU_ASSERT_EQUAL(kit_write(&u, 512, 4, 1), 0);
+	CU_ASSERT_EQUAL(copies[1]->sequence, right);
+	CU_ASSERT_EQUAL(copies[0]->sequence, right + 1);
+	faults_end(&u);
+}
+
+/* More regions were open than there is memory for, and nothing can be closed: they can be read, and it can go. */
+static void test_what_was_open_is_read_while_nothing_can_be_closed(void)
+{
+	struct user u;
+
+	kit_close_soon(false);
+	faults_start(&u, 20, NULL, true);
+	for (uint64_t r = 0; r < 20; r++) {
+		CU_ASSERT_EQUAL(kit_write(&u, r * 512, 1, 1), 0);
+	}
+	memcpy(image, base.t->memory, sizeof(image));
+	faults_end(&u);
+	integrity_limits.slots = 4;
+	faults_start(&u, 20, image, true);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, 20);
+	base.fail_kind = KIND_FLUSH;
+	base.fail_count = UINT32_MAX;
+	for (uint64_t r = 0; r < 20; r++) {
+		CU_ASSERT_TRUE(kit_reads(&u, r * 512, 1, 1));
+	}
+	CU_ASSERT_TRUE(kit_info().read_only);
+	CU_ASSERT_EQUAL(kit_info().regions_unknown, 20);
+	base.fail_count = 0;
+	kit_close_soon(true);
+	CU_ASSERT_TRUE(kit_wait_closed());
+	CU_ASSERT_FALSE(kit_info().read_only);
+	for (uint64_t r = 0; r < 20; r++) {
+		CU_ASSERT_TRUE(kit_reads(&u, r * 512, 1, 1));
+	}
+	base.fail_count = UINT32_MAX;
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 1, 2), STATUS_AGAIN);
+	faults_end(&u);
+	integrity_limits.slots = 16384;
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_large_io_has_its_turn_among_small_ones),
+	UNIT(test_a_failure_of_closing_passes),
+	UNIT(test_a_failure_of_opening_is_the_bases),
+	UNIT(test_after_a_failure_the_same_copy_is_written),
+	UNIT(test_what_was_open_is_read_while_nothing_can_be_closed),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_integrity_faults", tests, fixture_start, fixture_stop)
