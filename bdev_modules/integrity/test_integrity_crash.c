@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Crashes. A base with a volatile write cache records all writes and flushes while a user works. Then, for many places
  * in that record, power fails there: what was flushed is on the base, and of the rest a random choice of its sectors.
+ * Between there are crashes of varve alone, after which the base still has what it had not made durable, and the record
+ * goes on in the next life.
  * The integrity bdev that is opened on that must give all that was durable for its user, must not call right data
  * wrong, and must notice each wrong byte in a unit whose checksum it has. */
 #include <pthread.h>
@@ -102,6 +104,7 @@ static struct written writes[RECORD_MAX];
 static uint32_t flushes[RECORD_MAX]; /* entries of the record when a flush of the user was answered */
 static uint32_t flush_begun[RECORD_MAX];
 static unsigned num_writes, num_flushes;
+static uint32_t life_begun; /* entries of the record when the present life began */
 
 static uint32_t recorded(void)
 {
@@ -128,9 +131,9 @@ static void user_writes(struct user *u, uint64_t *random, uint32_t version)
 	}
 }
 
-static void user_works(struct user *u, uint64_t *random)
+static void user_works(struct user *u, uint64_t *random, uint32_t from, uint32_t to)
 {
-	for (uint32_t version = 1; version <= 150; version++) {
+	for (uint32_t version = from; version <= to; version++) {
 		user_writes(u, random, version);
 		if (fixture_random(random) % 4 == 0) {
 			flush_begun[num_flushes] = recorded();
@@ -186,7 +189,40 @@ static void crash_image(uint8_t *image, const uint8_t *first, uint32_t at, uint6
 	}
 }
 
-static unsigned checked_units, unchecked_units;
+/* What a bitmap page that was written says of a region; NULL: the entry is something else. */
+static const struct integrity_bitmap_page *bitmap_of(const struct integrity_layout *l, const struct entry *e)
+{
+	uint64_t unit = e->offset / UNIT_BYTES;
+	bool is_one = !e->flush && unit >= l->bitmap_first && unit < l->sums_first;
+
+	return is_one ? (const struct integrity_bitmap_page *)e->data : NULL;
+}
+
+/* Whether the unit was written in this life, and its region has been closed since, whatever of the writes before `at`
+ * is lost: then its checksum is known. */
+static bool must_be_checked(const struct integrity_layout *l, uint32_t unit, uint32_t at)
+{
+	uint32_t durable = 0, closed_at = 0, region = unit / INTEGRITY_REGION_UNITS;
+
+	for (uint32_t i = 0; i < at; i++) {
+		durable = recorder.record[i].flush ? i : durable;
+	}
+	for (uint32_t i = life_begun; i < at; i++) {
+		const struct integrity_bitmap_page *p = bitmap_of(l, &recorder.record[i]);
+		bool open = p != NULL && integrity_bitmap_is_open(p, region);
+		if (p != NULL && (open || (i < durable && closed_at == 0))) {
+			closed_at = open ? 0 : i;
+		}
+	}
+	for (unsigned i = 0; i < num_writes; i++) {
+		if (writes[i].unit == unit && writes[i].begun >= life_begun && writes[i].acked <= closed_at) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static unsigned checked_units, unchecked_units, known_units;
 
 static uint64_t unchecked_now(void)
 {
@@ -202,6 +238,10 @@ static void check_unit(struct user *u, uint32_t unit, uint32_t at)
 
 	CU_ASSERT_EQUAL(kit_read(u, unit, 1), 0);
 	CU_ASSERT_TRUE(version == 0 || kit_is(kit_data, unit, version));
+	if (must_be_checked(&d->layout, unit, at)) {
+		CU_ASSERT_EQUAL(unchecked_now(), before);
+		known_units++;
+	}
 	if (unchecked_now() != before) {
 		unchecked_units++;
 		return;
@@ -238,37 +278,96 @@ static void check_after_crash(uint32_t at)
 	CU_ASSERT_EQUAL(fixture_delete(recorder_delete, "m0"), 0);
 }
 
-static void test_power_may_fail_at_any_time(void)
+static uint8_t first_image[KIT_UNITS * UNIT_BYTES];
+
+static void life(bool is_new, uint64_t *random, uint32_t from, uint32_t to)
 {
-	static uint8_t first[KIT_UNITS * UNIT_BYTES];
-	uint64_t random = 11;
 	struct user u;
 
-	kit_close_soon(true);
-	pthread_mutex_init(&recorder.lock, NULL);
-	recorder.memory = calloc(KIT_UNITS, UNIT_BYTES);
 	recorder_register();
-	CU_ASSERT_EQUAL_FATAL(kit_create("m0", true), 0);
-	memcpy(first, recorder.memory, sizeof(first));
+	recorder.records = !is_new;
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", is_new), 0);
+	if (is_new) {
+		memcpy(first_image, recorder.memory, sizeof(first_image));
+	}
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
 	recorder.records = true;
-	user_works(&u, &random);
+	user_works(&u, random, from, to);
 	recorder.records = false;
 	user_close(&u);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
 	CU_ASSERT_EQUAL(fixture_delete(recorder_delete, "m0"), 0);
-	for (uint32_t at = 0; at <= recorder.entries; at += unit_stride()) {
-		crash_image(recorder.memory, first, at, &random, at % 3);
+}
+
+static void power_fails(uint32_t from, uint64_t *random)
+{
+	for (uint32_t at = from; at <= recorder.entries; at += unit_stride()) {
+		crash_image(recorder.memory, first_image, at, random, at % 3);
 		check_after_crash(at);
 	}
-	/* Not all was unknown. */
-	printf("%u places, %u units checked, %u not\n", recorder.entries + 1, checked_units, unchecked_units);
-	CU_ASSERT_TRUE(checked_units > unchecked_units / 4);
-	for (uint32_t i = 0; i < recorder.entries; i++) {
-		free(recorder.record[i].data);
+	printf("%u places, %u units checked, %u of them must be, %u not\n", recorder.entries - from + 1, checked_units,
+	       known_units, unchecked_units);
+}
+
+static void test_power_may_fail_at_any_time(void)
+{
+	uint64_t random = 11;
+
+	pthread_mutex_init(&recorder.lock, NULL);
+	recorder.memory = calloc(KIT_UNITS, UNIT_BYTES);
+	kit_close_soon(true);
+	life(true, &random, 1, 150);
+	power_fails(0, &random);
+	CU_ASSERT_TRUE(checked_units > unchecked_units / 4); /* not all was unknown */
+	CU_ASSERT_TRUE(known_units > 100);
+}
+
+/* Forgets what the record has from `at` on: varve has crashed there, and the base has all that it was sent. */
+static void record_ends(uint32_t at)
+{
+	while (recorder.entries > at) {
+		free(recorder.record[--recorder.entries].data);
 	}
+	while (num_writes > 0 && writes[num_writes - 1].begun >= at) {
+		num_writes--;
+	}
+	for (unsigned i = 0; i < num_writes; i++) {
+		writes[i].acked = writes[i].acked > at ? UINT32_MAX : writes[i].acked;
+	}
+	while (num_flushes > 0 && flushes[num_flushes - 1] > at) {
+		num_flushes--;
+	}
+	life_begun = at;
+}
+
+/* A page of the bitmap has been written, and is not durable yet, when varve crashes. */
+static void test_power_may_fail_after_a_crash_of_varve(void)
+{
+	struct integrity_layout l;
+	struct integrity_error e;
+	uint64_t random = 12;
+	unsigned lives = 0;
+
+	kit_close_soon(true);
+	CU_ASSERT_EQUAL_FATAL(integrity_layout_make(&l, KIT_UNITS, &e), 0);
+	for (uint32_t at = recorder.entries; at > 100 && lives < 40 / unit_stride(); at--) {
+		if (bitmap_of(&l, &recorder.record[at - 1]) == NULL) {
+			continue;
+		}
+		record_ends(at);
+		crash_image(recorder.memory, first_image, at, &random, 0);
+		lives++;
+		life(false, &random, 1000 + lives * 100, 1006 + lives * 100);
+		power_fails(at, &random);
+	}
+	CU_ASSERT_TRUE(lives > 0);
+	record_ends(0);
 	free(recorder.memory);
 }
 
-static const struct unit_test tests[] = {UNIT(test_power_may_fail_at_any_time), UNIT_END};
+static const struct unit_test tests[] = {
+	UNIT(test_power_may_fail_at_any_time),
+	UNIT(test_power_may_fail_after_a_crash_of_varve),
+	UNIT_END,
+};
 UNIT_MAIN("bdev_integrity_crash", tests, fixture_start, fixture_stop)
