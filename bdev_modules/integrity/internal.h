@@ -180,6 +180,7 @@ struct integrity_bdev {
 	struct integrity_op open_op;
 	void *buffer; /* two pages */
 	uint32_t step;
+	uint32_t unreadable, rewrites; /* copies of a bitmap page that cannot be read, that are still to be written */
 	bdev_integrity_cb cb;
 	void *cb_arg;
 	bdev_delete_cb delete_cb;
@@ -208,6 +209,13 @@ void integrity_op_start(struct integrity_bdev *d, struct integrity_op *o, enum b
 static inline uint16_t integrity_op_status(const struct integrity_op *o)
 {
 	return o->op.status != 0 ? o->op.status : NVME_SC_INTERNAL;
+}
+
+/* Whether an operation has failed because the medium does not have the data any more: trying again does not help, and
+ * nothing is lost if something is written there. */
+static inline bool integrity_op_is_unreadable(const struct integrity_op *o)
+{
+	return o->op.error != 0 && (o->op.status & BDEV_STATUS_MASK) >> NVME_SCT_SHIFT == NVME_SCT_MEDIA;
 }
 
 static inline struct integrity_bdev *integrity_of(const struct bdev *b)

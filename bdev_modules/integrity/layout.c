@@ -164,10 +164,17 @@ int integrity_bitmap_decode(const struct integrity_bitmap_page *p, const struct 
 	return 0;
 }
 
-static void bitmap_open_all(struct integrity_bitmap_page *p)
+void integrity_bitmap_open_all(const struct integrity_bitmap_page copies[2], struct integrity_bitmap_page *to)
 {
-	memset(p, 0, sizeof(*p));
-	memset(p->bits, 0xff, sizeof(p->bits));
+	uint64_t later = 0;
+
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t sequence = copies[i].sequence;
+		later = sequence > later && sequence < INTEGRITY_SEQUENCE_MAX ? sequence : later;
+	}
+	memset(to, 0, sizeof(*to));
+	memset(to->bits, 0xff, sizeof(to->bits));
+	to->sequence = later + 1;
 }
 
 int integrity_bitmap_choose(const struct integrity_bitmap_page copies[2], const struct integrity_layout *l,
@@ -179,7 +186,7 @@ int integrity_bitmap_choose(const struct integrity_bitmap_page copies[2], const 
 		right[i] = integrity_bitmap_decode(&copies[i], l, index, e) == 0;
 	}
 	if (!right[0] && !right[1]) {
-		bitmap_open_all(to);
+		integrity_bitmap_open_all(copies, to);
 		return -EILSEQ;
 	}
 	unsigned later = right[1] && (!right[0] || copies[1].sequence > copies[0].sequence);

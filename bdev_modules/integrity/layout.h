@@ -32,7 +32,8 @@ struct iov_cursor;
 #define INTEGRITY_BITMAP_MAGIC   0x62697456u
 #define INTEGRITY_SUMS_MAGIC     0x6d757356u
 #define INTEGRITY_BITMAP_REGIONS 32480u
-#define INTEGRITY_SUM_UNKNOWN    0u /* the unit is read without a check */
+#define INTEGRITY_SUM_UNKNOWN    0u                  /* the unit is read without a check */
+#define INTEGRITY_SEQUENCE_MAX   (UINT64_C(1) << 62) /* of a right page; one that is wrong may have any */
 #define INTEGRITY_REGIONS_MAX    (UINT32_C(1) << 30)
 
 struct integrity_super {
@@ -100,6 +101,9 @@ int integrity_bitmap_decode(const struct integrity_bitmap_page *p, const struct 
  * regions count as open: -EILSEQ. */
 int integrity_bitmap_choose(const struct integrity_bitmap_page copies[2], const struct integrity_layout *l,
 			    uint32_t index, struct integrity_bitmap_page *to, struct integrity_error *e);
+/* Makes `to` a page with which all regions are open, as if it were the successor of the later copy: a copy that cannot
+ * be read, which is zeroes here, may be the one that counts. */
+void integrity_bitmap_open_all(const struct integrity_bitmap_page copies[2], struct integrity_bitmap_page *to);
 static inline bool integrity_bitmap_is_open(const struct integrity_bitmap_page *p, uint32_t bit)
 {
 	return p->bits[bit / 8] >> bit % 8 & 1;

@@ -79,39 +79,101 @@ static void open_failed(struct integrity_bdev *d, int rc, const char *what)
 /* --- The bitmap --- */
 
 static void bitmap_read(struct integrity_bdev *d);
+static void bitmap_rewrite(struct integrity_bdev *d);
+
+/* The page that counts. A page with a copy that is lost is made anew, with all regions open. */
+static void bitmap_choose(struct integrity_bdev *d, uint32_t index)
+{
+	const struct integrity_bitmap_page *copies = d->buffer;
+	struct integrity_bitmap_page *page = &d->bitmap[index].page;
+	struct integrity_error e;
+
+	if (d->unreadable != 0) {
+		log_error("bdev %s: bitmap page %u, or its copy, cannot be read (bdev %s): no checksum of its regions "
+			  "counts",
+			  d->name, index, d->base_name);
+		integrity_bitmap_open_all(copies, page);
+	} else if (integrity_bitmap_choose(copies, &d->layout, index, page, &e) != 0) {
+		log_error("bdev %s: %s, and so is its copy (bdev %s): no checksum of its regions counts", d->name,
+			  e.text, d->base_name);
+	} else {
+		return;
+	}
+	d->rewrites = 2;
+}
 
 static void bitmap_take(struct integrity_bdev *d, uint32_t index)
 {
-	const struct integrity_bitmap_page *copies = d->buffer;
-	struct integrity_bitmap *b = &d->bitmap[index];
-	struct integrity_error e;
-
-	if (integrity_bitmap_choose(copies, &d->layout, index, &b->page, &e) != 0) {
-		log_error("bdev %s: %s, and so is its copy (bdev %s): no checksum of its regions counts", d->name,
-			  e.text, d->base_name);
-	}
+	const struct integrity_bitmap_page *page = &d->bitmap[index].page;
 	uint64_t first = (uint64_t)index * INTEGRITY_BITMAP_REGIONS;
+
+	d->rewrites = 0;
+	bitmap_choose(d, index);
+	d->unreadable = 0;
 	for (uint32_t i = 0; i < INTEGRITY_BITMAP_REGIONS && first + i < d->layout.regions; i++) {
-		if (integrity_bitmap_is_open(&b->page, i)) {
+		if (integrity_bitmap_is_open(page, i)) {
 			d->unknown[(first + i) / 8] |= (uint8_t)(1u << (first + i) % 8);
 		}
 	}
-	d->regions_unknown += integrity_bitmap_count(&b->page, &d->layout, index);
+	d->regions_unknown += integrity_bitmap_count(page, &d->layout, index);
 	d->regions_unclean = d->regions_unknown;
+	bitmap_rewrite(d);
+}
+
+static void bitmap_rewritten(struct integrity_op *o, int rc)
+{
+	if (rc != 0) {
+		open_failed(o->d, rc, "the bitmap of open regions cannot be written");
+		return;
+	}
+	bitmap_rewrite(o->d);
+}
+
+static void bitmap_copy_written(struct integrity_op *o, int rc)
+{
+	if (rc != 0) {
+		bitmap_rewritten(o, rc);
+		return;
+	}
+	integrity_op_start(o->d, o, BDEV_IO_FLUSH, 0, 0, NULL, bitmap_rewritten);
+}
+
+/* Writes a page that was made anew to both of its places, before a write of a user relies on it. Over the copy that
+ * could be read goes the first: were it torn, no copy would be right, and all regions open. */
+static void bitmap_rewrite(struct integrity_bdev *d)
+{
+	uint32_t index = d->step / 2 - 1;
+	struct integrity_bitmap_page *page = &d->bitmap[index].page;
+
+	if (d->rewrites == 0) {
+		bitmap_read(d);
+		return;
+	}
+	d->rewrites--;
+	page->sequence++;
+	integrity_bitmap_seal(page, &d->layout, index);
+	integrity_op_start(d, &d->open_op, BDEV_IO_WRITE,
+			   d->layout.bitmap_first + (page->sequence & 1) * d->layout.bitmap_pages + index, 1, page,
+			   bitmap_copy_written);
 }
 
 static void bitmap_page_read(struct integrity_op *o, int rc)
 {
 	struct integrity_bdev *d = o->d;
 
-	if (rc != 0) {
+	if (rc != 0 && !integrity_op_is_unreadable(o)) {
 		open_failed(d, rc, "the bitmap of open regions cannot be read");
 		return;
 	}
+	if (rc != 0) {
+		d->unreadable++;
+		memset(super_buffer(d, d->step % 2), 0, INTEGRITY_UNIT_BYTES);
+	}
 	if (d->step++ % 2 == 1) {
 		bitmap_take(d, d->step / 2 - 1);
+	} else {
+		bitmap_read(d);
 	}
-	bitmap_read(d);
 }
 
 static void bitmap_is_durable(struct integrity_op *o, int rc)

@@ -3,6 +3,7 @@
  * used it since the hand of a clock passed twice. */
 #include <errno.h>
 #include <rte_common.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,24 +188,50 @@ static void slot_load_failed(struct integrity_slot *s, uint16_t status)
 	integrity_serve_starved(s->d);
 }
 
+/* A wrong page is written anew: its region is opened, and closed in its turn. */
+static void slot_mend(struct integrity_slot *s)
+{
+	struct integrity_bdev *d = s->d;
+
+	if (s->state != SLOT_CLEAN || d->slots_open >= d->max_open ||
+	    atomic_load_explicit(&d->failed, memory_order_relaxed)) {
+		return; /* it is being opened by a write; or the next time that the page is read */
+	}
+	rte_spinlock_lock(&s->lock);
+	integrity_slot_mark(s, SLOT_OPENING);
+	s->written_ticks = thread_now();
+	rte_spinlock_unlock(&s->lock);
+	integrity_bitmap_change(s, true);
+}
+
 static void slot_loaded(struct integrity_op *o, int rc)
 {
 	struct integrity_slot *s = container_of(o, struct integrity_slot, op);
-	uint32_t sum[INTEGRITY_REGION_UNITS];
+	uint32_t sum[INTEGRITY_REGION_UNITS] = {0};
 	struct integrity_error e;
+	bool wrong = false;
 
-	if (rc != 0) {
-		slot_load_failed(s, integrity_op_status(o));
-	} else {
-		if (integrity_sums_decode(s->page, &s->d->layout, s->region, sum, &e) != 0) {
-			integrity_report_page(s->d, s->region, e.text);
-		}
-		slot_set_sums(s, sum);
-		slot_publish(s, 1);
-		integrity_slot_set_state(s, SLOT_CLEAN);
+	if (rc != 0 && integrity_op_is_unreadable(o)) {
+		wrong = true;
+		snprintf(e.text, sizeof(e.text), "checksum page %u: cannot be read", s->region);
+	} else if (rc == 0) {
+		wrong = integrity_sums_decode(s->page, &s->d->layout, s->region, sum, &e) != 0;
 	}
 	free(s->page);
 	s->page = NULL;
+	if (rc != 0 && !wrong) {
+		slot_load_failed(s, integrity_op_status(o));
+		return;
+	}
+	if (wrong) {
+		integrity_report_page(s->d, s->region, e.text);
+	}
+	slot_set_sums(s, sum);
+	slot_publish(s, 1);
+	integrity_slot_set_state(s, SLOT_CLEAN);
+	if (wrong) {
+		slot_mend(s);
+	}
 }
 
 /* Of a region that was found open no checksum is known, and its page is not read. */

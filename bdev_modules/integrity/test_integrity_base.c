@@ -49,7 +49,175 @@ static void test_a_standby_is_refused_also_below_another_bdev(void)
 	CU_ASSERT_TRUE(testdev_delete(t));
 }
 
+/* --- Sectors that cannot be read --- */
+
+static void bad_unit(struct testdev *t, uint64_t unit, uint16_t status)
+{
+	t->bad_block = unit * UNIT_BYTES / 512 + 3;
+	atomic_store(&t->bad_status, status);
+}
+
+static const struct integrity_layout *layout_now(void)
+{
+	return &integrity_of(bdev_integrity_find("i0"))->layout;
+}
+
+static void open_again(struct user *u)
+{
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "i0", true, fixture_thread(0)), 0);
+}
+
+static void close_it(struct user *u)
+{
+	user_close(u);
+	CU_ASSERT_EQUAL_FATAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+}
+
+/* A base on which an integrity bdev was, with 8 units of version 1 at unit 10, and all regions closed. */
+static struct testdev *base_used(struct integrity_layout *l, bool many_regions)
+{
+	struct user u;
+
+	kit_close_soon(true);
+	struct testdev *t = base_new(many_regions ? 256 + 20 * 512 + 1 : KIT_UNITS);
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", true), 0);
+	*l = *layout_now();
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(kit_write(&u, 10, 8, 1), 0);
+	CU_ASSERT_TRUE(kit_wait_closed());
+	close_it(&u);
+	return t;
+}
+
+/* Whether both copies of the bitmap are right, and one follows the other. */
+static bool bitmap_is_right(const struct testdev *t, const struct integrity_layout *l)
+{
+	const struct integrity_bitmap_page *copies = (const void *)(t->memory + l->bitmap_first * UNIT_BYTES);
+	struct integrity_error e;
+
+	return integrity_bitmap_decode(&copies[0], l, 0, &e) == 0 &&
+	       integrity_bitmap_decode(&copies[1], l, 0, &e) == 0 &&
+	       (copies[0].sequence + 1 == copies[1].sequence || copies[1].sequence + 1 == copies[0].sequence);
+}
+
+/* It may be the copy that counts, so all regions are open; and both copies are right before anybody writes. */
+static void test_a_copy_of_the_bitmap_that_cannot_be_read(void)
+{
+	struct integrity_layout l;
+	struct user u;
+
+	struct testdev *t = base_used(&l, false);
+	for (unsigned copy = 0; copy < 4; copy++) {
+		kit_close_soon(false);
+		bad_unit(t, l.bitmap_first + copy % 2, STATUS_WRONG);
+		open_again(&u);
+		CU_ASSERT_EQUAL(kit_info().regions_unclean, KIT_REGIONS);
+		CU_ASSERT_EQUAL(atomic_load(&t->bad_status), 0);
+		CU_ASSERT_TRUE(bitmap_is_right(t, &l));
+		CU_ASSERT_TRUE(kit_reads(&u, 10, 8, copy + 1));
+		CU_ASSERT_EQUAL(kit_write(&u, 10, 8, copy + 2), 0);
+		kit_close_soon(true);
+		close_it(&u);
+		open_again(&u);
+		CU_ASSERT_TRUE(kit_wait_closed());
+		close_it(&u);
+		open_again(&u);
+		CU_ASSERT_EQUAL(kit_info().regions_unclean, 0);
+		CU_ASSERT_TRUE(kit_reads(&u, 10, 8, copy + 2));
+		CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
+		close_it(&u);
+	}
+	/* An error that passes is no reason to forget anything. */
+	bad_unit(t, l.bitmap_first, NVME_SC_ABORT_REQ);
+	CU_ASSERT_TRUE(kit_create("m0", false) != 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(kit_error, "the bitmap of open regions cannot be read"));
+	atomic_store(&t->bad_status, 0);
+	open_again(&u);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, 0);
+	close_it(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+static void test_a_bitmap_of_which_both_copies_are_wrong_is_written_anew(void)
+{
+	struct integrity_layout l;
+	struct user u;
+
+	struct testdev *t = base_used(&l, false);
+	struct integrity_bitmap_page *copies = (void *)(t->memory + l.bitmap_first * UNIT_BYTES);
+	uint64_t later = copies[0].sequence > copies[1].sequence ? copies[0].sequence : copies[1].sequence;
+	copies[0].bits[700] ^= 1;
+	copies[1].bits[700] ^= 1;
+	kit_close_soon(false);
+	open_again(&u);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, KIT_REGIONS);
+	CU_ASSERT_TRUE(bitmap_is_right(t, &l));
+	CU_ASSERT_TRUE(copies[0].sequence > later && copies[1].sequence > later);
+	close_it(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+static void test_a_checksum_page_that_cannot_be_read_is_written_anew(void)
+{
+	struct integrity_layout l;
+	struct user u;
+
+	struct testdev *t = base_used(&l, false);
+	bad_unit(t, l.sums_first, STATUS_WRONG);
+	open_again(&u);
+	CU_ASSERT_TRUE(kit_reads(&u, 10, 8, 1));
+	CU_ASSERT_EQUAL(kit_info().checksum_pages_wrong, 1);
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 8);
+	CU_ASSERT_EQUAL(kit_write(&u, 10, 4, 2), 0);
+	CU_ASSERT_TRUE(kit_wait_closed());
+	CU_ASSERT_EQUAL(atomic_load(&t->bad_status), 0);
+	close_it(&u);
+	open_again(&u);
+	CU_ASSERT_TRUE(kit_reads(&u, 10, 4, 2));
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
+	CU_ASSERT_TRUE(kit_reads(&u, 14, 4, 1));
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 4);
+	close_it(&u);
+	/* One that cannot be read just now says nothing about its data. */
+	bad_unit(t, l.sums_first, NVME_SC_ABORT_REQ);
+	open_again(&u);
+	CU_ASSERT_EQUAL(kit_read(&u, 10, 4), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(kit_info().checksum_pages_wrong, 0);
+	atomic_store(&t->bad_status, 0);
+	CU_ASSERT_TRUE(kit_reads(&u, 10, 4, 2));
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
+	close_it(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+/* Nobody writes to its region, and its checksums leave the memory and come back. */
+static void test_a_wrong_checksum_page_is_counted_once(void)
+{
+	struct integrity_layout l;
+	struct user u;
+
+	integrity_limits.slots = 2;
+	struct testdev *t = base_used(&l, true);
+	t->memory[l.sums_first * UNIT_BYTES + 16] ^= 1;
+	open_again(&u);
+	for (unsigned i = 0; i < 3; i++) {
+		for (uint64_t region = 0; region < 6; region++) {
+			CU_ASSERT_EQUAL(kit_read(&u, region * 512 + 10, 1), 0);
+		}
+		CU_ASSERT_TRUE(kit_wait_closed());
+	}
+	CU_ASSERT_EQUAL(kit_info().checksum_pages_wrong, 1);
+	close_it(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
+	integrity_limits.slots = 16384;
+}
+
 static const struct unit_test tests[] = {
+	UNIT(test_a_copy_of_the_bitmap_that_cannot_be_read),
+	UNIT(test_a_bitmap_of_which_both_copies_are_wrong_is_written_anew),
+	UNIT(test_a_checksum_page_that_cannot_be_read_is_written_anew),
+	UNIT(test_a_wrong_checksum_page_is_counted_once),
 	UNIT(test_a_standby_is_refused_also_below_another_bdev),
 	UNIT_END,
 };

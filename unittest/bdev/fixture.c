@@ -383,6 +383,20 @@ static uint16_t pass(struct testdev *t, struct bdev_io *io)
 	return 0;
 }
 
+/* What a read of the bad block ends with; a write of it heals it. */
+static uint16_t bad_block(struct testdev *t, const struct bdev_io *io)
+{
+	unsigned status = atomic_load(&t->bad_status);
+
+	if (status == 0 || t->bad_block < io->offset_blocks || t->bad_block >= io->offset_blocks + io->num_blocks) {
+		return 0;
+	}
+	if (io->type == BDEV_IO_WRITE) {
+		atomic_store(&t->bad_status, 0);
+	}
+	return io->type == BDEV_IO_READ ? (uint16_t)status : 0;
+}
+
 static uint16_t execute(struct testdev *t, struct bdev_io *io)
 {
 	uint8_t *disk = t->memory + io->offset_blocks * t->bdev.block_size;
@@ -396,6 +410,10 @@ static uint16_t execute(struct testdev *t, struct bdev_io *io)
 	}
 	if (io->type == BDEV_IO_NVME_IO || io->type == BDEV_IO_NVME_ADMIN) {
 		return pass(t, io);
+	}
+	uint16_t bad = bad_block(t, io);
+	if (bad != 0) {
+		return bad;
 	}
 	for (uint32_t i = 0; i < io->iovcnt; i++) {
 		size_t n = io->iovs[i].iov_len;

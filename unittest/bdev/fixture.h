@@ -91,6 +91,8 @@ struct testdev {
 	uint16_t fail_status;             /* every I/O ends so */
 	uint16_t untouched_status;        /* ... and nothing of it was carried out */
 	unsigned fail_one_in;             /* > 0: about one I/O of so many ends with Data Transfer Error */
+	uint64_t bad_block;               /* reads of it end with bad_status, until it is written */
+	atomic_uint bad_status;           /* 0: there is no bad block */
 	bool (*opens)(struct testdev *t); /* whether a channel can be made, on its thread; NULL: always */
 	int open_error;                   /* what a channel that cannot be made fails with; 0: -ENOMEM */
 	/* What happened. */
