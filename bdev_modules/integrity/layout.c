@@ -151,9 +151,6 @@ void integrity_bitmap_seal(struct integrity_bitmap_page *p, const struct integri
 int integrity_bitmap_decode(const struct integrity_bitmap_page *p, const struct integrity_layout *l, uint32_t index,
 			    struct integrity_error *e)
 {
-	if (page_is_zero(p)) {
-		return 0;
-	}
 	if (p->magic != INTEGRITY_BITMAP_MAGIC || p->crc != page_crc(p)) {
 		return layout_refuse(e, -EILSEQ, "bitmap page %" PRIu32 ": wrong crc", index);
 	}
@@ -201,6 +198,11 @@ void integrity_bitmap_set(struct integrity_bitmap_page *p, uint32_t bit, bool op
 	p->bits[bit / 8] = (uint8_t)(open ? p->bits[bit / 8] | mask : p->bits[bit / 8] & ~mask);
 }
 
+void integrity_bitmap_set_has_sums(struct integrity_bitmap_page *p, uint32_t bit)
+{
+	p->closed[bit / 8] |= (uint8_t)(1u << bit % 8);
+}
+
 uint32_t integrity_bitmap_count(const struct integrity_bitmap_page *p, const struct integrity_layout *l, uint32_t index)
 {
 	uint64_t first = (uint64_t)index * INTEGRITY_BITMAP_REGIONS;
@@ -224,10 +226,11 @@ void integrity_sums_seal(struct integrity_sums_page *p, const struct integrity_l
 }
 
 static int sums_check(const struct integrity_sums_page *p, const struct integrity_layout *l, uint32_t region,
-		      struct integrity_error *e)
+		      bool written, struct integrity_error *e)
 {
 	if (page_is_zero(p)) {
-		return 0;
+		return !written ? 0
+				: layout_refuse(e, -EILSEQ, "checksum page %" PRIu32 ": zeroes, it was lost", region);
 	}
 	if (p->magic != INTEGRITY_SUMS_MAGIC || p->crc != page_crc(p)) {
 		return layout_refuse(e, -EILSEQ, "checksum page %" PRIu32 ": wrong crc", region);
@@ -240,9 +243,9 @@ static int sums_check(const struct integrity_sums_page *p, const struct integrit
 }
 
 int integrity_sums_decode(const struct integrity_sums_page *p, const struct integrity_layout *l, uint32_t region,
-			  uint32_t sum[INTEGRITY_REGION_UNITS], struct integrity_error *e)
+			  bool written, uint32_t sum[INTEGRITY_REGION_UNITS], struct integrity_error *e)
 {
-	int rc = sums_check(p, l, region, e);
+	int rc = sums_check(p, l, region, written, e);
 
 	if (rc == 0) {
 		memcpy(sum, p->sum, sizeof(p->sum));

@@ -8,8 +8,8 @@
  *     size_units - 1        the superblock again
  *
  * A unit has 4096 bytes, a region 512 units. All pages have 4096 bytes, and the CRC32C of what is before in their last
- * four. A page of zeroes is valid: a checksum page of which no checksum is known, or a bitmap page without open
- * regions. So what has been set to zeroes is a new bdev.
+ * four. A checksum page is zeroes until its region has been closed for the first time, which the bitmap notes: later a
+ * page of zeroes is one that was lost.
  *
  * A region is marked as open before the first write to it, and as closed when its data and its checksum page are
  * durable. Of a region that is found open after a crash nothing is known. Nothing of what is read is believed: each
@@ -31,7 +31,7 @@ struct iov_cursor;
 #define INTEGRITY_MAGIC          "varve-integrity" /* with the 0: 16 bytes */
 #define INTEGRITY_BITMAP_MAGIC   0x62697456u
 #define INTEGRITY_SUMS_MAGIC     0x6d757356u
-#define INTEGRITY_BITMAP_REGIONS 32480u
+#define INTEGRITY_BITMAP_REGIONS 16240u
 #define INTEGRITY_SUM_UNKNOWN    0u                  /* the unit is read without a check */
 #define INTEGRITY_SEQUENCE_MAX   (UINT64_C(1) << 62) /* of a right page; one that is wrong may have any */
 #define INTEGRITY_REGIONS_MAX    (UINT32_C(1) << 30)
@@ -53,7 +53,8 @@ struct integrity_bitmap_page {
 	/* Grows with each write of the page; the copies are written in turns, each when the other is durable. */
 	uint64_t sequence;
 	uint8_t reserved[8];
-	uint8_t bits[INTEGRITY_BITMAP_REGIONS / 8];
+	uint8_t bits[INTEGRITY_BITMAP_REGIONS / 8];   /* regions that are open */
+	uint8_t closed[INTEGRITY_BITMAP_REGIONS / 8]; /* regions that have a checksum page, unless they are open */
 	uint32_t crc;
 };
 static_assert(sizeof(struct integrity_bitmap_page) == INTEGRITY_UNIT_BYTES, "a unit");
@@ -108,17 +109,24 @@ static inline bool integrity_bitmap_is_open(const struct integrity_bitmap_page *
 {
 	return p->bits[bit / 8] >> bit % 8 & 1;
 }
-/* Sets a bit. */
+static inline bool integrity_bitmap_has_sums(const struct integrity_bitmap_page *p, uint32_t bit)
+{
+	return p->closed[bit / 8] >> bit % 8 & 1;
+}
+/* Marks a region as open or not. */
 void integrity_bitmap_set(struct integrity_bitmap_page *p, uint32_t bit, bool open);
+/* Marks a region as one that has a checksum page when it is not open. */
+void integrity_bitmap_set_has_sums(struct integrity_bitmap_page *p, uint32_t bit);
 /* How many regions of page `index` are open. */
 uint32_t integrity_bitmap_count(const struct integrity_bitmap_page *p, const struct integrity_layout *l,
 				uint32_t index);
 
 /* Fills in all of a checksum page but the checksums. */
 void integrity_sums_seal(struct integrity_sums_page *p, const struct integrity_layout *l, uint32_t region);
-/* Checks the checksum page of a region, and copies the checksums; INTEGRITY_SUM_UNKNOWN all of them if it is wrong. */
+/* Checks the checksum page of a region, and copies the checksums; INTEGRITY_SUM_UNKNOWN all of them if it is wrong.
+ * written: the region has been closed, so that a page of zeroes is wrong. */
 int integrity_sums_decode(const struct integrity_sums_page *p, const struct integrity_layout *l, uint32_t region,
-			  uint32_t sum[INTEGRITY_REGION_UNITS], struct integrity_error *e);
+			  bool written, uint32_t sum[INTEGRITY_REGION_UNITS], struct integrity_error *e);
 
 /* The checksum of the next unit of data, never INTEGRITY_SUM_UNKNOWN: its CRC32C, or 1 if that is 0. c moves behind the
  * unit. */

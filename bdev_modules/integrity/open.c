@@ -241,13 +241,27 @@ static void zeroes_are_durable(struct integrity_op *o, int rc)
 			   last_super_written);
 }
 
-static void zeroes_written(struct integrity_op *o, int rc)
+/* Step by step: both copies of one page of the bitmap after the other, without open regions. */
+static void bitmap_make(struct integrity_op *o, int rc)
 {
+	struct integrity_bdev *d = o->d;
+	uint32_t index = d->step / 2, copy = d->step % 2;
+
 	if (rc != 0) {
 		made(o, rc);
 		return;
 	}
-	integrity_op_start(o->d, o, BDEV_IO_FLUSH, 0, 0, NULL, zeroes_are_durable);
+	if (index == d->layout.bitmap_pages) {
+		integrity_op_start(d, o, BDEV_IO_FLUSH, 0, 0, NULL, zeroes_are_durable);
+		return;
+	}
+	struct integrity_bitmap_page *page = &d->bitmap[index].page;
+	page->sequence = copy;
+	integrity_bitmap_seal(page, &d->layout, index);
+	d->step++;
+	integrity_op_start(d, o, BDEV_IO_WRITE,
+			   d->layout.bitmap_first + (uint64_t)copy * d->layout.bitmap_pages + index, 1, page,
+			   bitmap_make);
 }
 
 static bool random_bytes(void *to, size_t n)
@@ -282,11 +296,12 @@ static int slots_new(struct integrity_bdev *d)
 static void make_new(struct integrity_bdev *d)
 {
 	d->is_new = true;
+	d->step = 0;
 	if (layout_new(d) != 0 || slots_new(d) != 0) {
 		integrity_opened(d);
 		return;
 	}
-	integrity_op_start(d, &d->open_op, BDEV_IO_WRITE_ZEROES, 1, d->layout.data_first - 1, NULL, zeroes_written);
+	integrity_op_start(d, &d->open_op, BDEV_IO_WRITE_ZEROES, 1, d->layout.data_first - 1, NULL, bitmap_make);
 }
 
 /* --- What is there --- */

@@ -38,6 +38,11 @@ void integrity_slot_mark(struct integrity_slot *s, enum integrity_slot_state sta
 	s->d->slots_open += slot_state_is_open(state);
 	s->d->slots_open -= slot_state_is_open(s->state);
 	s->state = (uint8_t)state;
+	if (state == SLOT_CLOSING) { /* its checksum page is written before its bit is cleared */
+		uint32_t region = atomic_load_explicit(&s->region, memory_order_relaxed);
+		integrity_bitmap_set_has_sums(&s->d->bitmap[region / INTEGRITY_BITMAP_REGIONS].page,
+					      region % INTEGRITY_BITMAP_REGIONS);
+	}
 }
 
 static void slot_set_region(struct integrity_slot *s, uint32_t region)
@@ -204,6 +209,12 @@ static void slot_mend(struct integrity_slot *s)
 	integrity_bitmap_change(s, true);
 }
 
+static bool region_has_sums(const struct integrity_bdev *d, uint32_t region)
+{
+	return integrity_bitmap_has_sums(&d->bitmap[region / INTEGRITY_BITMAP_REGIONS].page,
+					 region % INTEGRITY_BITMAP_REGIONS);
+}
+
 static void slot_loaded(struct integrity_op *o, int rc)
 {
 	struct integrity_slot *s = container_of(o, struct integrity_slot, op);
@@ -215,7 +226,8 @@ static void slot_loaded(struct integrity_op *o, int rc)
 		wrong = true;
 		snprintf(e.text, sizeof(e.text), "checksum page %u: cannot be read", s->region);
 	} else if (rc == 0) {
-		wrong = integrity_sums_decode(s->page, &s->d->layout, s->region, sum, &e) != 0;
+		wrong = integrity_sums_decode(s->page, &s->d->layout, s->region, region_has_sums(s->d, s->region), sum,
+					      &e) != 0;
 	}
 	free(s->page);
 	s->page = NULL;

@@ -191,6 +191,30 @@ static void test_a_checksum_page_that_cannot_be_read_is_written_anew(void)
 	CU_ASSERT_TRUE(testdev_delete(t));
 }
 
+/* A drive that has lost a write, or a block, may answer with zeroes. */
+static void test_pages_that_have_become_zeroes_are_noticed(void)
+{
+	struct integrity_layout l;
+	struct user u;
+
+	struct testdev *t = base_used(&l, false);
+	memset(t->memory + l.sums_first * UNIT_BYTES, 0, UNIT_BYTES);
+	open_again(&u);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, 0);
+	CU_ASSERT_EQUAL(kit_read(&u, 512, 1), 0); /* of a region without a page: that is as it should be */
+	CU_ASSERT_EQUAL(kit_info().checksum_pages_wrong, 0);
+	CU_ASSERT_TRUE(kit_reads(&u, 10, 8, 1));
+	CU_ASSERT_EQUAL(kit_info().checksum_pages_wrong, 1);
+	CU_ASSERT_TRUE(kit_wait_closed());
+	close_it(&u);
+	memset(t->memory + l.bitmap_first * UNIT_BYTES, 0, 2ul * UNIT_BYTES);
+	open_again(&u);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, KIT_REGIONS);
+	CU_ASSERT_TRUE(kit_wait_closed());
+	close_it(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
 /* Nobody writes to its region, and its checksums leave the memory and come back. */
 static void test_a_wrong_checksum_page_is_counted_once(void)
 {
@@ -217,6 +241,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_copy_of_the_bitmap_that_cannot_be_read),
 	UNIT(test_a_bitmap_of_which_both_copies_are_wrong_is_written_anew),
 	UNIT(test_a_checksum_page_that_cannot_be_read_is_written_anew),
+	UNIT(test_pages_that_have_become_zeroes_are_noticed),
 	UNIT(test_a_wrong_checksum_page_is_counted_once),
 	UNIT(test_a_standby_is_refused_also_below_another_bdev),
 	UNIT_END,

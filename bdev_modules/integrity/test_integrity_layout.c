@@ -25,9 +25,9 @@ static void test_areas_lie_behind_each_other(void)
 				  1000,
 				  1793,
 				  70000,
-				  16630784,
-				  16630785,
-				  33261568,
+				  8314880,
+				  8314881,
+				  16629760,
 				  UINT64_C(1) << 28,
 				  UINT64_C(1) << 35,
 				  UINT64_C(1) << 39};
@@ -143,8 +143,8 @@ static void test_the_later_right_copy_of_the_bitmap_counts(void)
 
 	layout_of(70000);
 	memset(copies, 0, sizeof(copies));
-	CU_ASSERT_EQUAL(integrity_bitmap_choose(copies, &layout, 0, &chosen, &why), 0); /* new */
-	CU_ASSERT_EQUAL(integrity_bitmap_count(&chosen, &layout, 0), 0);
+	CU_ASSERT_EQUAL(integrity_bitmap_choose(copies, &layout, 0, &chosen, &why), -EILSEQ); /* both are lost */
+	CU_ASSERT_EQUAL(integrity_bitmap_count(&chosen, &layout, 0), layout.regions);
 	for (unsigned i = 0; i < 2; i++) {
 		copies[i].sequence = 7 + i;
 		integrity_bitmap_set(&copies[i], 3 + i, true);
@@ -168,6 +168,20 @@ static void test_the_later_right_copy_of_the_bitmap_counts(void)
 	CU_ASSERT_EQUAL(chosen.sequence, 9);
 	integrity_bitmap_set(&chosen, 3, false);
 	CU_ASSERT_EQUAL(integrity_bitmap_count(&chosen, &layout, 0), 0);
+}
+
+static void test_a_region_that_was_closed_has_checksums_for_good(void)
+{
+	static struct integrity_bitmap_page p;
+
+	integrity_bitmap_set(&p, 9, true);
+	integrity_bitmap_set(&p, 9, false); /* it could not be opened */
+	CU_ASSERT_FALSE(integrity_bitmap_has_sums(&p, 9));
+	integrity_bitmap_set_has_sums(&p, 9);
+	integrity_bitmap_set(&p, 9, true);
+	CU_ASSERT_TRUE(integrity_bitmap_has_sums(&p, 9));
+	CU_ASSERT_FALSE(integrity_bitmap_has_sums(&p, 8) || integrity_bitmap_has_sums(&p, 10));
+	CU_ASSERT_TRUE(integrity_bitmap_is_open(&p, 9));
 }
 
 static void test_a_bitmap_has_as_many_pages_as_it_needs(void)
@@ -200,23 +214,24 @@ static void test_a_checksum_page_that_is_wrong_has_no_checksums(void)
 	uint32_t sum[INTEGRITY_REGION_UNITS];
 
 	layout_of(70000);
-	CU_ASSERT_EQUAL(integrity_sums_decode(&p, &layout, 5, sum, &why), 0); /* new */
+	CU_ASSERT_EQUAL(integrity_sums_decode(&p, &layout, 5, false, sum, &why), 0); /* new */
 	CU_ASSERT_EQUAL(sum[0], INTEGRITY_SUM_UNKNOWN);
+	CU_ASSERT_EQUAL(integrity_sums_decode(&p, &layout, 5, true, sum, &why), -EILSEQ); /* lost */
 	for (unsigned i = 0; i < INTEGRITY_REGION_UNITS; i++) {
 		p.sum[i] = i + 1;
 	}
 	integrity_sums_seal(&p, &layout, 5);
-	CU_ASSERT_EQUAL(integrity_sums_decode(&p, &layout, 5, sum, &why), 0);
+	CU_ASSERT_EQUAL(integrity_sums_decode(&p, &layout, 5, true, sum, &why), 0);
 	CU_ASSERT_EQUAL(sum[511], 512);
-	CU_ASSERT_EQUAL(integrity_sums_decode(&p, &layout, 6, sum, &why), -EILSEQ);
+	CU_ASSERT_EQUAL(integrity_sums_decode(&p, &layout, 6, true, sum, &why), -EILSEQ);
 	CU_ASSERT_EQUAL(sum[511], INTEGRITY_SUM_UNKNOWN);
 	for (size_t i = 0; i < sizeof(p); i += unit_stride()) {
 		((uint8_t *)&p)[i] ^= 1;
-		CU_ASSERT_EQUAL(integrity_sums_decode(&p, &layout, 5, sum, &why), -EILSEQ);
+		CU_ASSERT_EQUAL(integrity_sums_decode(&p, &layout, 5, true, sum, &why), -EILSEQ);
 		((uint8_t *)&p)[i] ^= 1;
 	}
 	layout.id++;
-	CU_ASSERT_EQUAL(integrity_sums_decode(&p, &layout, 5, sum, &why), -EILSEQ);
+	CU_ASSERT_EQUAL(integrity_sums_decode(&p, &layout, 5, true, sum, &why), -EILSEQ);
 }
 
 static void test_checksums_do_not_depend_on_how_memory_lies(void)
@@ -284,6 +299,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_superblock_with_a_wrong_byte_is_refused),
 	UNIT(test_each_field_of_a_superblock_is_checked),
 	UNIT(test_the_later_right_copy_of_the_bitmap_counts),
+	UNIT(test_a_region_that_was_closed_has_checksums_for_good),
 	UNIT(test_a_bitmap_has_as_many_pages_as_it_needs),
 	UNIT(test_a_bitmap_page_of_elsewhere_is_refused),
 	UNIT(test_a_checksum_page_that_is_wrong_has_no_checksums),

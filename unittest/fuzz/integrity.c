@@ -63,7 +63,7 @@ static void check_bitmap(const struct integrity_layout *l)
 	expect(integrity_bitmap_decode(&chosen, l, 0, &e) == 0);
 }
 
-static void check_sums(const struct integrity_layout *l)
+static void check_sums(const struct integrity_layout *l, bool written)
 {
 	static const uint32_t unknown[INTEGRITY_REGION_UNITS];
 	uint32_t sum[INTEGRITY_REGION_UNITS];
@@ -71,7 +71,7 @@ static void check_sums(const struct integrity_layout *l)
 	struct integrity_error e = {""};
 
 	memcpy(&page, pages[3], sizeof(page));
-	if (integrity_sums_decode(&page, l, 1, sum, &e) != 0) {
+	if (integrity_sums_decode(&page, l, 1, written, sum, &e) != 0) {
 		expect(e.text[0] != '\0' && memcmp(sum, unknown, sizeof(sum)) == 0);
 	} else {
 		expect(memcmp(sum, page.sum, sizeof(sum)) == 0);
@@ -99,6 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	check_layout(&l);
 	check_bitmap(&l);
-	check_sums(&l);
+	check_sums(&l, false);
+	check_sums(&l, true);
 	return 0;
 }
