@@ -143,7 +143,7 @@ static void integrity_base_event(struct bdev_desc *desc, enum bdev_event event, 
 	struct integrity_bdev *d = arg;
 
 	if (event != BDEV_EVENT_REMOVE) {
-		return; /* where the last superblock is does not change */
+		return; /* the next time that it is opened, the last superblock is written at the new end */
 	}
 	if (d->state == INTEGRITY_OPENING) {
 		integrity_give_up(d, -ENODEV, "it is being removed");

@@ -180,6 +180,8 @@ struct integrity_bdev {
 	struct integrity_op open_op;
 	void *buffer; /* two pages */
 	uint32_t step;
+	int super_errors[2];           /* of the reads of both superblocks */
+	bool supers_lost[2];           /* which the medium does not have any more */
 	uint32_t unreadable, rewrites; /* copies of a bitmap page that cannot be read, that are still to be written */
 	bdev_integrity_cb cb;
 	void *cb_arg;

@@ -345,61 +345,110 @@ static int may_use(struct integrity_bdev *d)
 	return slots_new(d);
 }
 
-static void supers_read(struct integrity_bdev *d)
-{
-	struct integrity_error e[2];
-	bool first = integrity_super_decode(super_buffer(d, 0), base_units(d), &d->layout, &e[0]) == 0;
+/* --- The superblocks --- */
 
-	if (!first && integrity_super_decode(super_buffer(d, 1), base_units(d), &d->layout, &e[1]) != 0) {
-		if (may_make_new(d, &e[integrity_super_is_one(super_buffer(d, 1))]) == 0) {
-			make_new(d);
-		} else {
-			integrity_opened(d);
-		}
+static uint64_t super_unit(const struct integrity_bdev *d, unsigned which)
+{
+	return which == 0 ? 0 : base_units(d) - 1;
+}
+
+static void supers_mend(struct integrity_bdev *d);
+
+static void super_mended(struct integrity_op *o, int rc)
+{
+	struct integrity_bdev *d = o->d;
+
+	if (rc != 0) {
+		log_warning("bdev %s: the %s superblock on bdev %s cannot be written: %s", d->name,
+			    d->step == 1 ? "first" : "last", d->base_name, strerror(-rc));
+	}
+	supers_mend(d);
+}
+
+static void super_written(struct integrity_op *o, int rc)
+{
+	if (rc != 0) {
+		super_mended(o, rc);
 		return;
 	}
-	if (!first) {
-		log_warning("bdev %s: the first superblock on bdev %s is not right, the last one is used: %s", d->name,
-			    d->base_name, e[0].text);
-	}
-	if (may_use(d) != 0) {
-		integrity_opened(d);
+	integrity_op_start(o->d, o, BDEV_IO_FLUSH, 0, 0, NULL, super_mended);
+}
+
+/* Step by step: writes the superblock where it is not right. Where it could not be read, only if it is lost there. */
+static void supers_mend(struct integrity_bdev *d)
+{
+	struct integrity_super right;
+
+	integrity_super_encode(&right, &d->layout);
+	while (d->step < 2) {
+		unsigned which = d->step++;
+		struct integrity_super *s = super_buffer(d, which);
+		bool unknown = d->super_errors[which] != 0 && !d->supers_lost[which];
+		if (unknown || memcmp(s, &right, sizeof(right)) == 0) {
+			continue;
+		}
+		log_warning("bdev %s: the %s superblock on bdev %s is not right, and is written anew", d->name,
+			    which == 0 ? "first" : "last", d->base_name);
+		*s = right;
+		integrity_op_start(d, &d->open_op, BDEV_IO_WRITE, super_unit(d, which), 1, s, super_written);
 		return;
 	}
 	d->step = 0;
 	bitmap_read(d);
 }
 
-/* One of both that cannot be read is as one that is not there, unless nothing may be lost. */
-static void last_super_read(struct integrity_op *o, int rc)
+static void supers_are_none(struct integrity_bdev *d, const struct integrity_error *e)
 {
-	struct integrity_bdev *d = o->d;
-
-	if (rc != 0 && (d->format || d->is_blank)) {
-		open_failed(d, rc, "its last blocks cannot be read");
-		return;
+	for (unsigned i = 0; i < 2; i++) {
+		if (d->super_errors[i] != 0) {
+			open_failed(d, d->super_errors[i],
+				    i == 0 ? "its first blocks cannot be read" : "its last blocks cannot be read");
+			return;
+		}
 	}
-	if (rc != 0) {
-		memset(super_buffer(d, 1), 0, sizeof(struct integrity_super));
+	if (may_make_new(d, e) == 0) {
+		make_new(d);
+	} else {
+		integrity_opened(d);
 	}
-	supers_read(d);
 }
 
-static void first_super_read(struct integrity_op *o, int rc)
+static void supers_read(struct integrity_bdev *d)
 {
-	struct integrity_bdev *d = o->d;
+	struct integrity_error e[2];
+	bool first = integrity_super_decode(super_buffer(d, 0), base_units(d), &d->layout, &e[0]) == 0;
 
-	if (rc != 0 && (d->format || d->is_blank)) {
-		open_failed(d, rc, "its first blocks cannot be read");
+	if (!first && integrity_super_decode(super_buffer(d, 1), base_units(d), &d->layout, &e[1]) != 0) {
+		supers_are_none(d, &e[integrity_super_is_one(super_buffer(d, 1))]);
 		return;
 	}
-	if (rc != 0) {
-		memset(super_buffer(d, 0), 0, sizeof(struct integrity_super));
+	if (may_use(d) != 0) {
+		integrity_opened(d);
+		return;
 	}
-	integrity_op_start(d, o, BDEV_IO_READ, base_units(d) - 1, 1, super_buffer(d, 1), last_super_read);
+	d->step = 0;
+	supers_mend(d);
+}
+
+/* One of both that cannot be read is as one that is not there, as long as the other one is. */
+static void super_was_read(struct integrity_op *o, int rc)
+{
+	struct integrity_bdev *d = o->d;
+	unsigned which = d->step++;
+
+	d->super_errors[which] = rc;
+	d->supers_lost[which] = integrity_op_is_unreadable(o);
+	if (rc != 0) {
+		memset(super_buffer(d, which), 0, sizeof(struct integrity_super));
+	}
+	if (which == 0) {
+		integrity_op_start(d, o, BDEV_IO_READ, super_unit(d, 1), 1, super_buffer(d, 1), super_was_read);
+	} else {
+		supers_read(d);
+	}
 }
 
 void integrity_open(struct integrity_bdev *d)
 {
-	integrity_op_start(d, &d->open_op, BDEV_IO_READ, 0, 1, super_buffer(d, 0), first_super_read);
+	integrity_op_start(d, &d->open_op, BDEV_IO_READ, 0, 1, super_buffer(d, 0), super_was_read);
 }

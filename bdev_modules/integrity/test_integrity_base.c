@@ -90,6 +90,92 @@ static struct testdev *base_used(struct integrity_layout *l, bool many_regions)
 	return t;
 }
 
+/* --- Superblocks --- */
+
+static bool super_is_right(const struct testdev *t, uint64_t unit, const struct integrity_layout *l)
+{
+	struct integrity_super right;
+
+	integrity_super_encode(&right, l);
+	return memcmp(t->memory + unit * UNIT_BYTES, &right, sizeof(right)) == 0;
+}
+
+static void open_and_close(void)
+{
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
+	CU_ASSERT_EQUAL_FATAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+}
+
+static void test_a_superblock_that_is_wrong_or_lost_is_written_anew(void)
+{
+	struct integrity_layout l;
+
+	struct testdev *t = base_used(&l, false);
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t unit = i == 0 ? 0 : KIT_UNITS - 1;
+		t->memory[unit * UNIT_BYTES + 100] ^= 1;
+		open_and_close();
+		CU_ASSERT_TRUE(super_is_right(t, 0, &l) && super_is_right(t, KIT_UNITS - 1, &l));
+		bad_unit(t, unit, STATUS_WRONG);
+		open_and_close();
+		CU_ASSERT_EQUAL(atomic_load(&t->bad_status), 0);
+		bad_unit(t, unit, NVME_SC_ABORT_REQ); /* it may be right */
+		open_and_close();
+		CU_ASSERT_NOT_EQUAL(atomic_load(&t->bad_status), 0);
+		atomic_store(&t->bad_status, 0);
+	}
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+/* What cannot be read is not called missing: format: true would be the wrong advice. */
+static void test_superblocks_that_cannot_be_read_are_not_called_missing(void)
+{
+	struct integrity_layout l;
+
+	struct testdev *t = base_used(&l, false);
+	for (unsigned format = 0; format < 2; format++) {
+		t->fail_status = NVME_SC_ABORT_REQ;
+		CU_ASSERT_TRUE(kit_create("m0", format) < 0);
+		t->fail_status = 0;
+		CU_ASSERT_PTR_NOT_NULL(strstr(kit_error, "its first blocks cannot be read"));
+		CU_ASSERT_PTR_NULL(strstr(kit_error, "format"));
+	}
+	memset(t->memory, 0, UNIT_BYTES);
+	bad_unit(t, KIT_UNITS - 1, STATUS_WRONG);
+	CU_ASSERT_TRUE(kit_create("m0", true) < 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(kit_error, "its last blocks cannot be read"));
+	CU_ASSERT_NOT_EQUAL(atomic_load(&t->bad_status), 0);
+	atomic_store(&t->bad_status, 0);
+	open_and_close();
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+/* The base grows, and the bdev is opened once; then the first superblock is lost. */
+static void test_the_last_superblock_is_found_after_its_base_has_grown(void)
+{
+	static uint8_t image[KIT_UNITS * UNIT_BYTES];
+	struct integrity_layout l;
+	struct user u;
+
+	struct testdev *t = base_used(&l, false);
+	memcpy(image, t->memory, sizeof(image));
+	CU_ASSERT_TRUE(testdev_delete(t));
+	t = base_new(KIT_UNITS + 300);
+	memset(t->memory, 0xaa, (size_t)(KIT_UNITS + 300) * UNIT_BYTES);
+	memcpy(t->memory, image, sizeof(image));
+	open_and_close();
+	memset(t->memory, 0, UNIT_BYTES);
+	CU_ASSERT_EQUAL(kit_create("m0", true), -EEXIST);
+	open_again(&u);
+	CU_ASSERT_TRUE(kit_reads(&u, 10, 8, 1));
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
+	CU_ASSERT_TRUE(super_is_right(t, 0, &l) && super_is_right(t, KIT_UNITS + 299, &l));
+	close_it(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+/* --- Pages --- */
+
 /* Whether both copies of the bitmap are right, and one follows the other. */
 static bool bitmap_is_right(const struct testdev *t, const struct integrity_layout *l)
 {
@@ -238,6 +324,9 @@ static void test_a_wrong_checksum_page_is_counted_once(void)
 }
 
 static const struct unit_test tests[] = {
+	UNIT(test_a_superblock_that_is_wrong_or_lost_is_written_anew),
+	UNIT(test_superblocks_that_cannot_be_read_are_not_called_missing),
+	UNIT(test_the_last_superblock_is_found_after_its_base_has_grown),
 	UNIT(test_a_copy_of_the_bitmap_that_cannot_be_read),
 	UNIT(test_a_bitmap_of_which_both_copies_are_wrong_is_written_anew),
 	UNIT(test_a_checksum_page_that_cannot_be_read_is_written_anew),
