@@ -229,19 +229,31 @@ static void takeover_note_service(const json_t *message)
 	takeover.watchdog_us = us > 0 ? (uint64_t)us : 0;
 }
 
+/* Statistics are not worth the attempt: the other process serves no more. */
+static void takeover_load_statistics(const json_t *all)
+{
+	unsigned left_out;
+
+	if (kept_stat_import(all, &left_out) != 0) {
+		log_warning("no memory for the statistics of the other process: they begin anew");
+	} else if (left_out != 0) {
+		log_warning("the statistics of %u objects of the other process cannot be read: they begin anew",
+			    left_out);
+	}
+}
+
 static int takeover_load_state(const json_t *message, struct config *config, char *error)
 {
 	int rc = hand_over_resv_import(json_object_get(message, "reservations"));
 
 	rc = rc == 0 ? hand_over_keys_import(json_object_get(message, "keys")) : rc;
-	rc = rc == 0 ? kept_stat_import(json_object_get(message, "statistics")) : rc;
 	if (rc != 0) {
 		config_free(config);
-		return takeover_fail(
-			error, rc,
-			"what the other process says of reservations, keys and statistics cannot be kept: %s",
-			strerror(-rc));
+		return takeover_fail(error, rc,
+				     "what the other process says of reservations and keys cannot be kept: %s",
+				     strerror(-rc));
 	}
+	takeover_load_statistics(json_object_get(message, "statistics"));
 	return 0;
 }
 

@@ -211,39 +211,51 @@ static bool kept_object_has_shape(json_t *o)
 	return json_is_object(o);
 }
 
-static bool kept_has_shape(json_t *all)
+/* Takes the objects out of a set that have another shape. How many there were. */
+static unsigned kept_set_prune(json_t *names)
 {
-	const char *set, *name;
-	json_t *names, *o;
+	unsigned n = 0;
+	const char *name;
+	json_t *o;
+	void *next;
 
-	json_object_foreach (all, set, names) {
-		if (!json_is_object(names)) {
-			return false;
-		}
-		json_object_foreach (names, name, o) {
-			if (!kept_object_has_shape(o)) {
-				return false;
-			}
+	json_object_foreach_safe(names, next, name, o)
+	{
+		if (!kept_object_has_shape(o)) {
+			json_object_del(names, name);
+			n++;
 		}
 	}
-	return json_is_object(all);
+	return n;
 }
 
-int kept_stat_import(const json_t *all)
+static unsigned kept_prune(json_t *all)
 {
-	json_t *copy = NULL;
+	unsigned n = 0;
+	const char *set;
+	json_t *names;
+	void *next;
 
-	if (all != NULL) {
-		copy = json_deep_copy(all);
-		if (copy == NULL) {
-			return -ENOMEM;
-		}
-		if (!kept_has_shape(copy)) {
-			json_decref(copy);
-			return -EBADMSG;
+	json_object_foreach_safe(all, next, set, names)
+	{
+		n += json_is_object(names) ? kept_set_prune(names) : 1;
+		if (json_object_size(names) == 0) {
+			json_object_del(all, set);
 		}
 	}
+	return n;
+}
+
+int kept_stat_import(const json_t *all, unsigned *left_out)
+{
+	json_t *copy = json_is_object(all) ? json_deep_copy(all) : NULL;
+
+	*left_out = all != NULL && !json_is_object(all) ? 1 : 0;
 	kept_stat_clear();
+	if (json_is_object(all) && copy == NULL) {
+		return -ENOMEM;
+	}
+	*left_out += kept_prune(copy);
 	kept = copy;
 	return 0;
 }

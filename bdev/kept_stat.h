@@ -2,7 +2,8 @@
 /* Statistics that outlive the objects that count them: those of a process that another one takes over, or that starts
  * again what it has handed over. An object that goes leaves its counters here, and the object of the same name that is
  * made later begins with them, here or in the other process. Counters have names, because the other process may be of
- * another version: one that it does not know is left out, and one that is missing begins with what the object had.
+ * another version: one that it does not know is left out, and one that is missing begins with what the object had. An
+ * object whose counters cannot be read begins anew, alone.
  *
  * Control thread. */
 #ifndef BDEV_KEPT_STAT_H
@@ -63,8 +64,9 @@ void kept_stat_take_rates(const char *set, const char *name, struct rate_counts 
 
 /* A copy of all that is kept: {set: {name: {counter: [values]}}}. NULL: no memory. */
 json_t *kept_stat_export(void);
-/* Keeps that, after its shape was checked, instead of what is kept; NULL: nothing. 0; -EBADMSG; -ENOMEM. */
-int kept_stat_import(const json_t *all);
+/* Keeps that of another process instead of what is kept; NULL: nothing. Objects and sets that have another shape are
+ * left out; *left_out: how many. 0; -ENOMEM: nothing is kept. */
+int kept_stat_import(const json_t *all, unsigned *left_out);
 /* How many objects' counters could not be kept since kept_stat_keep(true), because there was no memory. */
 unsigned kept_stat_failed(void);
 /* Drops all that is kept. */

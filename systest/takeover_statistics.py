@@ -4,7 +4,13 @@
 # sanitize
 # beside
 """varve --takeover: statistics go on, and a controller id that was given is not given again soon."""
+import json
+import pathlib
+import shutil
+import socket
 import sys
+import tempfile
+import threading
 
 from appliance_lib import check, main, wait_for
 from metrics import parse, scrape, scrape_anew
@@ -237,6 +243,66 @@ def test_ids_of_a_small_range_go_on_from_its_start():
             with Queue(nqn=nqn) as q:
                 check(q.cntlid == 6, q.cntlid)
             b.stop_clean()
+
+
+class Predecessor:
+    """Another version of varve, which hands over a configuration and statistics of its own."""
+    trtype, port = "TCP", PORT
+
+    def __init__(self, config, statistics):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-test-"))
+        self.path = self.folder / "rpc.sock"
+        self.config = {"subsystems": [{"subsystem": "bdev", "config": [{"method": m, "params": p} for m, p in config]}]}
+        self.statistics = statistics
+        self.parted = False
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(self.path))
+        self.listener.listen()
+        self.thread = threading.Thread(target=self.hand_over, daemon=True)
+        self.thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.listener.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def hand_over(self):
+        c, _ = self.listener.accept()
+        text = ""
+        while piece := c.recv(65536):
+            text += piece.decode()
+            try:
+                message, text = json.loads(text), ""
+            except ValueError:
+                continue
+            for answer in self.answers(message):
+                c.sendall(json.dumps(answer).encode())
+
+    def answers(self, message):
+        if message.get("serving"):
+            self.parted = True
+            return [{"parted": True}]
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": self.config}
+        if message["params"]["dry_run"]:
+            return [answer]
+        self.listener.close()
+        self.path.unlink()
+        return [answer, {"handed_over": self.config, "reservations": [], "keys": [], "statistics": self.statistics}]
+
+
+NULL_BDEV = ("bdev_null_create", {"name": "M", "block_size": 512, "num_blocks": 4096})
+
+
+def test_statistics_that_cannot_be_read_are_not_worth_the_take_over():
+    wrong = {"bdev": {"M": {"ios": "x"}, "N": {"ios": [41] * 3}}, "later": 7}
+    with Predecessor([NULL_BDEV, ("bdev_null_create", {**NULL_BDEV[1], "name": "N"})], wrong) as a, Successor(a) as b:
+        check(a.parted, "it hears that it is not needed any more")
+        check("the statistics of 2 objects of the other process cannot be read" in b.log(), b.log())
+        reads = {x["name"]: x["num_read_ops"] for x in b.call("bdev_get_iostat")["bdevs"]}
+        check(reads["M"] < 41 <= reads["N"], reads)
+        b.stop_clean("cannot be read")
 
 
 if __name__ == "__main__":
