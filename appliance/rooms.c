@@ -18,6 +18,7 @@
 #include "appliance/takeover.h"
 #include "bdev/bdev.h"
 #include "bdev/kept_stat.h"
+#include "bdev/qos_group.h"
 #include "dhchap/dhchap.h"
 #include "keyring/keyring.h"
 #include "nvmf/nvmf.h"
@@ -35,6 +36,8 @@
 /* The kernel ends I/O of a process that was killed after the process, and keeps its locks of files until then. */
 #define TAKE_BACK_ROUNDS 100 /* of config.h */
 #define RPC_AGAIN_US     1000000
+/* A bdev that discovery finds may come when all is served already; it goes on counting where it was. */
+#define LATE_BDEVS_US 60000000
 
 /* The first of the parts that another process takes over. */
 #define HANDED_OVER "the configuration's start-up methods"
@@ -331,11 +334,22 @@ static int rooms_take_over(char *error)
 	return rc == 0 ? rooms_lock_cores_now(error) : rc;
 }
 
+/* All is there again but for late bdevs. What belongs to none of it is not for an object of that name that an operator
+ * makes some day. */
+static void rooms_end_statistics(void)
+{
+	bdev_qos_groups_take_absent();
+	kept_stat_clear_after(LATE_BDEVS_US);
+}
+
 static int rooms_end_takeover(char *error)
 {
 	if (app_options()->takeover != NULL && !taken_over) {
 		int rc = takeover_end(error);
 		taken_over = rc == 0;
+		if (taken_over) {
+			rooms_end_statistics();
+		}
 		return rc;
 	}
 	return 0;
@@ -445,6 +459,7 @@ static int rooms_check_what_was_taken_back(char *error)
 {
 	if (took_back) {
 		hand_over_config_check();
+		rooms_end_statistics();
 	}
 	return 0;
 }

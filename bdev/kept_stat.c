@@ -4,11 +4,13 @@
 #include <errno.h>
 
 #include "env_dpdk/env.h"
+#include "thread/thread.h"
 #include "util/compiler.h"
 
 static json_t *kept; /* as kept_stat_export() says; NULL: nothing */
 static bool keeping;
 static unsigned failed;
+static struct thread_timer end_timer; /* of what nobody has taken */
 
 /* ---- Values ---- */
 
@@ -185,6 +187,18 @@ void kept_stat_keep(bool on)
 {
 	keeping = on;
 	failed = on ? 0 : failed;
+	thread_timer_stop(&end_timer);
+}
+
+static void kept_end(void *arg)
+{
+	kept_stat_clear();
+}
+
+void kept_stat_clear_after(uint64_t delay_us)
+{
+	end_timer.fn = kept_end;
+	thread_timer_start(&end_timer, delay_us);
 }
 
 json_t *kept_stat_export(void)
@@ -267,6 +281,7 @@ unsigned kept_stat_failed(void)
 
 void kept_stat_clear(void)
 {
+	thread_timer_stop(&end_timer);
 	json_decref(kept);
 	kept = NULL;
 }

@@ -71,5 +71,8 @@ int kept_stat_import(const json_t *all, unsigned *left_out);
 unsigned kept_stat_failed(void);
 /* Drops all that is kept. */
 void kept_stat_clear(void);
+/* Does so after that time, unless kept_stat_keep() or kept_stat_clear() is called before. For objects that come late.
+ */
+void kept_stat_clear_after(uint64_t delay_us);
 
 #endif

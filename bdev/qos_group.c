@@ -234,6 +234,19 @@ void bdev_qos_group_delete(struct bdev_qos_group *g)
 	free(g);
 }
 
+void bdev_qos_groups_take_absent(void)
+{
+	struct bdev_qos_group *g;
+	const char *bdev;
+
+	TAILQ_FOREACH (g, &groups, link) {
+		struct member_set set = member_set_of(g);
+		while ((bdev = kept_stat_first(set.name)) != NULL) {
+			kept_stat_take_rates(set.name, bdev, &g->left);
+		}
+	}
+}
+
 void bdev_qos_groups_fini(void)
 {
 	struct bdev_qos_group *g;

@@ -32,6 +32,10 @@ void bdev_qos_group_remove(struct bdev *b);
 /* Takes all bdevs out, and ends the group. I/O that waits because of it goes on. */
 void bdev_qos_group_delete(struct bdev_qos_group *g);
 
+/* Adds to each group what its bdevs of before have counted that have not come back into it: its counts do not become
+ * less because of these. Such a bdev begins at 0 if it comes later. */
+void bdev_qos_groups_take_absent(void);
+
 /* The group of this name; NULL: there is none. */
 struct bdev_qos_group *bdev_qos_group_find(const char *name);
 /* The group after this one, or the first for NULL; NULL: there are no more. */

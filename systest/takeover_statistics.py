@@ -305,5 +305,15 @@ def test_statistics_that_cannot_be_read_are_not_worth_the_take_over():
         b.stop_clean("cannot be read")
 
 
+def test_a_group_keeps_what_bdevs_have_counted_that_are_not_there_again():
+    counts = {"ios": [10, 20], "bytes": [5120, 10240]}
+    kept = {"qos_group": {"g": {"ios": [1, 2]}}, "qos_group members: g": {"Gone": counts, "M": {"ios": [100, 200]}}}
+    group = [("bdev_qos_group_create", {"name": "g"}), NULL_BDEV, ("bdev_set_qos_group", {"name": "M", "group": "g"})]
+    with Predecessor(group, kept) as a, Successor(a) as b:
+        found = b.call("bdev_get_qos_groups")[0]
+        check((found["reads"], found["writes"], found["bytes_read"]) == (111, 222, 5120), found)
+        b.stop_clean()
+
+
 if __name__ == "__main__":
     main(sys.modules[__name__])

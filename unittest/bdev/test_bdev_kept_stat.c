@@ -181,6 +181,29 @@ static void test_what_has_another_shape_is_left_out_alone(void)
 	CU_ASSERT_TRUE(kept_stat_take("set", "c", &sample_fields, &got));
 }
 
+static bool nothing_is_kept(void *arg)
+{
+	return kept_stat_first("set") == NULL;
+}
+
+static void test_what_nobody_takes_is_dropped_after_a_time(void)
+{
+	keep("a", &(struct sample){.plain = 5});
+	kept_stat_clear_after(1000);
+	CU_ASSERT_STRING_EQUAL(kept_stat_first("set"), "a");
+	CU_ASSERT_TRUE(fixture_poll(nothing_is_kept, NULL));
+}
+
+static void test_what_is_kept_anew_is_not_dropped_by_the_time_of_before(void)
+{
+	keep("a", &(struct sample){.plain = 5});
+	kept_stat_clear_after(1000);
+	keep("b", &(struct sample){.plain = 6});
+	CU_ASSERT_EQUAL(thread_control_wait(nothing_is_kept, NULL, 20000), false);
+	CU_ASSERT_PTR_NOT_NULL(kept_stat_first("set"));
+	kept_stat_clear();
+}
+
 /* ---- Of bdevs ---- */
 
 static void make_again(void)
@@ -298,6 +321,31 @@ static void test_what_a_group_has_counted_goes_on_and_counts_once(void)
 	CU_ASSERT_PTR_NULL(kept_stat_first("qos_group"));
 }
 
+static void test_what_bdevs_have_counted_that_do_not_come_back_is_the_groups(void)
+{
+	make_null("n0", 4096, 1000);
+	struct bdev_qos_group *g = make_group();
+	read_from("n0", 3);
+	kept_stat_keep(true);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+	bdev_qos_group_delete(g);
+	kept_stat_keep(false);
+	int rc;
+	g = bdev_qos_group_create("g", &rc);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(g);
+	bdev_qos_groups_take_absent();
+	struct rate_counts counts = {0};
+	bdev_qos_group_get_counts(g, &counts);
+	CU_ASSERT_EQUAL(counts.ios[RATE_READS], 3);
+	bdev_qos_groups_take_absent(); /* once */
+	kept_stat_clear();
+	make_null("n0", 4096, 1000);
+	CU_ASSERT_EQUAL(bdev_qos_group_add(g, bdev_find("n0"), &(struct rate_limits){0}, NULL), 0);
+	check_group(g, 0, 3);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_null_delete, "n0"), 0);
+	bdev_qos_group_delete(g);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_counters_pass_to_the_next_object_of_the_name_once),
 	UNIT(test_nothing_is_kept_unless_it_is_asked_for),
@@ -307,8 +355,11 @@ static const struct unit_test tests[] = {
 	UNIT(test_all_passes_to_another_process),
 	UNIT(test_what_another_version_does_not_know_is_left_out),
 	UNIT(test_what_has_another_shape_is_left_out_alone),
+	UNIT(test_what_nobody_takes_is_dropped_after_a_time),
+	UNIT(test_what_is_kept_anew_is_not_dropped_by_the_time_of_before),
 	UNIT(test_the_statistics_of_a_bdev_go_on),
 	UNIT(test_what_a_group_has_counted_goes_on_and_counts_once),
+	UNIT(test_what_bdevs_have_counted_that_do_not_come_back_is_the_groups),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_kept_stat", tests, fixture_start, fixture_stop)
