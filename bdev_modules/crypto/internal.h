@@ -36,6 +36,12 @@ const char *crypto_waiting_for_key(const char *key_name);
 
 /* --- rekey.c --- */
 
+/* How long a rekey waits. Tests shorten it. */
+struct crypto_rekey_patience {
+	uint32_t abort_us; /* before an I/O is tried again that was aborted, by a reset of the base; below a second */
+};
+extern struct crypto_rekey_patience crypto_rekey_patience;
+
 /* vbdev.is_busy: has a rekey stop, whose worker thread still uses the base. */
 bool crypto_rekey_is_busy(struct vbdev *v);
 /* The bdev goes: what is left of a rekey that does not run. */

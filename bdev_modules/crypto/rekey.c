@@ -31,10 +31,10 @@
 #include "thread/worker.h"
 #include "util/compiler.h"
 #include "util/log.h"
+#include "util/secret.h"
 
 #define DRAIN_POLL_US 500
 #define ABORT_TRIES   100 /* a reset of the base ends the I/O of the rekey too: it is tried again */
-#define ABORT_WAIT_US 50000
 #define NS_PER_S      1000000000ull
 
 struct crypto_rekey {
@@ -73,6 +73,8 @@ struct crypto_rekey {
 	uint64_t due_ns;
 	TAILQ_ENTRY(crypto_rekey) link;
 };
+
+struct crypto_rekey_patience crypto_rekey_patience = {.abort_us = 50000};
 
 static TAILQ_HEAD(, crypto_rekey) rekeys = TAILQ_HEAD_INITIALIZER(rekeys);
 static bdev_crypto_rekey_news_fn news_fn;
@@ -201,14 +203,14 @@ static int rekey_io(struct crypto_rekey *r, struct vbdev_meta *meta, struct vbde
 	int rc = vbdev_meta_run(meta, op);
 
 	for (unsigned i = 0; i < ABORT_TRIES && (op->status & BDEV_STATUS_MASK) == NVME_SC_ABORT_REQ; i++) {
-		nanosleep(&(struct timespec){.tv_nsec = ABORT_WAIT_US * 1000l}, NULL);
+		nanosleep(&(struct timespec){.tv_nsec = crypto_rekey_patience.abort_us * 1000l}, NULL);
 		rc = vbdev_meta_run(meta, op);
 	}
 	if (op->type == BDEV_IO_READ &&
 	    (op->status & BDEV_STATUS_MASK) == BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR)) {
 		rc = -ENODATA;
 	}
-	return rc;
+	return rc == -ECANCELED ? -EIO : rc; /* that would mean a stop, which nobody asked for */
 }
 
 static int rekey_base_io(struct crypto_rekey *r, enum bdev_io_type type, uint64_t lba, uint32_t blocks, void *data)
@@ -414,6 +416,25 @@ static void rekey_succeeded(struct crypto_rekey *r)
 	rekey_settle(r, r->next);
 }
 
+/* One that has not begun: no block has the new key, and no configuration may name a journal that may have nothing. */
+static void rekey_undo(struct crypto_rekey *r, int rc)
+{
+	bdev_crypto_rekey_cb cb = r->begun_cb;
+	void *arg = r->begun_arg;
+	char error[BDEV_ERROR_MAX];
+
+	memcpy(error, r->error, sizeof(error));
+	rekey_settle(r, r->c->keys->key);
+	if (cb != NULL) {
+		cb(arg, rc, error);
+	}
+}
+
+static bool rekey_has_no_block(const struct crypto_rekey *r)
+{
+	return r->how == REKEY_NEW && !r->has_begun;
+}
+
 static void rekey_stopped(struct crypto_rekey *r)
 {
 	if (r->why_ends != NULL) {
@@ -421,6 +442,10 @@ static void rekey_stopped(struct crypto_rekey *r)
 	}
 	log_notice("bdev %s: the rekey was stopped at block %lu of %lu%s%s", rekey_bdev_name(r), r->engine.position,
 		   rekey_num_blocks(r), r->why_ends != NULL ? ": " : "", r->why_ends != NULL ? r->why_ends : "");
+	if (rekey_has_no_block(r)) {
+		rekey_undo(r, -ECANCELED);
+		return;
+	}
 	rekey_set_held_fails(r, true);
 	rekey_tell_begun(r, -ECANCELED);
 	if (r->lost_journal) {
@@ -434,15 +459,8 @@ static void rekey_failed(struct crypto_rekey *r, int rc)
 	log_error("bdev %s: the rekey has failed%s: %s", rekey_bdev_name(r),
 		  r->c->keys->held_first != r->c->keys->held_end ? ", and I/O of the blocks it was about fails" : "",
 		  r->error);
-	if (r->how == REKEY_NEW && !r->has_begun) {
-		bdev_crypto_rekey_cb cb = r->begun_cb;
-		void *arg = r->begun_arg;
-		char error[BDEV_ERROR_MAX];
-		memcpy(error, r->error, sizeof(error));
-		rekey_settle(r, r->c->keys->key);
-		if (cb != NULL) {
-			cb(arg, rc, error);
-		}
+	if (rekey_has_no_block(r)) {
+		rekey_undo(r, rc);
 		return;
 	}
 	rekey_set_held_fails(r, true);
@@ -499,12 +517,15 @@ static void rekey_work_done(struct worker_job *job)
 
 /* --- The beginning --- */
 
-static void rekey_stop(struct crypto_rekey *r, const char *why)
+/* False: it was asked to already, for another reason, which counts. */
+static bool rekey_stop(struct crypto_rekey *r, const char *why)
 {
-	if (!atomic_exchange(&r->stop, true)) {
-		r->why_ends = why;
-		sem_post(&r->pause);
+	if (atomic_exchange(&r->stop, true)) {
+		return false;
 	}
+	r->why_ends = why;
+	sem_post(&r->pause);
+	return true;
 }
 
 static void rekey_journal_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
@@ -512,9 +533,9 @@ static void rekey_journal_event(struct bdev_desc *desc, enum bdev_event event, v
 	struct crypto_rekey *r = arg;
 
 	if (event == BDEV_EVENT_REMOVE) {
-		r->lost_journal = true;
-		if (r->is_active) {
-			rekey_stop(r, "the bdev of its journal was removed");
+		/* One that was stopped does not go on when the journal comes back. */
+		if (!r->is_active || rekey_stop(r, "the bdev of its journal was removed")) {
+			r->lost_journal = true;
 		}
 	}
 }
@@ -652,6 +673,14 @@ static struct crypto_bdev *rekey_find_bdev(const char *name, char *error)
 	return (struct crypto_bdev *)b;
 }
 
+static bool keys_are_the_same(const struct crypto_key *a, const struct crypto_key *b)
+{
+	size_t a_bytes, b_bytes;
+	const uint8_t *a_secret = crypto_key_secret(a, &a_bytes), *b_secret = crypto_key_secret(b, &b_bytes);
+
+	return a_bytes == b_bytes && secret_equal(a_secret, b_secret, a_bytes);
+}
+
 static int rekey_check(const struct crypto_bdev *c, const struct crypto_key *next, char *error)
 {
 	const struct crypto_rekey *r = c->rekey;
@@ -664,6 +693,11 @@ static int rekey_check(const struct crypto_bdev *c, const struct crypto_key *nex
 		return bdev_error(error, -EBUSY,
 				  "bdev '%.80s' has a rekey to key '%.80s' that has not ended: only that can go on",
 				  c->v.bdev.name, crypto_key_name(r->next));
+	}
+	if (c->keys->key != next && keys_are_the_same(c->keys->key, next)) {
+		return bdev_error(error, -EEXIST,
+				  "keys '%.100s' and '%.100s' are the same: whoever knows the one has the other",
+				  crypto_key_name(c->keys->key), crypto_key_name(next));
 	}
 	if (c->keys->key == next) {
 		return bdev_error(error, -EEXIST, "bdev '%.100s' has key '%.100s' already", c->v.bdev.name,

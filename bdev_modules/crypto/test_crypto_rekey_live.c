@@ -629,6 +629,100 @@ static void test_a_base_that_goes_and_comes_goes_on(void)
 	unmake_all();
 }
 
+static void inject(const char *name, const struct bdev_error_injection *injection)
+{
+	CU_ASSERT_EQUAL(bdev_error_inject(name, injection, error), 0);
+}
+
+/* Ends so many writes of that bdev as a reset does, each time that they are tried. */
+static void abort_writes(const char *name, uint32_t num)
+{
+	inject(name,
+	       &(struct bdev_error_injection){
+		       .type = BDEV_IO_WRITE, .kind = BDEV_ERROR_NVME_FAILURE, .num = num, .sc = NVME_SC_ABORT_REQ});
+}
+
+static void clear_errors(const char *name)
+{
+	inject(name, &(struct bdev_error_injection){.clear = true});
+}
+
+/* A journal whose I/O can fail: "EE_j0". */
+static void make_journal_that_fails(void)
+{
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("j0", NULL, NULL, error), 0);
+}
+
+static void unmake_journal_that_fails(void)
+{
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_j0"), 0);
+}
+
+/* The saved configuration names that journal; NULL: it has no rekey. */
+static void expect_saved_journal(const char *name)
+{
+	struct bdev_crypto_opts opts;
+
+	CU_ASSERT_TRUE_FATAL(bdev_crypto_get(bdev_find("c0"), &opts));
+	CU_ASSERT_EQUAL(opts.rekey_key_name != NULL, name != NULL);
+	CU_ASSERT_STRING_EQUAL(opts.rekey_journal_bdev_name != NULL ? opts.rekey_journal_bdev_name : "",
+			       name != NULL ? name : "");
+}
+
+static void test_io_that_is_aborted_again_and_again_fails_it_and_is_no_stop(void)
+{
+	make_all();
+	make_journal_that_fails();
+	abort_writes("EE_j0", UINT32_MAX);
+	CU_ASSERT_EQUAL(rekey("k2", "EE_j0", 0), -EIO);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "the journal cannot be written"));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "");
+	expect_saved_journal(NULL);
+	CU_ASSERT_EQUAL(crypto_key_users(crypto_key_find("k2")), 0);
+	clear_errors("EE_j0");
+	abort_writes("EE_m0", UINT32_MAX);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j0", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "failed");
+	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "the base cannot be written"));
+	clear_errors("EE_m0");
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j0", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	unmake_journal_that_fails();
+	unmake_all();
+}
+
+/* A rekey to what is the same key by another name would change nothing, and say that it had. */
+static void test_the_same_key_by_another_name_is_refused(void)
+{
+	const struct crypto_key_opts again = {.name = "k again", .key = KEY_A, .key2 = KEY_B};
+
+	make_all();
+	CU_ASSERT_EQUAL_FATAL(crypto_key_create(&again, error), 0);
+	CU_ASSERT_EQUAL(rekey("k again", "j0", 0), -EEXIST);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "are the same"));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "");
+	CU_ASSERT_EQUAL(crypto_key_destroy("k again", error), 0);
+	unmake_all();
+}
+
+static void test_a_stop_stays_one_although_the_journal_goes_and_comes(void)
+{
+	make_all();
+	rekey_until(256);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 1), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_crypto_rekey_stop("c0", told_stopped, NULL, error), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j0"), 0); /* in one turn with the stop */
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&told.stopped));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "stopped");
+	make_malloc("j0", 512, REKEY_JOURNAL_BYTES / 512);
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "stopped");
+	CU_ASSERT_EQUAL(told.failed, 0);
+	expect_plain(BLOCKS);
+	unmake_all();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_all_blocks_get_the_new_key_while_threads_read_and_write),
 	UNIT(test_it_stops_and_goes_on_and_the_bdev_is_made_again_in_the_middle),
@@ -642,6 +736,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_base_that_goes_and_comes_goes_on),
 	UNIT(test_it_is_made_when_base_and_journal_are_there),
 	UNIT(test_a_deletion_ends_it_at_once),
+	UNIT(test_io_that_is_aborted_again_and_again_fails_it_and_is_no_stop),
+	UNIT(test_the_same_key_by_another_name_is_refused),
+	UNIT(test_a_stop_stays_one_although_the_journal_goes_and_comes),
 	UNIT_END,
 };
 
@@ -652,6 +749,7 @@ static int start(void)
 		.name = "k3", .key = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", .key2 = KEY_A};
 
 	bdev_crypto_observe_rekeys(told_news);
+	crypto_rekey_patience.abort_us = 1000;
 	return fixture_start() != 0 || crypto_kit_start() != 0 || crypto_key_create(&second, error) != 0 ||
 	       crypto_key_create(&third, error) != 0;
 }
