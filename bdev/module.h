@@ -77,6 +77,8 @@ void bdev_module_is_idle(void);
 
 struct bdev_child_ops;
 
+#define BDEV_BASES_MAX 4
+
 /* What a bdev does. A function whose comment says so may be NULL. */
 struct bdev_ops {
 	/* Carries out an I/O; the hot path. channel: the module's context of the I/O's channel. */
@@ -103,6 +105,9 @@ struct bdev_ops {
 	/* The address of the blocks, contiguous, in memory of the bdev's own that transports may read (type READ) or
 	 * write (WRITE) (bdev_zcopy_get()); or NULL. Any thread. NULL: never. */
 	void *(*zcopy_addr)(struct bdev *b, enum bdev_io_type type, uint64_t offset_blocks, uint64_t num_blocks);
+	/* Fills in the bdevs that b needs for its I/O, and returns how many they are; -1: they are more, or one of them
+	 * is not there. NULL: that by vbdev_open(), or none. Control thread. */
+	int (*bases)(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX]);
 	/* Of modules that make several child I/Os for one I/O: bdev/vbdev/child.h. NULL otherwise. */
 	const struct bdev_child_ops *child_ops;
 	/* Writes what an I/O that the module has not ended waits for, other than the device, to text, which is ""

@@ -170,9 +170,8 @@ void bdev_owner_taken(struct bdev_owner *o, int rc, const char *error)
 
 /* --- Users --- */
 
-static struct bdev_owner *owner_find(const char *name)
+static struct bdev_owner *owner_of_bdev(const struct bdev *b)
 {
-	const struct bdev *b = bdev_find(name);
 	struct bdev_owner *o;
 
 	LIST_FOREACH (o, &owners, link) {
@@ -181,6 +180,16 @@ static struct bdev_owner *owner_find(const char *name)
 		}
 	}
 	return NULL;
+}
+
+static struct bdev_owner *owner_find(const char *name)
+{
+	return owner_of_bdev(bdev_find(name));
+}
+
+bool bdev_has_owner(const struct bdev *b)
+{
+	return owner_of_bdev(b) != NULL;
 }
 
 static int owner_say_none(const char *name, char *error)

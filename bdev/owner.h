@@ -106,6 +106,8 @@ struct bdev_owner_info {
 bool bdev_owner_get(size_t n, struct bdev_owner_info *info);
 /* "standby", "taking", "owner", "draining", "giving" */
 const char *bdev_owner_state_name(enum bdev_owner_state state);
+/* Whether b was made as a standby, so that it may have other owners in other processes. */
+bool bdev_has_owner(const struct bdev *b);
 /* The present time as of until_us. Any thread. */
 uint64_t bdev_owner_now_us(void);
 

@@ -6,6 +6,8 @@
 
 #include "bdev/internal.h"
 
+#define SEARCH_DEPTH 16
+
 static void base_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
 {
 	struct vbdev *v = arg;
@@ -112,6 +114,37 @@ void vbdev_destruct(struct bdev *b)
 const struct bdev *vbdev_base_of(const struct bdev *b)
 {
 	return b->ops->destruct == vbdev_destruct ? bdev_desc_bdev(((const struct vbdev *)b)->base) : NULL;
+}
+
+static int bases_of(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX])
+{
+	if (b->ops->bases != NULL) {
+		return b->ops->bases(b, bases);
+	}
+	bases[0] = vbdev_base_of(b);
+	return bases[0] != NULL ? 1 : 0;
+}
+
+static int search_down(const struct bdev *b, bool (*fn)(const struct bdev *one, const void *arg), const void *arg,
+		       unsigned depth)
+{
+	const struct bdev *bases[BDEV_BASES_MAX];
+
+	if (fn(b, arg)) {
+		return 1;
+	}
+	int n = depth < SEARCH_DEPTH ? bases_of(b, bases) : -1;
+	int found = n < 0 ? -1 : 0;
+	for (int i = 0; i < n && found != 1; i++) {
+		int below = search_down(bases[i], fn, arg, depth + 1);
+		found = below != 0 ? below : found;
+	}
+	return found;
+}
+
+int vbdev_search_down(const struct bdev *b, bool (*fn)(const struct bdev *one, const void *arg), const void *arg)
+{
+	return search_down(b, fn, arg, 0);
 }
 
 const char *vbdev_base_name(const struct vbdev *v)

@@ -52,6 +52,9 @@ void vbdev_destruct(struct bdev *b);
 void vbdev_destruct_end(struct vbdev *v);
 /* The base of a bdev that is a struct vbdev, as its ops.destruct, vbdev_destruct, tells; otherwise NULL. */
 const struct bdev *vbdev_base_of(const struct bdev *b);
+/* Searches b, the bdevs that it stands on (ops.bases, or vbdev_base_of()), and so on downwards. 1: fn(one, arg) was
+ * true; 0: it was of none; -1: it was of none, and some of them are not known. */
+int vbdev_search_down(const struct bdev *b, bool (*fn)(const struct bdev *one, const void *arg), const void *arg);
 /* The name of the base. Valid while v is. */
 const char *vbdev_base_name(const struct vbdev *v);
 /* The bdev that stands on desc's bdev by way of desc, if vbdev_open() has opened desc; otherwise NULL. */

@@ -56,6 +56,8 @@ void crypto_rekey_resume(struct crypto_bdev *c);
 void crypto_rekey_examine(const struct bdev *b);
 /* Adds what there is of a rekey to the module's description of the bdev. */
 void crypto_rekey_dump_info(const struct crypto_bdev *c, struct json_t *crypto);
+/* The base, and the bdev that has the journal of a rekey: ops.bases. */
+int crypto_bases(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX]);
 /* Fills in the options that are of a rekey, if there is one. */
 void crypto_rekey_get(const struct crypto_bdev *c, struct bdev_crypto_opts *opts);
 

@@ -824,6 +824,7 @@ static int crypto_channel_create(struct bdev *b, void *channel)
 }
 
 const struct bdev_ops crypto_ops = {
+	.bases = crypto_bases,
 	.submit = crypto_submit,
 	.channel_create = crypto_channel_create,
 	.channel_destroy = crypto_channel_destroy,

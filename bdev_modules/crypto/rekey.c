@@ -24,6 +24,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bdev/owner.h"
 #include "bdev/vbdev/meta.h"
 #include "bdev_modules/crypto/internal.h"
 #include "bdev_modules/crypto/keys.h"
@@ -540,14 +541,45 @@ static void rekey_journal_event(struct bdev_desc *desc, enum bdev_event event, v
 	}
 }
 
-static bool journal_stands_on(const struct bdev *journal, const struct bdev *b)
+static bool is_bdev(const struct bdev *one, const void *b)
 {
-	for (; journal != NULL; journal = vbdev_base_of(journal)) {
-		if (journal == b) {
-			return true;
-		}
+	return one == b;
+}
+
+/* Its I/O would wait for the rekey, which waits for it; and nobody could make the one without the other again. */
+static int journal_check_place(const struct crypto_rekey *r, const struct bdev *journal, char *error)
+{
+	int found = vbdev_search_down(journal, is_bdev, &r->c->v.bdev);
+
+	if (found > 0) {
+		return bdev_error(error, -EINVAL, "bdev '%.150s' stands on the crypto bdev, whose I/O the rekey holds",
+				  bdev_name(journal));
 	}
-	return false;
+	if (found < 0) {
+		return bdev_error(
+			error, -EINVAL,
+			"it cannot be told what bdev '%.110s' stands on: perhaps on the crypto bdev, whose I/O "
+			"the rekey holds",
+			bdev_name(journal));
+	}
+	return 0;
+}
+
+static bool has_owner(const struct bdev *one, const void *arg)
+{
+	return bdev_has_owner(one);
+}
+
+/* Another process with the same blocks would know nothing of the new key, and read and write with the old one. */
+static int rekey_check_base(const struct crypto_bdev *c, char *error)
+{
+	return vbdev_search_down(bdev_desc_bdev(c->v.base), has_owner, NULL) != 0
+		       ? bdev_error(
+				 error, -ENOTSUP,
+				 "base bdev '%.100s' was made with standby, or stands on one that was or is not there: "
+				 "other processes that use it would go on with the old key",
+				 vbdev_base_name(&c->v))
+		       : 0;
 }
 
 static int journal_check(const struct crypto_rekey *r, const struct bdev *journal, char *error)
@@ -577,12 +609,13 @@ static int journal_check(const struct crypto_rekey *r, const struct bdev *journa
 static int journal_open(struct crypto_rekey *r, const char *name, char *error)
 {
 	const struct bdev *journal = bdev_find(name);
+	int rc = journal != NULL ? journal_check_place(r, journal, error) : 0;
 
-	if (journal != NULL && journal_stands_on(journal, &r->c->v.bdev)) {
-		return bdev_error(error, -EINVAL, "bdev '%.150s' stands on the crypto bdev, whose I/O the rekey holds",
-				  name);
+	rc = rc != 0 ? rc : rekey_check_base(r->c, error);
+	if (rc != 0) {
+		return rc;
 	}
-	int rc = vbdev_base_open(name, rekey_bdev_name(r), rekey_journal_event, r, &r->journal, error);
+	rc = vbdev_base_open(name, rekey_bdev_name(r), rekey_journal_event, r, &r->journal, error);
 	if (rc != 0) {
 		return rc;
 	}
@@ -865,6 +898,20 @@ void crypto_rekey_examine(const struct bdev *b)
 				  rekey_bdev_name(r), error);
 		}
 	}
+}
+
+int crypto_bases(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX])
+{
+	const struct crypto_bdev *c = (const struct crypto_bdev *)b;
+	const struct bdev *journal = NULL;
+
+	bases[0] = bdev_desc_bdev(c->v.base);
+	if (c->rekey != NULL) {
+		journal = c->rekey->journal != NULL ? bdev_desc_bdev(c->rekey->journal)
+						    : bdev_find(c->rekey->journal_name);
+	}
+	bases[1] = journal;
+	return journal != NULL ? 2 : 1;
 }
 
 void crypto_rekey_get(const struct crypto_bdev *c, struct bdev_crypto_opts *opts)

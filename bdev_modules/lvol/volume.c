@@ -125,7 +125,17 @@ static void lvol_dump_info(const struct bdev *b, struct json_t *driver_specific)
 	json_object_set_new(driver_specific, "lvol", o);
 }
 
+static int lvol_bases(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX])
+{
+	bdev_lvol_get_bases(b, bases);
+	if (bases[0] == NULL || (bases[1] == NULL && lvol_live_external(lvol_volume_of(b)->v) != NULL)) {
+		return -1;
+	}
+	return bases[1] != NULL ? 2 : 1;
+}
+
 static const struct bdev_ops lvol_ops = {
+	.bases = lvol_bases,
 	.submit = lvol_io_submit,
 	.channel_create = lvol_channel_create,
 	.channel_destroy = lvol_channel_destroy,
