@@ -38,6 +38,7 @@ const char *crypto_waiting_for_key(const char *key_name);
 
 /* How long a rekey waits. Tests shorten it. */
 struct crypto_rekey_patience {
+	uint64_t journal_us; /* for an I/O of the journal; then the rekey fails */
 	uint32_t abort_us; /* before an I/O is tried again that was aborted, by a reset of the base; below a second */
 };
 extern struct crypto_rekey_patience crypto_rekey_patience;

@@ -38,6 +38,14 @@
 #define ABORT_TRIES   100 /* a reset of the base ends the I/O of the rekey too: it is tried again */
 #define NS_PER_S      1000000000ull
 
+/* The bdev of a journal, open and claimed. It may outlive the rekey that used it: until an I/O has ended that was given
+ * up, nobody else may use the bdev, where that may still land. */
+struct rekey_journal {
+	struct crypto_rekey *r; /* NULL: that does not wait for it */
+	struct bdev_desc *desc;
+	struct vbdev_meta *meta; /* while the worker runs */
+};
+
 struct crypto_rekey {
 	struct crypto_bdev *c;
 	struct rekey_engine engine; /* the worker's, while it runs */
@@ -46,13 +54,14 @@ struct crypto_rekey {
 	unsigned published;
 	uint64_t mib_per_second; /* 0: no limit */
 	char journal_name[256];
-	struct bdev_desc *journal; /* claimed, while the worker runs */
-	struct vbdev_meta *base_meta, *journal_meta;
+	struct rekey_journal *journal; /* while the worker runs */
+	struct vbdev_meta *base_meta;
 	enum rekey_begin how;
 	bool is_active;       /* the worker runs, or what it used is being closed */
 	bool is_inited;       /* the engine */
 	bool has_begun;       /* the journal says so, and the engine knows the position */
-	bool is_told;         /* begun_cb has been called for this start */
+	bool runs;            /* the worker's: this start has begun */
+	bool is_late;         /* the worker's: an I/O of the journal was given up */
 	bool lost_journal;    /* its bdev was removed */
 	bool is_destructing;  /* the bdev goes when the worker has ended */
 	atomic_bool stop;     /* asked to */
@@ -75,7 +84,7 @@ struct crypto_rekey {
 	TAILQ_ENTRY(crypto_rekey) link;
 };
 
-struct crypto_rekey_patience crypto_rekey_patience = {.abort_us = 50000};
+struct crypto_rekey_patience crypto_rekey_patience = {.journal_us = 10000000, .abort_us = 50000};
 
 static TAILQ_HEAD(, crypto_rekey) rekeys = TAILQ_HEAD_INITIALIZER(rekeys);
 static bdev_crypto_rekey_news_fn news_fn;
@@ -214,16 +223,24 @@ static int rekey_io(struct crypto_rekey *r, struct vbdev_meta *meta, struct vbde
 	return rc == -ECANCELED ? -EIO : rc; /* that would mean a stop, which nobody asked for */
 }
 
-static int rekey_base_io(struct crypto_rekey *r, enum bdev_io_type type, uint64_t lba, uint32_t blocks, void *data)
+static int rekey_base_io(struct crypto_rekey *r, enum bdev_io_type type, uint64_t lba, uint64_t blocks, void *data)
 {
 	struct vbdev_meta_op op = {.type = type, .offset_blocks = lba, .num_blocks = blocks, .data = data};
 
 	return rekey_io(r, r->base_meta, &op);
 }
 
+/* It is to stop, and the chunk can be left as it is: the journal does not say yet that it is under way. */
+static bool rekey_leaves_chunk(const struct crypto_rekey *r)
+{
+	return r->runs && !r->engine.holds && atomic_load(&r->stop);
+}
+
 static int rekey_base_read(void *ctx, uint64_t lba, uint32_t blocks, void *data)
 {
-	return rekey_base_io(ctx, BDEV_IO_READ, lba, blocks, data);
+	int rc = rekey_base_io(ctx, BDEV_IO_READ, lba, blocks, data);
+
+	return rc == 0 && rekey_leaves_chunk(ctx) ? -ECANCELED : rc;
 }
 
 static int rekey_base_write(void *ctx, uint64_t lba, uint32_t blocks, const void *data)
@@ -238,18 +255,20 @@ static uint64_t rekey_base_blocks(void *ctx)
 	return bdev_num_blocks(bdev_desc_bdev(r->c->v.base));
 }
 
-static int rekey_flush(struct crypto_rekey *r, struct vbdev_meta *meta, const struct bdev_desc *desc)
-{
-	struct vbdev_meta_op op = {.type = BDEV_IO_FLUSH, .num_blocks = bdev_num_blocks(bdev_desc_bdev(desc))};
-
-	return rekey_io(r, meta, &op);
-}
-
 static int rekey_base_flush(void *ctx)
 {
-	struct crypto_rekey *r = ctx;
+	const struct crypto_rekey *r = ctx;
 
-	return rekey_flush(r, r->base_meta, r->c->v.base);
+	return rekey_base_io(ctx, BDEV_IO_FLUSH, 0, bdev_num_blocks(bdev_desc_bdev(r->c->v.base)), NULL);
+}
+
+/* One that got no answer in time may still be carried out: the journal is not used any more. */
+static int rekey_journal_op(struct crypto_rekey *r, struct vbdev_meta_op *op)
+{
+	op->timeout_us = crypto_rekey_patience.journal_us;
+	int rc = r->is_late ? -ETIMEDOUT : rekey_io(r, r->journal->meta, op);
+	r->is_late |= rc == -ETIMEDOUT;
+	return rc;
 }
 
 static int rekey_journal_io(struct crypto_rekey *r, enum bdev_io_type type, uint64_t offset, uint32_t bytes, void *data)
@@ -258,24 +277,30 @@ static int rekey_journal_io(struct crypto_rekey *r, enum bdev_io_type type, uint
 	struct vbdev_meta_op op = {
 		.type = type, .offset_blocks = offset / block, .num_blocks = bytes / block, .data = data};
 
-	return rekey_io(r, r->journal_meta, &op);
+	return rekey_journal_op(r, &op);
 }
 
 static int rekey_journal_read(void *ctx, uint64_t offset, uint32_t bytes, void *data)
 {
-	return rekey_journal_io(ctx, BDEV_IO_READ, offset, bytes, data);
+	const struct crypto_rekey *r = ctx;
+
+	return atomic_load(&r->stop) ? -ECANCELED : rekey_journal_io(ctx, BDEV_IO_READ, offset, bytes, data);
 }
 
 static int rekey_journal_write(void *ctx, uint64_t offset, uint32_t bytes, const void *data)
 {
-	return rekey_journal_io(ctx, BDEV_IO_WRITE, offset, bytes, (void *)(uintptr_t)data);
+	return rekey_leaves_chunk(ctx) ? -ECANCELED
+				       : rekey_journal_io(ctx, BDEV_IO_WRITE, offset, bytes, (void *)(uintptr_t)data);
 }
 
 static int rekey_journal_flush(void *ctx)
 {
 	struct crypto_rekey *r = ctx;
+	struct vbdev_meta_op op = {.type = BDEV_IO_FLUSH,
+				   .num_blocks = bdev_num_blocks(bdev_desc_bdev(r->journal->desc))};
+	int rc = rekey_journal_op(r, &op);
 
-	return rekey_flush(r, r->journal_meta, r->journal);
+	return rc == 0 && rekey_leaves_chunk(r) ? -ECANCELED : rc;
 }
 
 static int rekey_hold(void *ctx, uint64_t position, uint32_t max_blocks, uint32_t *blocks)
@@ -352,6 +377,7 @@ static int rekey_engine_work(struct crypto_rekey *r)
 	if (!e->holds) {
 		rekey_moved(r, e->position); /* everything was held until the position was known */
 	}
+	r->runs = true;
 	return rekey_engine_run(e);
 }
 
@@ -363,6 +389,12 @@ static void rekey_work(struct worker_job *job)
 }
 
 /* --- The end --- */
+
+static void journal_free(struct rekey_journal *journal)
+{
+	bdev_close(journal->desc);
+	free(journal);
+}
 
 static void rekey_free(struct crypto_rekey *r)
 {
@@ -469,13 +501,13 @@ static void rekey_failed(struct crypto_rekey *r, int rc)
 	rekey_tell_begun(r, rc);
 }
 
-static void rekey_closed(struct crypto_rekey *r)
+/* The worker has ended, and the base is free; journal: what is to be closed last, or NULL. */
+static void rekey_closed(struct crypto_rekey *r, struct rekey_journal *journal)
 {
 	struct crypto_bdev *c = r->c;
 	bdev_crypto_rekey_cb cb = r->stopped_cb;
 	void *arg = r->stopped_arg;
 	bool destructs = r->is_destructing;
-	struct bdev_desc *journal = r->journal;
 
 	r->stopped_cb = NULL;
 	r->journal = NULL;
@@ -491,19 +523,32 @@ static void rekey_closed(struct crypto_rekey *r)
 	if (destructs) {
 		vbdev_destruct_end(&c->v);
 	}
-	bdev_close(journal); /* last: it may be all that the removal of its bdev waits for */
+	if (journal != NULL) {
+		journal_free(journal); /* last: it may be all that the removal of its bdev waits for */
+	}
 }
 
 static void rekey_journal_meta_closed(void *arg)
 {
-	rekey_closed(arg);
+	struct rekey_journal *journal = arg;
+
+	if (journal->r != NULL) {
+		rekey_closed(journal->r, journal);
+	} else {
+		journal_free(journal);
+	}
 }
 
 static void rekey_base_meta_closed(void *arg)
 {
 	struct crypto_rekey *r = arg;
+	struct rekey_journal *journal = r->journal;
 
-	vbdev_meta_close(r->journal_meta, rekey_journal_meta_closed, r);
+	vbdev_meta_close(journal->meta, rekey_journal_meta_closed, journal);
+	if (r->is_late) { /* its I/O may end late, or never */
+		journal->r = NULL;
+		rekey_closed(r, NULL);
+	}
 }
 
 static void rekey_work_done(struct worker_job *job)
@@ -512,6 +557,9 @@ static void rekey_work_done(struct worker_job *job)
 
 	if (job->error != 0) {
 		r->result = job->error;
+	}
+	if (r->result < 0) {
+		rekey_set_held_fails(r, true);
 	}
 	vbdev_meta_close(r->base_meta, rekey_base_meta_closed, r);
 }
@@ -531,9 +579,9 @@ static bool rekey_stop(struct crypto_rekey *r, const char *why)
 
 static void rekey_journal_event(struct bdev_desc *desc, enum bdev_event event, void *arg)
 {
-	struct crypto_rekey *r = arg;
+	struct crypto_rekey *r = ((const struct rekey_journal *)arg)->r;
 
-	if (event == BDEV_EVENT_REMOVE) {
+	if (event == BDEV_EVENT_REMOVE && r != NULL) {
 		/* One that was stopped does not go on when the journal comes back. */
 		if (!r->is_active || rekey_stop(r, "the bdev of its journal was removed")) {
 			r->lost_journal = true;
@@ -606,6 +654,15 @@ static int journal_check(const struct crypto_rekey *r, const struct bdev *journa
 	return 0;
 }
 
+/* Gives the journal's bdev back. */
+static void journal_close(struct crypto_rekey *r)
+{
+	if (r->journal != NULL) {
+		journal_free(r->journal);
+		r->journal = NULL;
+	}
+}
+
 static int journal_open(struct crypto_rekey *r, const char *name, char *error)
 {
 	const struct bdev *journal = bdev_find(name);
@@ -615,29 +672,27 @@ static int journal_open(struct crypto_rekey *r, const char *name, char *error)
 	if (rc != 0) {
 		return rc;
 	}
-	rc = vbdev_base_open(name, rekey_bdev_name(r), rekey_journal_event, r, &r->journal, error);
-	if (rc != 0) {
-		return rc;
+	r->journal = calloc(1, sizeof(*r->journal));
+	if (r->journal == NULL) {
+		return bdev_error(error, -ENOMEM, "out of memory");
 	}
-	rc = journal_check(r, bdev_desc_bdev(r->journal), error);
+	r->journal->r = r;
+	rc = vbdev_base_open(name, rekey_bdev_name(r), rekey_journal_event, r->journal, &r->journal->desc, error);
 	if (rc != 0) {
-		bdev_close(r->journal);
+		free(r->journal);
 		r->journal = NULL;
 		return rc;
 	}
-	snprintf(r->journal_name, sizeof(r->journal_name), "%s", bdev_name(bdev_desc_bdev(r->journal)));
-	r->engine.journal_block = bdev_block_size(bdev_desc_bdev(r->journal));
+	const struct bdev *opened = bdev_desc_bdev(r->journal->desc);
+	rc = journal_check(r, opened, error);
+	if (rc != 0) {
+		journal_close(r);
+		return rc;
+	}
+	snprintf(r->journal_name, sizeof(r->journal_name), "%s", bdev_name(opened));
+	r->engine.journal_block = bdev_block_size(opened);
 	r->lost_journal = false;
 	return 0;
-}
-
-/* Gives the journal's bdev back. */
-static void journal_close(struct crypto_rekey *r)
-{
-	if (r->journal != NULL) {
-		bdev_close(r->journal);
-		r->journal = NULL;
-	}
 }
 
 static struct crypto_rekey *rekey_new(struct crypto_bdev *c, struct crypto_key *next)
@@ -674,7 +729,7 @@ static int rekey_start(struct crypto_rekey *r, enum rekey_begin how, char *error
 {
 	int rc = vbdev_meta_open(r->c->v.base, rekey_bdev_name(r), &r->base_meta);
 
-	if (rc == 0 && (rc = vbdev_meta_open(r->journal, rekey_bdev_name(r), &r->journal_meta)) != 0) {
+	if (rc == 0 && (rc = vbdev_meta_open(r->journal->desc, rekey_bdev_name(r), &r->journal->meta)) != 0) {
 		vbdev_meta_close(r->base_meta, free, NULL);
 	}
 	if (rc != 0) {
@@ -683,6 +738,7 @@ static int rekey_start(struct crypto_rekey *r, enum rekey_begin how, char *error
 	}
 	r->how = how;
 	r->is_active = true;
+	r->runs = r->is_late = false;
 	r->why_ends = NULL;
 	r->error[0] = r->engine.error[0] = 0;
 	r->due_ns = 0;
@@ -907,7 +963,7 @@ int crypto_bases(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX])
 
 	bases[0] = bdev_desc_bdev(c->v.base);
 	if (c->rekey != NULL) {
-		journal = c->rekey->journal != NULL ? bdev_desc_bdev(c->rekey->journal)
+		journal = c->rekey->journal != NULL ? bdev_desc_bdev(c->rekey->journal->desc)
 						    : bdev_find(c->rekey->journal_name);
 	}
 	bases[1] = journal;

@@ -723,6 +723,120 @@ static void test_a_stop_stays_one_although_the_journal_goes_and_comes(void)
 	unmake_all();
 }
 
+/* What was read, and not stored anywhere, is left: the chunk keeps the old key. */
+static void test_a_stop_does_not_wait_for_a_chunk_that_is_not_under_way(void)
+{
+	make_all();
+	rekey_reads();
+	CU_ASSERT_EQUAL_FATAL(bdev_crypto_rekey_stop("c0", told_stopped, NULL, error), 0);
+	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&told.stopped));
+	CU_ASSERT_EQUAL(rekey_position(), 0);
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "stopped");
+	expect_plain(BLOCKS);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	unmake_all();
+}
+
+/* The journal is a bdev that aborts nothing. */
+static struct testdev *silent;
+static struct user silent_user;
+
+static bool is_silent(void *arg)
+{
+	return atomic_load(&silent->held) != 0;
+}
+
+/* Begins a rekey whose journal keeps the first I/O of the first chunk, its copy. */
+static void rekey_is_kept(void)
+{
+	make_all();
+	CU_ASSERT_EQUAL_FATAL(fixture_delete(bdev_malloc_delete, "j0"), 0);
+	silent = testdev_new("j0", 512, REKEY_JOURNAL_BYTES / 512);
+	CU_ASSERT_EQUAL_FATAL(testdev_register(silent), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&silent_user, "j0", false, thread_control()), 0);
+	rekey_reads();
+	silent->hold = silent->deaf = true;
+}
+
+static void journal_waits_us(uint64_t us)
+{
+	crypto_rekey_patience.journal_us = us;
+}
+
+static void journal_answers(void)
+{
+	silent->hold = false;
+	testdev_release(silent, &silent_user, 0);
+	journal_waits_us(10000000);
+}
+
+static bool journal_is_free(void *arg)
+{
+	return bdev_get_claim(bdev_find("j0"), NULL) == BDEV_CLAIM_NONE;
+}
+
+static void unmake_silent(void)
+{
+	user_close(&silent_user);
+	CU_ASSERT_TRUE(testdev_delete(silent));
+}
+
+static void test_a_journal_that_does_not_answer_keeps_nobody_waiting(void)
+{
+	static uint8_t in[BLOCK];
+
+	rekey_is_kept();
+	journal_waits_us(1000);
+	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 5, 1), 0); /* of the chunk: with the old key */
+	CU_ASSERT_EQUAL(memcmp(in, plain[5], BLOCK), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "failed");
+	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "the journal cannot be written"));
+	CU_ASSERT_EQUAL(rekey("k2", "j0", 0), -EPERM); /* its I/O may still be carried out */
+	make_malloc("j1", 512, REKEY_JOURNAL_BYTES / 512);
+	journal_waits_us(10000000);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	CU_ASSERT_FALSE(journal_is_free(NULL));
+	journal_answers();
+	CU_ASSERT_TRUE(fixture_poll(journal_is_free, NULL));
+	expect_plain(BLOCKS);
+	unmake_all();
+	unmake_silent();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+}
+
+static void test_a_journal_that_does_not_answer_does_not_keep_the_bdev(void)
+{
+	static uint8_t in[BLOCK];
+
+	rekey_is_kept();
+	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(is_silent, NULL));
+	testdev_release(silent, &silent_user, 0); /* the copy */
+	CU_ASSERT_TRUE_FATAL(fixture_poll(is_silent, NULL));
+	journal_waits_us(1000);
+	testdev_release(silent, &silent_user, 0); /* its flush: what is kept now says that the chunk is under way */
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 5, 1), NVME_SC_NS_NOT_READY);
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 256, 1), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	delete_crypto();
+	CU_ASSERT_EQUAL(make_crypto("k", "k2"), -EPERM);
+	journal_answers();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(journal_is_free, NULL));
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
+	users_open();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	unmake_all();
+	unmake_silent();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_all_blocks_get_the_new_key_while_threads_read_and_write),
 	UNIT(test_it_stops_and_goes_on_and_the_bdev_is_made_again_in_the_middle),
@@ -739,6 +853,9 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_that_is_aborted_again_and_again_fails_it_and_is_no_stop),
 	UNIT(test_the_same_key_by_another_name_is_refused),
 	UNIT(test_a_stop_stays_one_although_the_journal_goes_and_comes),
+	UNIT(test_a_stop_does_not_wait_for_a_chunk_that_is_not_under_way),
+	UNIT(test_a_journal_that_does_not_answer_keeps_nobody_waiting),
+	UNIT(test_a_journal_that_does_not_answer_does_not_keep_the_bdev),
 	UNIT_END,
 };
 
