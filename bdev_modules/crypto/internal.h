@@ -39,7 +39,7 @@ const char *crypto_waiting_for_key(const char *key_name);
 /* How long a rekey waits. Tests shorten it. */
 struct crypto_rekey_patience {
 	uint64_t journal_us; /* for an I/O of the journal; then the rekey fails */
-	uint32_t abort_us; /* before an I/O is tried again that was aborted, by a reset of the base; below a second */
+	uint32_t abort_us;   /* before an I/O is tried again that was aborted, by a reset of the base; below a second */
 };
 extern struct crypto_rekey_patience crypto_rekey_patience;
 
@@ -61,6 +61,15 @@ void crypto_rekey_dump_info(const struct crypto_bdev *c, struct json_t *crypto);
 int crypto_bases(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX]);
 /* Fills in the options that are of a rekey, if there is one. */
 void crypto_rekey_get(const struct crypto_bdev *c, struct bdev_crypto_opts *opts);
+
+/* --- rekey_place.c. 0; or a negative errno, and the reason in error (BDEV_ERROR_MAX bytes). Control thread. --- */
+
+/* Whether the journal's I/O can be carried out while the rekey of c holds I/O. -EINVAL. */
+int crypto_journal_check_place(const struct crypto_bdev *c, const struct bdev *journal, char *error);
+/* Whether that bdev has room for it, and can be written. -EINVAL, -ENOSPC, -EROFS. */
+int crypto_journal_check(const struct crypto_bdev *c, const struct bdev *journal, char *error);
+/* Whether no other process can get the base of c. -ENOTSUP. */
+int crypto_rekey_check_base(const struct crypto_bdev *c, char *error);
 
 /* --- io.c --- */
 

@@ -24,7 +24,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "bdev/owner.h"
 #include "bdev/vbdev/meta.h"
 #include "bdev_modules/crypto/internal.h"
 #include "bdev_modules/crypto/keys.h"
@@ -52,8 +51,8 @@ struct crypto_rekey {
 	struct crypto_key *next;    /* held */
 	struct crypto_keys keys[2]; /* published in turn */
 	unsigned published;
-	uint64_t mib_per_second; /* 0: no limit */
-	char journal_name[256];
+	uint64_t mib_per_second;       /* 0: no limit */
+	char journal_name[256];        /* of the bdev that the rekey was begun or went on with last */
 	struct rekey_journal *journal; /* while the worker runs */
 	struct vbdev_meta *base_meta;
 	enum rekey_begin how;
@@ -63,6 +62,8 @@ struct crypto_rekey {
 	bool runs;            /* the worker's: this start has begun */
 	bool is_late;         /* the worker's: an I/O of the journal was given up */
 	bool lost_journal;    /* its bdev was removed */
+	bool lost_before;     /* the same, before this start */
+	bool is_unreadable;   /* all I/O has failed, because the journal told nothing */
 	bool is_destructing;  /* the bdev goes when the worker has ended */
 	atomic_bool stop;     /* asked to */
 	int result;           /* of the engine */
@@ -176,11 +177,24 @@ static void rekey_hold_message(struct thread_msg *msg)
 	rekey_drain(r);
 }
 
+/* Whoever looked at the bdev when it came could not read it, and took it for empty. */
+static void rekey_examine_again(struct bdev *b)
+{
+	if (bdev_get_state(b) == BDEV_READY) {
+		(void)bdev_examine(b->name);
+	}
+}
+
 static void rekey_moved_message(struct thread_msg *msg)
 {
 	struct crypto_rekey *r = container_of(msg, struct crypto_rekey, msg);
+	struct bdev *unread = r->is_unreadable ? &r->c->v.bdev : NULL;
 
+	r->is_unreadable = false;
 	rekey_answer(r, rekey_publish(r, r->position, 0, 0, false));
+	if (unread != NULL) {
+		rekey_examine_again(unread);
+	}
 }
 
 static void rekey_tell_begun(struct crypto_rekey *r, int rc)
@@ -193,10 +207,24 @@ static void rekey_tell_begun(struct crypto_rekey *r, int rc)
 	}
 }
 
+/* The former journal, of another bdev, has a position that is wrong from now on. */
+static void rekey_adopt_journal(struct crypto_rekey *r)
+{
+	const char *name = bdev_name(bdev_desc_bdev(r->journal->desc));
+
+	if (strcmp(r->journal_name, name) != 0) {
+		log_warning("bdev %s: its rekey goes on with a journal on bdev %s: save the configuration; the one on "
+			    "bdev %s is out of date, and whoever goes on with that loses data",
+			    rekey_bdev_name(r), name, r->journal_name);
+		snprintf(r->journal_name, sizeof(r->journal_name), "%s", name);
+	}
+}
+
 static void rekey_begun_message(struct thread_msg *msg)
 {
 	struct crypto_rekey *r = container_of(msg, struct crypto_rekey, begun_msg);
 
+	rekey_adopt_journal(r);
 	r->has_begun = true;
 	log_notice("bdev %s: a rekey from key %s to key %s %s at block %lu of %lu; bdev %s has its journal",
 		   rekey_bdev_name(r), crypto_key_name(r->c->keys->key), crypto_key_name(r->next),
@@ -444,9 +472,13 @@ static void rekey_succeeded(struct crypto_rekey *r)
 	snprintf(reason, sizeof(reason), "all blocks have key %.200s", crypto_key_name(r->next));
 	log_notice("bdev %s: the rekey has ended: %s; save the configuration, which names the old one",
 		   rekey_bdev_name(r), reason);
+	struct bdev *unread = r->is_unreadable ? &r->c->v.bdev : NULL;
 	rekey_news(r, BDEV_CRYPTO_REKEY_ENDED, reason);
 	rekey_tell_begun(r, 0);
 	rekey_settle(r, r->next);
+	if (unread != NULL) {
+		rekey_examine_again(unread);
+	}
 }
 
 /* One that has not begun: no block has the new key, and no configuration may name a journal that may have nothing. */
@@ -512,6 +544,10 @@ static void rekey_closed(struct crypto_rekey *r, struct rekey_journal *journal)
 	r->stopped_cb = NULL;
 	r->journal = NULL;
 	r->is_active = false;
+	if (!r->runs) { /* the journal that counts is the one before, and may be lost */
+		r->lost_journal |= r->lost_before;
+		r->is_unreadable |= r->how == REKEY_RESUME && r->result < 0;
+	}
 	if (r->result >= 0) {
 		rekey_succeeded(r);
 	} else if (r->result == -ECANCELED) {
@@ -589,71 +625,6 @@ static void rekey_journal_event(struct bdev_desc *desc, enum bdev_event event, v
 	}
 }
 
-static bool is_bdev(const struct bdev *one, const void *b)
-{
-	return one == b;
-}
-
-/* Its I/O would wait for the rekey, which waits for it; and nobody could make the one without the other again. */
-static int journal_check_place(const struct crypto_rekey *r, const struct bdev *journal, char *error)
-{
-	int found = vbdev_search_down(journal, is_bdev, &r->c->v.bdev);
-
-	if (found > 0) {
-		return bdev_error(error, -EINVAL, "bdev '%.150s' stands on the crypto bdev, whose I/O the rekey holds",
-				  bdev_name(journal));
-	}
-	if (found < 0) {
-		return bdev_error(
-			error, -EINVAL,
-			"it cannot be told what bdev '%.110s' stands on: perhaps on the crypto bdev, whose I/O "
-			"the rekey holds",
-			bdev_name(journal));
-	}
-	return 0;
-}
-
-static bool has_owner(const struct bdev *one, const void *arg)
-{
-	return bdev_has_owner(one);
-}
-
-/* Another process with the same blocks would know nothing of the new key, and read and write with the old one. */
-static int rekey_check_base(const struct crypto_bdev *c, char *error)
-{
-	return vbdev_search_down(bdev_desc_bdev(c->v.base), has_owner, NULL) != 0
-		       ? bdev_error(
-				 error, -ENOTSUP,
-				 "base bdev '%.100s' was made with standby, or stands on one that was or is not there: "
-				 "other processes that use it would go on with the old key",
-				 vbdev_base_name(&c->v))
-		       : 0;
-}
-
-static int journal_check(const struct crypto_rekey *r, const struct bdev *journal, char *error)
-{
-	uint32_t block = bdev_block_size(journal);
-
-	if (bdev_get_md(journal)->size != 0 || block < REKEY_HEADER_BYTES || block > REKEY_HEADER_STRIDE ||
-	    (block & (block - 1)) != 0) {
-		return bdev_error(
-			error, -EINVAL,
-			"bdev '%.100s' cannot have the journal: its blocks have %u bytes, %u of them metadata; "
-			"512 to 65536 bytes without metadata are needed",
-			bdev_name(journal), block, bdev_get_md(journal)->size);
-	}
-	if (bdev_num_blocks(journal) * block < REKEY_JOURNAL_BYTES) {
-		return bdev_error(error, -ENOSPC,
-				  "bdev '%.100s' cannot have the journal: it has %lu bytes, %u are needed",
-				  bdev_name(journal), bdev_num_blocks(journal) * block, REKEY_JOURNAL_BYTES);
-	}
-	if (journal->read_only || bdev_desc_bdev(r->c->v.base)->read_only) {
-		return bdev_error(error, -EROFS, "bdev '%.100s' or the base of the crypto bdev is read-only",
-				  bdev_name(journal));
-	}
-	return 0;
-}
-
 /* Gives the journal's bdev back. */
 static void journal_close(struct crypto_rekey *r)
 {
@@ -666,9 +637,9 @@ static void journal_close(struct crypto_rekey *r)
 static int journal_open(struct crypto_rekey *r, const char *name, char *error)
 {
 	const struct bdev *journal = bdev_find(name);
-	int rc = journal != NULL ? journal_check_place(r, journal, error) : 0;
+	int rc = journal != NULL ? crypto_journal_check_place(r->c, journal, error) : 0;
 
-	rc = rc != 0 ? rc : rekey_check_base(r->c, error);
+	rc = rc != 0 ? rc : crypto_rekey_check_base(r->c, error);
 	if (rc != 0) {
 		return rc;
 	}
@@ -684,13 +655,16 @@ static int journal_open(struct crypto_rekey *r, const char *name, char *error)
 		return rc;
 	}
 	const struct bdev *opened = bdev_desc_bdev(r->journal->desc);
-	rc = journal_check(r, opened, error);
+	rc = crypto_journal_check(r->c, opened, error);
 	if (rc != 0) {
 		journal_close(r);
 		return rc;
 	}
-	snprintf(r->journal_name, sizeof(r->journal_name), "%s", bdev_name(opened));
+	if (r->journal_name[0] == 0) {
+		snprintf(r->journal_name, sizeof(r->journal_name), "%s", bdev_name(opened));
+	}
 	r->engine.journal_block = bdev_block_size(opened);
+	r->lost_before = r->lost_journal;
 	r->lost_journal = false;
 	return 0;
 }
@@ -901,9 +875,11 @@ void crypto_rekey_resume(struct crypto_bdev *c)
 	struct crypto_rekey *r = c->rekey;
 
 	if (r->lost_journal) { /* as soon as it was open */
+		r->is_unreadable = true;
 		journal_close(r);
 		rekey_set_held_fails(r, true);
 	} else if (rekey_start(r, REKEY_RESUME, error) != 0) {
+		r->is_unreadable = true;
 		snprintf(r->engine.error, sizeof(r->engine.error), "%s", error);
 		rekey_failed(r, -ENOMEM);
 	}

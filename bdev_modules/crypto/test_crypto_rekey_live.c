@@ -837,6 +837,47 @@ static void test_a_journal_that_does_not_answer_does_not_keep_the_bdev(void)
 	unmake_silent();
 }
 
+static void fail_reads(const char *name, uint32_t num)
+{
+	inject(name, &(struct bdev_error_injection){.type = BDEV_IO_READ, .kind = BDEV_ERROR_FAILURE, .num = num});
+}
+
+/* The saved configuration names the journal that has the position, until another one has it. */
+static void test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_right_one(void)
+{
+	make_all();
+	rekey_until(256);
+	make_malloc("j1", 512, REKEY_JOURNAL_BYTES / 512);
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("j1", NULL, NULL, error), 0);
+	fail_reads("EE_j1", 1);
+	CU_ASSERT_EQUAL(rekey("k2", "EE_j1", 1), -EIO);
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "failed");
+	CU_ASSERT_STRING_EQUAL(rekey_shown("journal_bdev_name"), "j0");
+	expect_saved_journal("j0");
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j1", 1), 0);
+	expect_saved_journal("EE_j1");
+	rekey_stop();
+	expect_saved_journal("EE_j1");
+	/* One that is lost goes on when it comes back, although another one was tried meanwhile. */
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j1", 1), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_j1"), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	make_journal_that_fails();
+	fail_reads("EE_j0", 1);
+	CU_ASSERT_EQUAL(rekey("k2", "EE_j0", 1), -EIO);
+	expect_saved_journal("EE_j1");
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("j1", NULL, NULL, error), 0);
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "running");
+	rekey_stop();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j1", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	unmake_journal_that_fails();
+	unmake_all();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_j1"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_all_blocks_get_the_new_key_while_threads_read_and_write),
 	UNIT(test_it_stops_and_goes_on_and_the_bdev_is_made_again_in_the_middle),
@@ -854,6 +895,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_the_same_key_by_another_name_is_refused),
 	UNIT(test_a_stop_stays_one_although_the_journal_goes_and_comes),
 	UNIT(test_a_stop_does_not_wait_for_a_chunk_that_is_not_under_way),
+	UNIT(test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_right_one),
 	UNIT(test_a_journal_that_does_not_answer_keeps_nobody_waiting),
 	UNIT(test_a_journal_that_does_not_answer_does_not_keep_the_bdev),
 	UNIT_END,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a rekey cannot be: its journal may not need the bdev whose I/O the rekey holds, whatever lies between, and no
- * other process may be able to use the base. */
+/* What a rekey stands on, and what stands on the bdev: its journal may not need the bdev whose I/O the rekey holds,
+ * whatever lies between, no other process may be able to use the base, and a store on the bdev is found again. */
 #include <errno.h>
 
 #include "bdev/owner.h"
@@ -215,12 +215,72 @@ static void test_a_base_that_other_processes_may_own_is_refused(void)
 	unmake_two();
 }
 
+static unsigned failures;
+
+static void told_news(const char *bdev, enum bdev_crypto_rekey_news news, const char *reason)
+{
+	failures += news == BDEV_CRYPTO_REKEY_FAILED;
+	fixture_wake();
+}
+
+static bool has_failed(void *arg)
+{
+	return failures != 0;
+}
+
+static bool volume_is_there(void *arg)
+{
+	return bdev_find("s/v") != NULL;
+}
+
+static bool volume_is_gone(void *arg)
+{
+	return bdev_find("s/v") == NULL;
+}
+
+static bool always(void *arg)
+{
+	return --*(int *)arg < 0;
+}
+
+/* While the bdev could not be read the store on it was taken for none. */
+static void test_what_stands_on_it_is_found_when_it_can_be_read_again(void)
+{
+	const struct bdev_crypto_opts wrong = {.name = "c0",
+					       .base_bdev_name = "m0",
+					       .key_name = "k1",
+					       .rekey_key_name = "k2",
+					       .rekey_journal_bdev_name = "m1"};
+
+	make_two();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_crypto_delete, "c1"), 0);
+	make_volume(make_store("c0"));
+	CU_ASSERT_EQUAL_FATAL(rekey("c0", "j0"), 0);
+	rekey_stop("c0");
+	CU_ASSERT_EQUAL(fixture_delete(bdev_crypto_delete, "c0"), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(volume_is_gone, NULL));
+	failures = 0;
+	CU_ASSERT_EQUAL_FATAL(bdev_crypto_create(&wrong, error), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL)); /* m1 has no journal */
+	for (int n = 100; !fixture_poll(always, &n);) {       /* some rounds */
+	}
+	CU_ASSERT_FALSE(volume_is_there(NULL));
+	CU_ASSERT_EQUAL_FATAL(rekey("c0", "j0"), 0);
+	CU_ASSERT_TRUE(fixture_poll(volume_is_there, NULL));
+	rekey_stop("c0");
+	int rc;
+	delete_store(bdev_lvol_store_find(NULL, "s", &rc, error));
+	make_crypto("c1", "m1");
+	unmake_two();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_journal_on_a_volume_of_the_bdev_is_refused),
 	UNIT(test_a_journal_that_reads_the_bdev_is_refused),
 	UNIT(test_a_journal_whose_bases_cannot_be_told_is_refused),
 	UNIT(test_two_bdevs_with_their_journals_on_each_other_are_refused),
 	UNIT(test_a_base_that_other_processes_may_own_is_refused),
+	UNIT(test_what_stands_on_it_is_found_when_it_can_be_read_again),
 	UNIT_END,
 };
 
@@ -229,6 +289,7 @@ static int start(void)
 	const struct crypto_key_opts first = {.name = "k1", .key = KEY_1, .key2 = KEY_2};
 	const struct crypto_key_opts second = {.name = "k2", .key = KEY_2, .key2 = KEY_1};
 
+	bdev_crypto_observe_rekeys(told_news);
 	return fixture_start() != 0 || crypto_key_create(&first, error) != 0 || crypto_key_create(&second, error) != 0;
 }
 UNIT_MAIN("bdev_crypto_rekey_place", tests, start, fixture_stop)
