@@ -105,8 +105,9 @@ struct bdev_ops {
 	/* The address of the blocks, contiguous, in memory of the bdev's own that transports may read (type READ) or
 	 * write (WRITE) (bdev_zcopy_get()); or NULL. Any thread. NULL: never. */
 	void *(*zcopy_addr)(struct bdev *b, enum bdev_io_type type, uint64_t offset_blocks, uint64_t num_blocks);
-	/* Fills in the bdevs that b needs for its I/O, and returns how many they are; -1: they are more, or one of them
-	 * is not there. NULL: that by vbdev_open(), or none. Control thread. */
+	/* Fills in the bdevs that b needs for its I/O, and returns how many they are; -1: they are more, or one of
+	 * them is not there. bdev_bases_none() (bdev/module_util.h): none. NULL: that by vbdev_open(), or it cannot be
+	 * told. Control thread. */
 	int (*bases)(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX]);
 	/* Of modules that make several child I/Os for one I/O: bdev/vbdev/child.h. NULL otherwise. */
 	const struct bdev_child_ops *child_ops;

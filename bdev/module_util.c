@@ -117,3 +117,8 @@ void bdev_delete_of(const char *name, const struct bdev_module *module, bdev_del
 		cb(arg, -ENODEV);
 	}
 }
+
+int bdev_bases_none(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX])
+{
+	return 0;
+}

@@ -17,6 +17,8 @@ int bdev_check_blocks(uint32_t block_size, uint32_t md_size, uint64_t num_blocks
 int bdev_check_md(struct bdev_md *md, char *error);
 /* Whether it can have that physical block size (bytes; 0: none given): as bdev_check_name(). */
 int bdev_check_physical_block_size(uint32_t physical_block_size, uint32_t block_size, char *error);
+/* The bdev_ops.bases of modules whose bdevs stand on no others. */
+int bdev_bases_none(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX]);
 /* bdev_register(), with the reason for a failure in error. */
 int bdev_register_or_say(struct bdev *b, char *error);
 

@@ -122,7 +122,7 @@ static int bases_of(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MA
 		return b->ops->bases(b, bases);
 	}
 	bases[0] = vbdev_base_of(b);
-	return bases[0] != NULL ? 1 : 0;
+	return bases[0] != NULL ? 1 : -1;
 }
 
 static int search_down(const struct bdev *b, bool (*fn)(const struct bdev *one, const void *arg), const void *arg,

@@ -174,6 +174,22 @@ static void test_a_journal_whose_bases_cannot_be_told_is_refused(void)
 	unmake_two();
 }
 
+/* A kind of bdev that does not tell whether it stands on others. */
+static void test_a_journal_of_a_module_that_does_not_tell_is_refused(void)
+{
+	struct bdev_ops ops;
+
+	make_two();
+	struct bdev *j = bdev_find("j0");
+	const struct bdev_ops *usual = j->ops;
+	ops = *usual;
+	ops.bases = NULL;
+	j->ops = &ops;
+	expect_refused("c0", "j0", "cannot be told");
+	j->ops = usual;
+	unmake_two();
+}
+
 static void test_two_bdevs_with_their_journals_on_each_other_are_refused(void)
 {
 	make_two();
@@ -278,6 +294,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_journal_on_a_volume_of_the_bdev_is_refused),
 	UNIT(test_a_journal_that_reads_the_bdev_is_refused),
 	UNIT(test_a_journal_whose_bases_cannot_be_told_is_refused),
+	UNIT(test_a_journal_of_a_module_that_does_not_tell_is_refused),
 	UNIT(test_two_bdevs_with_their_journals_on_each_other_are_refused),
 	UNIT(test_a_base_that_other_processes_may_own_is_refused),
 	UNIT(test_what_stands_on_it_is_found_when_it_can_be_read_again),

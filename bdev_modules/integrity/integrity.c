@@ -130,6 +130,12 @@ void integrity_closer_ended(struct integrity_bdev *d)
 	vbdev_meta_close(d->meta, integrity_gone, d);
 }
 
+int integrity_bases(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX])
+{
+	bases[0] = bdev_integrity_base(b);
+	return 1;
+}
+
 void integrity_destruct(struct bdev *b)
 {
 	struct integrity_bdev *d = integrity_of(b);

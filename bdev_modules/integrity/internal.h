@@ -200,6 +200,7 @@ extern const struct bdev_ops integrity_ops;
 
 /* Of integrity_ops. */
 void integrity_destruct(struct bdev *b);
+int integrity_bases(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX]);
 void integrity_dump_info(const struct bdev *b, struct json_t *driver_specific);
 
 /* Starts I/O of `units` units at `unit` of the base (FLUSH: of everything). done(o, rc) follows, never before this has

@@ -485,6 +485,7 @@ static void integrity_describe_io(struct bdev_io *io, char *text, size_t size)
 static const struct bdev_child_ops integrity_child_ops = {.resume = integrity_resume, .all_ended = step_ended};
 
 const struct bdev_ops integrity_ops = {
+	.bases = integrity_bases,
 	.submit = integrity_submit,
 	.channel_create = integrity_channel_create,
 	.channel_destroy = integrity_channel_destroy,

@@ -399,6 +399,7 @@ static void malloc_destruct(struct bdev *b)
 }
 
 static const struct bdev_ops malloc_ops = {
+	.bases = bdev_bases_none,
 	.submit = malloc_submit,
 	.unplug = malloc_unplug,
 	.channel_create = malloc_channel_create,

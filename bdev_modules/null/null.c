@@ -79,8 +79,9 @@ static void null_destruct(struct bdev *b)
 }
 
 static const struct bdev_ops null_ops = {
-	.submit = null_submit, .destruct = null_destruct, .zcopy_addr = null_zcopy_addr};
-static const struct bdev_ops null_ops_md = {.submit = null_submit_md, .destruct = null_destruct};
+	.bases = bdev_bases_none, .submit = null_submit, .destruct = null_destruct, .zcopy_addr = null_zcopy_addr};
+static const struct bdev_ops null_ops_md = {
+	.bases = bdev_bases_none, .submit = null_submit_md, .destruct = null_destruct};
 
 /* The fields of NVMe hold no more, and one has to be a multiple of another. */
 static void null_tell_of_hints(const char *name, const struct bdev_hints *h)

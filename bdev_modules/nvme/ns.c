@@ -280,6 +280,7 @@ static void ns_describe_io(struct bdev_io *io, char *text, size_t size)
 }
 
 static const struct bdev_ops bdev_nvme_ops = {
+	.bases = bdev_bases_none,
 	.describe_io = ns_describe_io,
 	.submit = bdev_nvme_io_submit,
 	.channel_create = ns_channel_create,

@@ -507,6 +507,7 @@ struct creation {
 static void image_dump_info(const struct bdev *b, struct json_t *driver_specific);
 
 static const struct bdev_ops rbd_ops = {
+	.bases = bdev_bases_none,
 	.submit = bdev_rbd_submit,
 	.channel_create = bdev_rbd_channel_create,
 	.channel_destroy = bdev_rbd_channel_destroy,

@@ -382,6 +382,7 @@ static void uring_dump_info(const struct bdev *b, struct json_t *driver_specific
 }
 
 static const struct bdev_ops uring_ops = {
+	.bases = bdev_bases_none,
 	.submit = uring_submit,
 	.channel_create = uring_channel_create,
 	.channel_destroy = uring_channel_destroy,

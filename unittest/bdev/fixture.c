@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unittest/bdev/fixture.h"
 
+#include "bdev/module_util.h"
 #include "env_dpdk/env.h"
 #include "util/log.h"
 
@@ -578,6 +579,7 @@ static void testdev_destruct(struct bdev *b)
 }
 
 static const struct bdev_ops testdev_ops = {
+	.bases = bdev_bases_none,
 	.submit = testdev_submit,
 	.channel_create = testdev_channel_create,
 	.channel_destroy = testdev_channel_destroy,
