@@ -275,7 +275,7 @@ def check_times(t, families, perf):
 
 
 # Where each column of varve-top is told: a family; two, of which it is a quotient of rates; or why it is not. Columns that name a row are labels.
-LABELS = {"lcore", "name", "thread", "id", "nqn", "hostnqn", "subnqn", "cntlid", "qid", "peer", "who", "resource", "state", "waits_for", "kind"}
+LABELS = {"lcore", "name", "alias", "thread", "id", "nqn", "hostnqn", "subnqn", "cntlid", "qid", "peer", "who", "resource", "state", "waits_for", "kind"}
 COLUMNS = {
     "reactors": {"tid": None, "busy_percent": "varve_reactor_busy_seconds_total", "state": "varve_reactor_sleeping",
                  "sleeps_per_s": "varve_reactor_sleeps_total", "sys_percent": "varve_reactor_system_seconds_total",
@@ -308,11 +308,16 @@ COLUMNS = {
               "fired": "varve_trace_triggers_fired_total", "last_cause": None},
     "latencies": {"p50_us": "varve_nvmf_latency_seconds_bucket", "p99_us": "varve_nvmf_latency_seconds_bucket", "mean_us": "varve_nvmf_latency_seconds_sum",
                   "iops": "varve_nvmf_host_commands_total", "bytes_per_s": "varve_nvmf_host_bytes_total"},
+    "volumes": {"kind": None, "own_bytes": "varve_lvol_own_bytes", "reserved_bytes": "varve_lvol_reserved_bytes", "iops": "varve_bdev_ios_total",
+                "read_bytes_per_s": "varve_bdev_bytes_total", "write_bytes_per_s": "varve_bdev_bytes_total",
+                "read_latency_us": "varve_bdev_io_seconds_total", "write_latency_us": "varve_bdev_io_seconds_total",
+                "queue_depth": "varve_bdev_queue_depth"},
 }
 # What is not told, and why it need not be.
 NOT_TOLD = {("reactors", "tid"): "a name of the operating system's", ("threads", "cpumask"): "a setting", ("subsystems", "state_us"):
             "Prometheus keeps since when a state is told", ("requests", "mean_us"): "the longest and the oldest are told",
-            ("requests", "oldest_hostnqn"): "told per queue pair", ("trace", "last_cause"): "a text for people; the notification has it"}
+            ("requests", "oldest_hostnqn"): "told per queue pair", ("trace", "last_cause"): "a text for people; the notification has it",
+            ("volumes", "kind"): "a setting"}
 
 
 def test_what_varve_top_shows_is_told():
@@ -334,6 +339,10 @@ def compare_with_varve_top(trtype):
         t.call("bdev_qos_group_create", name="gold", rw_ios_per_sec=1000000)
         t.call("bdev_set_qos_group", name="EE_M0", group="gold")
         t.call("trace_set_trigger", name="errors", type="io_error")
+        t.add_malloc("M1")
+        t.call("bdev_lvol_create_lvstore", bdev_name="M1", lvs_name="lvs", cluster_sz=1 << 20)
+        t.call("bdev_lvol_create", lvs_name="lvs", lvol_name="thin", size_in_mib=8, thin_provision=True, reserved_in_mib=2)
+        t.call("bdev_lvol_create", lvs_name="lvs", lvol_name="thick", size_in_mib=4)
         address = t.call("metrics_start", address="127.0.0.1:0")
         with Host(t, "-w", "randread", "-t", "3600", "-q", "2", nsid=1) as h:
             wait_io(t, [h])
@@ -382,6 +391,10 @@ def check_values(top, families):
         check(value(families, "varve_nvmf_queue_pair_requests", **which) == r["inflight"], r)
         oldest = value(families, "varve_nvmf_queue_pair_oldest_request_seconds", **which)
         check(oldest * 1e6 >= (r["oldest_us"] or 0) and (oldest > 0) == (r["qid"] == 1), (oldest, r))
+    check(len(families["varve_lvol_own_bytes"]) == len(top["volumes"]) == 2, top["volumes"])
+    for r in top["volumes"]:
+        for column in ("own_bytes", "reserved_bytes"):
+            check(value(families, COLUMNS["volumes"][column], volume=r["alias"]) == r[column], (column, r))
     for r in top["trace"]:
         if r["slots"] is not None:
             check(value(families, "varve_trace_ring_slots", thread=r["thread"]) == r["slots"], r)
