@@ -83,6 +83,8 @@ struct integrity_io {
 	uint32_t region, first, count;   /* the units of this step */
 	uint16_t answer, status;         /* of the control thread, of the child */
 	uint8_t want, stage, pending;
+	bool touched;   /* the base may have carried out the step, or a part of it */
+	uint32_t steps; /* begun in the present call, and before */
 };
 STAILQ_HEAD(integrity_ios, integrity_io);
 

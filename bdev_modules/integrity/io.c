@@ -5,7 +5,8 @@
  * they are not in memory. If they differ, perhaps because a write of the unit is under way, it is read again with its
  * units marked as busy. What differs then is wrong.
  *
- * WRITE waits until its region is open, marks its units as busy, notes their new checksums, and is passed to the base.
+ * WRITE waits until its region is open, marks its units as busy, is passed to the base, and notes their new checksums
+ * when it has succeeded; if the base did nothing of it, the old ones still count.
  * The memory of a write must not change until it ends, as for every bdev. UNMAP and WRITE_ZEROES do the same, from
  * region to region. What is read after UNMAP is not known, and not checked.
  *
@@ -22,6 +23,7 @@
 #include "util/log.h"
 
 #define CHILDREN     256u /* I/Os that a channel may have at its base; more wait in the pool */
+#define STEPS_NESTED 32u
 #define STATUS_WRONG BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR)
 
 struct integrity_channel {
@@ -149,7 +151,7 @@ static void units_release(struct integrity_io *ctx)
 
 /* --- Checksums --- */
 
-/* Notes the checksums of what is about to be written. Whoever reads the old data meanwhile reads again, and waits. */
+/* Notes the checksums of what has been written. Whoever read the new data before that reads again, and waits. */
 static void sums_note(struct integrity_bdev *d, struct integrity_io *ctx)
 {
 	const struct bdev_io *io = bdev_io_from_ctx(ctx);
@@ -237,23 +239,24 @@ static void child_send(struct bdev_io *io)
 	bdev_children_sent(io);
 }
 
+static uint16_t integrity_child_ended(struct bdev_io *child, struct bdev_io *parent)
+{
+	struct integrity_io *ctx = bdev_io_ctx(parent);
+
+	ctx->touched |= !bdev_io_was_untouched(child);
+	return child->status;
+}
+
 static void child_begin(struct integrity_io *ctx)
 {
 	struct bdev_io *io = bdev_io_from_ctx(ctx);
 
+	ctx->touched = false;
 	bdev_children_begin(io);
 	child_send(io);
 }
 
 /* --- An I/O with its units to itself --- */
-
-static void units_taken(struct integrity_io *ctx)
-{
-	if (ctx->stage == STAGE_CHANGE) {
-		sums_note(integrity_io_bdev(ctx), ctx);
-	}
-	child_begin(ctx);
-}
 
 static void units_take(struct integrity_io *ctx)
 {
@@ -264,7 +267,7 @@ static void units_take(struct integrity_io *ctx)
 	ctx->thread = thread_current();
 	switch (s != NULL ? units_acquire(s, ctx) : ACQUIRE_ASKS) {
 	case ACQUIRED:
-		units_taken(ctx);
+		child_begin(ctx);
 		break;
 	case ACQUIRE_WAITS:
 		break;
@@ -274,21 +277,51 @@ static void units_take(struct integrity_io *ctx)
 	}
 }
 
-static void change_ended(struct integrity_io *ctx)
+/* With an error; the base has done nothing of it if that is so for its only step. */
+static void io_fail(struct integrity_io *ctx, uint16_t status)
 {
 	struct bdev_io *io = bdev_io_from_ctx(ctx);
 
-	if (unlikely(ctx->status != 0)) {
+	if (ctx->touched || ctx->done_units > 0) {
+		bdev_io_complete(io, status);
+	} else {
+		bdev_io_complete_untouched(io, status);
+	}
+}
+
+/* After many steps in one call, by way of a message: on a base that completes at once they are nested. */
+static void next_step(struct integrity_io *ctx)
+{
+	step_set(ctx);
+	if (++ctx->steps % STEPS_NESTED == 0) {
+		ctx->answer = 0;
+		thread_post(thread_current(), &ctx->msg, integrity_io_resumed);
+	} else {
+		units_take(ctx);
+	}
+}
+
+static void change_ended(struct integrity_io *ctx)
+{
+	struct bdev_io *io = bdev_io_from_ctx(ctx);
+	uint16_t status = ctx->status;
+
+	if (likely(status == 0)) {
+		sums_note(integrity_io_bdev(ctx), ctx);
+	} else if (ctx->touched) {
 		sums_forget(ctx);
 	}
 	units_release(ctx);
-	ctx->done_units += ctx->count;
-	if (ctx->status != 0 || ctx->done_units == io->num_blocks) {
-		bdev_io_complete(io, ctx->status);
+	if (unlikely(status != 0)) {
+		io_fail(ctx, status);
 		return;
 	}
-	step_set(ctx);
-	units_take(ctx);
+	ctx->done_units += ctx->count;
+	if (ctx->done_units == io->num_blocks) {
+		bdev_io_complete(io, 0);
+	} else {
+		next_step(ctx);
+	}
 }
 
 static void read_again_ended(struct integrity_io *ctx)
@@ -300,7 +333,11 @@ static void read_again_ended(struct integrity_io *ctx)
 		status = STATUS_WRONG;
 	}
 	units_release(ctx);
-	bdev_io_complete(bdev_io_from_ctx(ctx), status);
+	if (status != 0) {
+		io_fail(ctx, status);
+	} else {
+		bdev_io_complete(bdev_io_from_ctx(ctx), 0);
+	}
 }
 
 /* --- READ --- */
@@ -324,7 +361,7 @@ static void read_arrived(struct integrity_io *ctx)
 		return;
 	}
 	if (ctx->status != 0 || ctx->answer != 0) {
-		bdev_io_complete(bdev_io_from_ctx(ctx), ctx->status != 0 ? ctx->status : ctx->answer);
+		io_fail(ctx, ctx->status != 0 ? ctx->status : ctx->answer);
 		return;
 	}
 	struct integrity_slot *s = integrity_slot_ready(d, ctx->region);
@@ -358,9 +395,9 @@ void integrity_io_resumed(struct thread_msg *msg)
 	if (ctx->stage == STAGE_READ) {
 		read_arrived(ctx);
 	} else if (ctx->answer != 0) {
-		bdev_io_complete(bdev_io_from_ctx(ctx), ctx->answer);
+		io_fail(ctx, ctx->answer);
 	} else if (ctx->slot != NULL) {
-		units_taken(ctx);
+		child_begin(ctx);
 	} else {
 		units_take(ctx);
 	}
@@ -372,7 +409,11 @@ static void step_ended(struct bdev_io *io, uint16_t status)
 
 	ctx->status = status;
 	if (io->type == BDEV_IO_FLUSH) {
-		bdev_io_complete(io, status);
+		if (status != 0) {
+			io_fail(ctx, status);
+		} else {
+			bdev_io_complete(io, 0);
+		}
 	} else if (ctx->stage == STAGE_READ) {
 		read_arrived(ctx);
 	} else if (ctx->stage == STAGE_AGAIN) {
@@ -420,6 +461,8 @@ static void integrity_submit(void *channel, struct bdev_io *io)
 		bdev_child_abort(c->pool, io);
 		return;
 	case BDEV_IO_FLUSH:
+		ctx->touched = false;
+		ctx->done_units = 0;
 		bdev_children_begin(io);
 		flush_send(io);
 		return;
@@ -427,6 +470,8 @@ static void integrity_submit(void *channel, struct bdev_io *io)
 		break;
 	}
 	ctx->slot = NULL;
+	ctx->touched = false;
+	ctx->steps = 0;
 	ctx->done_units = 0;
 	ctx->answer = ctx->status = 0;
 	step_set(ctx);
@@ -482,7 +527,8 @@ static void integrity_describe_io(struct bdev_io *io, char *text, size_t size)
 	}
 }
 
-static const struct bdev_child_ops integrity_child_ops = {.resume = integrity_resume, .all_ended = step_ended};
+static const struct bdev_child_ops integrity_child_ops = {
+	.resume = integrity_resume, .child_ended = integrity_child_ended, .all_ended = step_ended};
 
 const struct bdev_ops integrity_ops = {
 	.bases = integrity_bases,

@@ -222,7 +222,7 @@ static bool must_be_checked(const struct integrity_layout *l, uint32_t unit, uin
 	return false;
 }
 
-static unsigned checked_units, unchecked_units, known_units;
+static unsigned places, checked_units, unchecked_units, known_units;
 
 static uint64_t unchecked_now(void)
 {
@@ -305,8 +305,13 @@ static void power_fails(uint32_t from, uint64_t *random)
 		crash_image(recorder.memory, first_image, at, random, at % 3);
 		check_after_crash(at);
 	}
-	printf("%u places, %u units checked, %u of them must be, %u not\n", recorder.entries - from + 1, checked_units,
-	       known_units, unchecked_units);
+	places += recorder.entries - from + 1;
+}
+
+static void print_counts(void)
+{
+	printf("%u places, %u units checked, %u of them must be, %u not\n", places, checked_units, known_units,
+	       unchecked_units);
 }
 
 static void test_power_may_fail_at_any_time(void)
@@ -318,6 +323,7 @@ static void test_power_may_fail_at_any_time(void)
 	kit_close_soon(true);
 	life(true, &random, 1, 150);
 	power_fails(0, &random);
+	print_counts();
 	CU_ASSERT_TRUE(checked_units > unchecked_units / 4); /* not all was unknown */
 	CU_ASSERT_TRUE(known_units > 100);
 }
@@ -361,6 +367,7 @@ static void test_power_may_fail_after_a_crash_of_varve(void)
 		power_fails(at, &random);
 	}
 	CU_ASSERT_TRUE(lives > 0);
+	print_counts();
 	record_ends(0);
 	free(recorder.memory);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Integrity bdevs while their base fails or does not answer, and while others keep the same regions busy. */
 #include <errno.h>
+#include <rte_common.h>
 
 #include "bdev_modules/integrity/test_integrity_kit.h"
 
@@ -18,6 +19,8 @@ static struct fault_base {
 	atomic_uint fail_kind, fail_count; /* the next ones of this kind fail */
 	atomic_bool carried_out;           /* those that fail are carried out all the same */
 	atomic_uint writes[KIND_UNMAP + 1];
+	bool notes_stack; /* UNMAPs are not carried out, and note where the stack is then */
+	uintptr_t stack_low, stack_high;
 } base;
 
 static enum kind kind_of(const struct bdev_io *io)
@@ -54,6 +57,13 @@ static void fault_submit(void *channel, struct bdev_io *io)
 				      io->num_blocks * bdev_block_size(&base.t->bdev));
 		}
 		bdev_io_complete(io, STATUS_AGAIN);
+		return;
+	}
+	if (kind == KIND_UNMAP && base.notes_stack) {
+		uintptr_t at = (uintptr_t)__builtin_frame_address(0);
+		base.stack_low = RTE_MIN(base.stack_low, at);
+		base.stack_high = RTE_MAX(base.stack_high, at);
+		bdev_io_complete(io, 0);
 		return;
 	}
 	base.real->submit(channel, io);
@@ -253,13 +263,20 @@ static void test_a_failure_of_closing_passes(void)
 	a_failure_passes(KIND_BITMAP, true);
 }
 
+/* Nothing is tried again but by a write. */
+static void no_ticks(void)
+{
+	kit_close_soon(false);
+	integrity_limits.tick_us = 1000000000;
+}
+
 /* The write has the base's status, so that its host may go another way; and a later one succeeds. */
 static void test_a_failure_of_opening_is_the_bases(void)
 {
 	struct user u;
 
 	for (unsigned i = 0; i < 4; i++) {
-		kit_close_soon(false);
+		no_ticks();
 		faults_start(&u, KIT_REGIONS, NULL, true);
 		CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
 		base.fail_kind = i % 2 == 0 ? KIND_BITMAP : KIND_FLUSH;
@@ -287,7 +304,7 @@ static void test_after_a_failure_the_same_copy_is_written(void)
 	struct integrity_bitmap_page *copies[2];
 	struct user u;
 
-	kit_close_soon(false);
+	no_ticks();
 	faults_start(&u, KIT_REGIONS, NULL, true);
 	for (unsigned i = 0; i < 2; i++) {
 		copies[i] = (struct integrity_bitmap_page *)(base.t->memory +
@@ -345,12 +362,65 @@ static void test_what_was_open_is_read_while_nothing_can_be_closed(void)
 	integrity_limits.slots = 16384;
 }
 
+/* --- What the base did not do, and what it does at once --- */
+
+static void test_a_write_that_never_began_leaves_the_old_checksums(void)
+{
+	struct integrity_bdev *d;
+	struct user u;
+
+	kit_close_soon(false);
+	faults_start(&u, KIT_REGIONS, NULL, true);
+	d = integrity_of(bdev_integrity_find("i0"));
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
+	base.t->untouched_status = STATUS_AGAIN;
+	struct request *r = request_new(&u);
+	struct iovec iov = {kit_data, 4ul * UNIT_BYTES};
+	bdev_io_set_rw(r->io, BDEV_IO_WRITE, &iov, 1, 0, 4);
+	request_submit(r);
+	CU_ASSERT_TRUE_FATAL(request_wait(r));
+	CU_ASSERT_EQUAL(r->status, STATUS_AGAIN);
+	CU_ASSERT_TRUE(bdev_io_was_untouched(r->io)); /* so it may be sent another way */
+	request_free(r);
+	base.t->untouched_status = 0;
+	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
+	base.t->memory[(d->layout.data_first + 2) * UNIT_BYTES] ^= 1;
+	CU_ASSERT_EQUAL(kit_read(&u, 0, 4), STATUS_WRONG);
+	base.t->fail_status = STATUS_AGAIN;
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 2), STATUS_AGAIN);
+	base.t->fail_status = 0;
+	CU_ASSERT_EQUAL(kit_read(&u, 0, 4), 0); /* perhaps some of it was written */
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 4);
+	faults_end(&u);
+}
+
+static void test_many_regions_do_not_fill_the_stack(void)
+{
+	const uint32_t regions = 400;
+	struct user u;
+
+	kit_close_soon(false);
+	faults_start(&u, regions, NULL, true);
+	base.notes_stack = true;
+	for (unsigned i = 0; i < 2; i++) { /* all regions are in memory the second time */
+		base.stack_low = UINTPTR_MAX;
+		base.stack_high = 0;
+		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, bdev_num_blocks(bdev_find("i0"))), 0);
+	}
+	CU_ASSERT_TRUE(base.stack_high - base.stack_low < 128 * 1024);
+	printf("stack: %lu bytes\n", base.stack_high - base.stack_low);
+	faults_end(&u);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_large_io_has_its_turn_among_small_ones),
 	UNIT(test_a_failure_of_closing_passes),
 	UNIT(test_a_failure_of_opening_is_the_bases),
 	UNIT(test_after_a_failure_the_same_copy_is_written),
 	UNIT(test_what_was_open_is_read_while_nothing_can_be_closed),
+	UNIT(test_a_write_that_never_began_leaves_the_old_checksums),
+	UNIT(test_many_regions_do_not_fill_the_stack),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_integrity_faults", tests, fixture_start, fixture_stop)
