@@ -2,6 +2,7 @@
 /* Closes regions that nobody writes to, a batch at a time: writes their checksum pages, makes these and their data
  * durable by one flush, and then clears their bits. After a failure on the way they are open, and are closed another
  * time. */
+#include <rte_common.h>
 #include <string.h>
 
 #include "bdev_modules/integrity/internal.h"
@@ -107,55 +108,116 @@ static void sums_write_all(struct integrity_bdev *d)
 
 /* --- Which regions --- */
 
-/* Nobody writes to it, and nobody has for so long. Writes that come wait until it has been closed. */
-static bool slot_begin_closing(struct integrity_slot *s, uint64_t now, uint64_t idle_ticks)
-{
-	bool to_learn = s->unknown && !s->learned && integrity_limits.learns && idle_ticks > 0;
+enum gather { GATHER_IDLE, GATHER_BUSY };
 
-	if (s->state != SLOT_OPEN || to_learn) {
+static void drained_message(struct thread_msg *msg)
+{
+	struct integrity_slot *s = container_of(msg, struct integrity_slot, drained_msg);
+
+	if (--s->d->drains_left == 0) {
+		sums_write_all(s->d);
+	}
+}
+
+void integrity_check_drained(struct integrity_slot *s)
+{
+	if (unlikely(s->drains) && s->writers == 0) {
+		s->drains = false;
+		thread_post(thread_control(), &s->drained_msg, drained_message);
+	}
+}
+
+static bool slot_is_to_be_learned(const struct integrity_slot *s)
+{
+	return s->unknown && !s->learned && integrity_limits.learns;
+}
+
+/* Nobody writes to it, and nobody has for so long; or somebody does (GATHER_BUSY), and is waited for. Writes that come
+ * wait until it has been closed. */
+static bool slot_begin_closing(struct integrity_slot *s, enum gather which, uint64_t now, uint64_t idle_ticks)
+{
+	if (s->state != SLOT_OPEN || s == s->d->learning || (idle_ticks > 0 && slot_is_to_be_learned(s))) {
 		return false;
 	}
 	rte_spinlock_lock(&s->lock);
-	bool closes = s->users == 0 && (s->written_ticks >= now ? 0 : now - s->written_ticks) >= idle_ticks;
+	bool is_idle = s->writers == 0 && (s->written_ticks >= now ? 0 : now - s->written_ticks) >= idle_ticks;
+	bool closes = is_idle || which == GATHER_BUSY;
 	if (closes) {
 		integrity_slot_mark(s, SLOT_CLOSING);
+		s->drains = s->writers > 0;
+		s->d->drains_left += s->drains;
 	}
 	rte_spinlock_unlock(&s->lock);
 	return closes;
 }
 
-static uint32_t batch_gather(struct integrity_bdev *d, uint64_t idle_us)
+/* Begins where it ended the last time, so that each region has its turn. */
+static uint32_t batch_gather(struct integrity_bdev *d, enum gather which, uint64_t idle_us, uint32_t most)
 {
 	uint64_t now = thread_now(), idle_ticks = env_us_to_ticks(idle_us);
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < d->num_slots && n < INTEGRITY_CLOSE_BATCH; i++) {
-		if (slot_begin_closing(&d->slots[i], now, idle_ticks)) {
-			STAILQ_INSERT_TAIL(&d->batch, &d->slots[i], link);
+	for (uint32_t i = 0; i < d->num_slots && n < most; i++) {
+		struct integrity_slot *s = &d->slots[d->gather_at];
+		d->gather_at = (d->gather_at + 1) % d->num_slots;
+		if (slot_begin_closing(s, which, now, idle_ticks)) {
+			STAILQ_INSERT_TAIL(&d->batch, s, link);
 			n++;
 		}
 	}
 	return n;
 }
 
+static uint32_t starved_count(const struct integrity_bdev *d)
+{
+	const struct integrity_io *ctx;
+	uint32_t n = 0;
+
+	STAILQ_FOREACH (ctx, &d->starved, link) {
+		if (++n == INTEGRITY_CLOSE_BATCH) {
+			break;
+		}
+	}
+	return RTE_MAX(n, 1u);
+}
+
+/* For others that wait: those that have been idle for longest; if none is, some that are being written to. */
+static uint32_t batch_gather_soon(struct integrity_bdev *d)
+{
+	uint64_t idle_us = integrity_limits.idle_us;
+	uint32_t n = 0;
+
+	while (n == 0 && idle_us > 0) {
+		idle_us /= 16;
+		n = batch_gather(d, GATHER_IDLE, idle_us, INTEGRITY_CLOSE_BATCH);
+	}
+	return n > 0 ? n : batch_gather(d, GATHER_BUSY, 0, starved_count(d));
+}
+
+static bool batch_fill(struct integrity_bdev *d, bool soon)
+{
+	if (d->slots_open == 0 || d->end_failed) {
+		return false;
+	}
+	if (d->ending) {
+		return batch_gather(d, GATHER_IDLE, 0, INTEGRITY_CLOSE_BATCH) > 0;
+	}
+	return (soon ? batch_gather_soon(d)
+		     : batch_gather(d, GATHER_IDLE, integrity_limits.idle_us, INTEGRITY_CLOSE_BATCH)) > 0;
+}
+
 static void batch_start(struct integrity_bdev *d)
 {
-	bool hurried = d->hurried || d->ending;
+	bool soon = d->hurried;
 
 	if (d->closing || (d->ending && d->learning != NULL)) {
 		return;
 	}
 	d->hurried = false;
-	if (d->slots_open > 0 && !d->end_failed) {
-		uint32_t n =
-			d->ending ? 0
-				  : batch_gather(d, hurried ? integrity_limits.idle_us / 16 : integrity_limits.idle_us);
-		n = n == 0 && hurried ? batch_gather(d, 0) : n;
-		d->closing = n > 0;
-	}
-	if (d->closing) {
+	d->closing = batch_fill(d, soon);
+	if (d->closing && d->drains_left == 0) {
 		sums_write_all(d);
-	} else if (d->ending) {
+	} else if (!d->closing && d->ending) {
 		integrity_closer_ended(d);
 	}
 }

@@ -83,6 +83,7 @@ struct integrity_io {
 	uint32_t region, first, count;   /* the units of this step */
 	uint16_t answer, status;         /* of the control thread, of the child */
 	uint8_t want, stage, pending;
+	bool starved;   /* it has waited for a slot, or for a region to be closed: later ones wait behind it */
 	bool touched;   /* the base may have carried out the step, or a part of it */
 	uint32_t steps; /* begun in the present call, and before */
 };
@@ -92,7 +93,8 @@ struct integrity_slot {
 	_Atomic uint32_t region; /* written by the control thread with the lock; INTEGRITY_NO_REGION: none */
 	rte_spinlock_t lock;     /* held for a few dozen instructions, of what follows: */
 	uint8_t state;           /* enum integrity_slot_state; written by the control thread */
-	uint32_t users;          /* I/Os that have units of it */
+	uint32_t users, writers; /* I/Os that have units of it; those of them that change them */
+	bool drains;             /* it is to be closed when it has no writers */
 	uint64_t busy[INTEGRITY_BUSY_WORDS];
 	struct integrity_ios waiters;          /* for units, in order: none of them before one that came earlier */
 	uint64_t wanted[INTEGRITY_BUSY_WORDS]; /* by the waiters */
@@ -101,6 +103,7 @@ struct integrity_slot {
 	_Atomic uint32_t sum[INTEGRITY_REGION_UNITS];
 
 	/* The control thread's. */
+	struct thread_msg drained_msg;
 	struct integrity_ios asks;         /* wait for the next change of state */
 	STAILQ_ENTRY(integrity_slot) link; /* free; in a list of a bitmap page; or in a batch that is being closed */
 	struct integrity_op op;
@@ -153,6 +156,8 @@ struct integrity_bdev {
 	struct thread_timer tick;
 	struct integrity_slots batch;
 	uint32_t batch_left;
+	uint32_t drains_left; /* of it: slots that still have writers */
+	uint32_t gather_at;   /* slot that is looked at first */
 	struct integrity_sums_page *batch_pages;
 	int batch_error;
 	bool hurried;
@@ -288,6 +293,9 @@ void integrity_fail(struct integrity_bdev *d, const char *what, int rc);
 void integrity_closer_start(struct integrity_bdev *d);
 /* Regions should be closed now, for others need their place. */
 void integrity_closer_hurry(struct integrity_bdev *d);
+/* Tells the closer if it waits for the slot's writers, and there are none any more. With the slot's lock. Any thread.
+ */
+void integrity_check_drained(struct integrity_slot *s);
 /* The bitmap has the slot closed, or cannot: a part of the batch has ended. */
 void integrity_closer_slot_ended(struct integrity_slot *s);
 /* Closes all regions; integrity_closer_ended() follows, perhaps before this returns. */

@@ -71,6 +71,7 @@ static void units_give(struct integrity_slot *s, struct integrity_io *ctx)
 {
 	units_add(s->busy, ctx);
 	s->users++;
+	s->writers += ctx->stage == STAGE_CHANGE;
 	ctx->slot = s;
 }
 
@@ -99,8 +100,20 @@ static enum acquired units_acquire(struct integrity_slot *s, struct integrity_io
 	return result;
 }
 
-/* Nobody waits while no units are busy, so as long as there are waiters the slot keeps its region, and stays open for
- * those of them that write. */
+/* Whether it may have units now; with none it asks anew. */
+static bool waiter_goes_on(struct integrity_slot *s, struct integrity_io *ctx)
+{
+	if (ctx->stage == STAGE_CHANGE && s->state != SLOT_OPEN) {
+		return true;
+	}
+	if (units_meet(s->busy, ctx) || units_meet(s->wanted, ctx)) {
+		return false;
+	}
+	units_give(s, ctx);
+	return true;
+}
+
+/* Nobody waits while no units are busy, so as long as there are waiters the slot keeps its region. */
 void integrity_hand_over(struct integrity_slot *s, struct integrity_ios *served)
 {
 	struct integrity_ios waiters = STAILQ_HEAD_INITIALIZER(waiters);
@@ -113,12 +126,11 @@ void integrity_hand_over(struct integrity_slot *s, struct integrity_ios *served)
 	memset(s->wanted, 0, sizeof(s->wanted));
 	while ((ctx = STAILQ_FIRST(&waiters)) != NULL) {
 		STAILQ_REMOVE_HEAD(&waiters, link);
-		if (units_meet(s->busy, ctx) || units_meet(s->wanted, ctx)) {
+		if (waiter_goes_on(s, ctx)) {
+			STAILQ_INSERT_TAIL(served, ctx, link);
+		} else {
 			units_add(s->wanted, ctx);
 			STAILQ_INSERT_TAIL(&s->waiters, ctx, link);
-		} else {
-			units_give(s, ctx);
-			STAILQ_INSERT_TAIL(served, ctx, link);
 		}
 	}
 }
@@ -142,8 +154,12 @@ static void units_release(struct integrity_io *ctx)
 	rte_spinlock_lock(&s->lock);
 	units_remove(s->busy, ctx);
 	s->users--;
-	s->written_ticks = ctx->stage == STAGE_CHANGE ? thread_now() : s->written_ticks;
+	if (ctx->stage == STAGE_CHANGE) {
+		s->writers--;
+		s->written_ticks = thread_now();
+	}
 	integrity_hand_over(s, &served);
+	integrity_check_drained(s);
 	rte_spinlock_unlock(&s->lock);
 	ctx->slot = NULL;
 	integrity_wake(&served);
@@ -470,7 +486,7 @@ static void integrity_submit(void *channel, struct bdev_io *io)
 		break;
 	}
 	ctx->slot = NULL;
-	ctx->touched = false;
+	ctx->touched = ctx->starved = false;
 	ctx->steps = 0;
 	ctx->done_units = 0;
 	ctx->answer = ctx->status = 0;

@@ -23,7 +23,7 @@ static bool slot_take_all(struct integrity_slot *s)
 	bool taken = s->state == SLOT_OPEN && s->users == 0;
 	if (taken) {
 		memset(s->busy, 0xff, sizeof(s->busy));
-		s->users = 1;
+		s->users = s->writers = 1;
 	}
 	rte_spinlock_unlock(&s->lock);
 	return taken;
@@ -35,8 +35,9 @@ static void slot_give_back_all(struct integrity_slot *s)
 
 	rte_spinlock_lock(&s->lock);
 	memset(s->busy, 0, sizeof(s->busy));
-	s->users = 0;
+	s->users = s->writers = 0;
 	integrity_hand_over(s, &served);
+	integrity_check_drained(s);
 	rte_spinlock_unlock(&s->lock);
 	integrity_wake(&served);
 }

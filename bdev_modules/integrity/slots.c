@@ -60,6 +60,7 @@ static void ask_serve(struct integrity_bdev *d, struct integrity_io *ctx);
 static void ask_answer(struct integrity_io *ctx, uint16_t status)
 {
 	ctx->answer = status;
+	ctx->starved = false;
 	thread_post(ctx->thread, &ctx->msg, integrity_io_resumed);
 }
 
@@ -300,6 +301,7 @@ bool integrity_slots_take_unknown(struct integrity_bdev *d)
 
 static void ask_starves(struct integrity_bdev *d, struct integrity_io *ctx)
 {
+	ctx->starved = true;
 	STAILQ_INSERT_TAIL(&d->starved, ctx, link);
 	integrity_closer_hurry(d);
 }
@@ -308,7 +310,9 @@ static void slot_open(struct integrity_slot *s, struct integrity_io *ctx)
 {
 	struct integrity_bdev *d = s->d;
 
-	if (d->slots_open >= d->max_open) {
+	bool waits_behind = !ctx->starved && !STAILQ_EMPTY(&d->starved);
+
+	if (d->slots_open >= d->max_open || waits_behind) {
 		ask_starves(d, ctx);
 		return;
 	}

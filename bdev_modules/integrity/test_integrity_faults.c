@@ -210,6 +210,41 @@ static void test_a_large_io_has_its_turn_among_small_ones(void)
 	faults_end(&u);
 }
 
+static bool load_goes_on(void *arg)
+{
+	return load_count(loaders, LOADERS) > *(const unsigned *)arg;
+}
+
+/* Two regions are written without pause, and no third one may be open. */
+static void test_a_region_has_its_turn_among_busy_ones(void)
+{
+	struct user u, busy;
+	unsigned enough = 100;
+
+	kit_close_soon(false);
+	integrity_limits.slots = 4;
+	faults_start(&u, 20, NULL, true);
+	CU_ASSERT_EQUAL_FATAL(user_open(&busy, "i0", true, fixture_thread(1)), 0);
+	base.t->shuffle = true;
+	load_start(loaders, LOADERS / 2, &busy, 0, 4);
+	load_start(loaders + LOADERS / 2, LOADERS / 2, &busy, 512, 4);
+	CU_ASSERT_TRUE(fixture_poll(load_goes_on, &enough));
+	for (unsigned i = 2; i < 10; i++) {
+		CU_ASSERT_EQUAL(kit_write(&u, i * 512ul, 1, i), 0);
+	}
+	enough += load_count(loaders, LOADERS);
+	CU_ASSERT_TRUE(fixture_poll(load_goes_on, &enough));
+	(void)load_stop(loaders, LOADERS);
+	base.t->shuffle = false;
+	for (unsigned i = 2; i < 10; i++) {
+		CU_ASSERT_TRUE(kit_reads(&u, i * 512ul, 1, i));
+	}
+	CU_ASSERT_TRUE(kit_info().regions_open <= 2);
+	user_close(&busy);
+	faults_end(&u);
+	integrity_limits.slots = 16384;
+}
+
 /* --- Operations of the module that fail --- */
 
 static uint8_t image[(256 + 20 * INTEGRITY_REGION_UNITS + 1) * UNIT_BYTES];
@@ -415,6 +450,7 @@ static void test_many_regions_do_not_fill_the_stack(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_a_large_io_has_its_turn_among_small_ones),
+	UNIT(test_a_region_has_its_turn_among_busy_ones),
 	UNIT(test_a_failure_of_closing_passes),
 	UNIT(test_a_failure_of_opening_is_the_bases),
 	UNIT(test_after_a_failure_the_same_copy_is_written),
