@@ -7,11 +7,13 @@
 
 #include "bdev_modules/integrity/internal.h"
 #include "env_dpdk/env.h"
+#include "util/log.h"
 
 #define HURRY_TICK_US 10000u
 #define UNKNOWN_BATCH 64u
 
-struct integrity_limits integrity_limits = {.idle_us = 5000000, .tick_us = 1000000, .learns = true, .slots = 16384};
+struct integrity_limits integrity_limits = {
+	.idle_us = 5000000, .tick_us = 1000000, .learns = true, .slots = 16384, .end_us = 10000000};
 
 static void batch_start(struct integrity_bdev *d);
 
@@ -206,6 +208,39 @@ static bool batch_fill(struct integrity_bdev *d, bool soon)
 		     : batch_gather(d, GATHER_IDLE, integrity_limits.idle_us, INTEGRITY_CLOSE_BATCH)) > 0;
 }
 
+/* --- The end --- */
+
+/* What the module still has at the base is not waited for. */
+static void closer_end_now(struct integrity_bdev *d)
+{
+	thread_timer_stop(&d->tick);
+	d->ended = true;
+	thread_timer_stop(&d->flush.timer);
+	thread_timer_stop(&d->learn_op.timer);
+	for (uint32_t i = 0; i < d->num_slots; i++) {
+		thread_timer_stop(&d->slots[i].op.timer);
+	}
+	for (uint32_t i = 0; i < d->layout.bitmap_pages; i++) {
+		thread_timer_stop(&d->bitmap[i].op.timer);
+	}
+	integrity_closer_ended(d);
+}
+
+/* Regions may stay open: that is as after a crash. */
+static void closer_end_limit(void *arg)
+{
+	struct integrity_bdev *d = arg;
+
+	if (thread_timer_was_absent(&d->tick, integrity_limits.end_us)) {
+		thread_timer_start(&d->tick, integrity_limits.end_us);
+		return;
+	}
+	log_warning("bdev %s: bdev %s did not answer in %lu ms; %u regions are not closed, and are read anew when the "
+		    "bdev is made again",
+		    d->name, d->base_name, integrity_limits.end_us / 1000, d->slots_open);
+	closer_end_now(d);
+}
+
 static void batch_start(struct integrity_bdev *d)
 {
 	bool soon = d->hurried;
@@ -218,7 +253,7 @@ static void batch_start(struct integrity_bdev *d)
 	if (d->closing && d->drains_left == 0) {
 		sums_write_all(d);
 	} else if (!d->closing && d->ending) {
-		integrity_closer_ended(d);
+		closer_end_now(d);
 	}
 }
 
@@ -256,7 +291,11 @@ void integrity_closer_start(struct integrity_bdev *d)
 
 void integrity_closer_end(struct integrity_bdev *d)
 {
-	thread_timer_stop(&d->tick);
+	if (!d->ending) {
+		thread_timer_stop(&d->tick);
+		d->tick = (struct thread_timer){.fn = closer_end_limit, .arg = d};
+		thread_timer_start(&d->tick, integrity_limits.end_us);
+	}
 	d->ending = true;
 	batch_start(d);
 }

@@ -37,6 +37,7 @@ struct integrity_bdev;
 /* Tests change these. */
 extern struct integrity_limits {
 	uint64_t idle_us; /* a region is closed when nobody has written to it for so long */
+	uint64_t end_us;  /* the regions that are not closed in so long when the bdev goes stay open */
 	uint64_t tick_us; /* how often that is looked at */
 	bool learns;      /* regions that were found open are read */
 	uint32_t slots;   /* regions whose checksums are in memory, at most; and half of them may be open, if there are
@@ -162,6 +163,7 @@ struct integrity_bdev {
 	int batch_error;
 	bool hurried;
 	bool closing, ending, end_failed;
+	bool ended; /* what the base still answers is for nobody */
 	struct integrity_op flush;
 
 	/* The learner. */
@@ -298,9 +300,10 @@ void integrity_closer_hurry(struct integrity_bdev *d);
 void integrity_check_drained(struct integrity_slot *s);
 /* The bitmap has the slot closed, or cannot: a part of the batch has ended. */
 void integrity_closer_slot_ended(struct integrity_slot *s);
-/* Closes all regions; integrity_closer_ended() follows, perhaps before this returns. */
+/* Closes all regions, or gives that up if it fails or takes long; integrity_closer_ended() follows, perhaps before this
+ * returns. */
 void integrity_closer_end(struct integrity_bdev *d);
-/* All that could be closed is. */
+/* All that could be closed is. No operation is answered any more. */
 void integrity_closer_ended(struct integrity_bdev *d);
 
 /* --- learn.c --- */

@@ -26,7 +26,7 @@ static void op_ended(struct vbdev_meta_op *op)
 {
 	struct integrity_op *o = container_of(op, struct integrity_op, op);
 
-	if (o == &o->d->open_op && o->d->state != INTEGRITY_OPENING) {
+	if (o->d->ended || (o == &o->d->open_op && o->d->state != INTEGRITY_OPENING)) {
 		return; /* it was given up */
 	}
 	if (op->error == -ENOMEM && op->status == 0) {
