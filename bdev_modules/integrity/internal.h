@@ -247,6 +247,17 @@ static inline struct integrity_slot *integrity_slot_ready(struct integrity_bdev 
 	return n & 1 ? &d->slots[n / 2 - 1] : NULL;
 }
 
+/* Whether no checksum of these units is known. Any thread. */
+static inline bool integrity_sums_are_unknown(const struct integrity_slot *s, uint32_t first, uint32_t count)
+{
+	uint32_t known = 0;
+
+	for (uint32_t i = first; i < first + count; i++) {
+		known |= atomic_load_explicit(&s->sum[i], memory_order_relaxed) ^ INTEGRITY_SUM_UNKNOWN;
+	}
+	return known == 0;
+}
+
 /* --- open.c --- */
 
 /* Reads the superblock and the bitmap, or makes them. integrity_opened() follows. */

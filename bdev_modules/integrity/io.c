@@ -8,7 +8,8 @@
  * WRITE waits until its region is open, marks its units as busy, is passed to the base, and notes their new checksums
  * when it has succeeded; if the base did nothing of it, the old ones still count.
  * The memory of a write must not change until it ends, as for every bdev. UNMAP and WRITE_ZEROES do the same, from
- * region to region. What is read after UNMAP is not known, and not checked.
+ * region to region. What is read after UNMAP is not known, and not checked; an UNMAP of units of which nothing is known
+ * needs no open region. On a base without UNMAP it does nothing.
  *
  * FLUSH is passed on: whatever a write needs in order to be read right was durable before it went to the base. All
  * other types the layer makes of these. A RESET waits for what is under way: were it passed on, it would end writes of
@@ -29,6 +30,7 @@
 struct integrity_channel {
 	struct bdev_child_pool *pool;
 	struct integrity_bdev *d;
+	bool unmaps; /* the base has UNMAP */
 };
 
 /* --- Units that an I/O has to itself --- */
@@ -75,6 +77,13 @@ static void units_give(struct integrity_slot *s, struct integrity_io *ctx)
 	ctx->slot = s;
 }
 
+/* Whether it changes no checksum: so that the region may be closed, or be closed meanwhile. */
+static bool changes_no_sum(const struct integrity_slot *s, const struct integrity_io *ctx)
+{
+	return bdev_io_from_ctx((void *)(uintptr_t)ctx)->type == BDEV_IO_UNMAP &&
+	       integrity_sums_are_unknown(s, ctx->first, ctx->count);
+}
+
 enum acquired { ACQUIRED, ACQUIRE_WAITS, ACQUIRE_ASKS };
 
 /* ACQUIRE_WAITS: another I/O has some of the units, or has waited for some of them longer; integrity_io_resumed()
@@ -86,7 +95,7 @@ static enum acquired units_acquire(struct integrity_slot *s, struct integrity_io
 
 	rte_spinlock_lock(&s->lock);
 	bool is_ours = atomic_load_explicit(&s->region, memory_order_relaxed) == ctx->region;
-	if (is_ours && (s->state == SLOT_OPEN || (!writes && s->state >= SLOT_CLEAN))) {
+	if (is_ours && (s->state == SLOT_OPEN || (s->state >= SLOT_CLEAN && (!writes || changes_no_sum(s, ctx))))) {
 		bool waits = units_meet(s->busy, ctx) || (!STAILQ_EMPTY(&s->waiters) && units_meet(s->wanted, ctx));
 		result = waits ? ACQUIRE_WAITS : ACQUIRED;
 	}
@@ -278,7 +287,7 @@ static void units_take(struct integrity_io *ctx)
 {
 	struct integrity_bdev *d = integrity_io_bdev(ctx);
 	struct integrity_slot *s = integrity_slot_ready(d, ctx->region);
-	bool changes = ctx->stage == STAGE_CHANGE;
+	bool changes = ctx->stage == STAGE_CHANGE, is_unmap = bdev_io_from_ctx(ctx)->type == BDEV_IO_UNMAP;
 
 	ctx->thread = thread_current();
 	switch (s != NULL ? units_acquire(s, ctx) : ACQUIRE_ASKS) {
@@ -288,7 +297,7 @@ static void units_take(struct integrity_io *ctx)
 	case ACQUIRE_WAITS:
 		break;
 	case ACQUIRE_ASKS:
-		integrity_ask(ctx, changes ? WANT_OPEN : WANT_SUMS);
+		integrity_ask(ctx, changes && (s != NULL || !is_unmap) ? WANT_OPEN : WANT_SUMS);
 		break;
 	}
 }
@@ -482,6 +491,12 @@ static void integrity_submit(void *channel, struct bdev_io *io)
 		bdev_children_begin(io);
 		flush_send(io);
 		return;
+	case BDEV_IO_UNMAP:
+		if (!c->unmaps) {
+			bdev_io_complete(io, 0);
+			return;
+		}
+		break;
 	default:
 		break;
 	}
@@ -519,6 +534,7 @@ static int integrity_channel_create(struct bdev *b, void *channel)
 	struct integrity_channel *c = channel;
 
 	c->d = integrity_of(b);
+	c->unmaps = bdev_desc_bdev(c->d->base)->io_types >> BDEV_IO_UNMAP & 1;
 	c->pool = bdev_child_pool_create_for(
 		&(struct bdev_child_pool_opts){.bases = &c->d->base, .n_bases = 1, .count = CHILDREN});
 	return c->pool != NULL ? 0 : -errno;

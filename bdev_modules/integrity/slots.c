@@ -10,6 +10,8 @@
 #include "bdev_modules/integrity/internal.h"
 #include "util/state_machine.h"
 
+#define OPEN_AHEAD 64u
+
 static const char *slot_state_name(unsigned state)
 {
 	static const char *const names[SLOT_STATES] = {
@@ -306,6 +308,15 @@ static void ask_starves(struct integrity_bdev *d, struct integrity_io *ctx)
 	integrity_closer_hurry(d);
 }
 
+static void slot_open_now(struct integrity_slot *s)
+{
+	rte_spinlock_lock(&s->lock);
+	integrity_slot_mark(s, SLOT_OPENING);
+	s->written_ticks = thread_now();
+	rte_spinlock_unlock(&s->lock);
+	integrity_bitmap_change(s, true);
+}
+
 static void slot_open(struct integrity_slot *s, struct integrity_io *ctx)
 {
 	struct integrity_bdev *d = s->d;
@@ -317,11 +328,7 @@ static void slot_open(struct integrity_slot *s, struct integrity_io *ctx)
 		return;
 	}
 	STAILQ_INSERT_TAIL(&s->asks, ctx, link);
-	rte_spinlock_lock(&s->lock);
-	integrity_slot_mark(s, SLOT_OPENING);
-	s->written_ticks = thread_now();
-	rte_spinlock_unlock(&s->lock);
-	integrity_bitmap_change(s, true);
+	slot_open_now(s);
 }
 
 static struct integrity_slot *slot_find(struct integrity_bdev *d, uint32_t region)
@@ -353,6 +360,44 @@ static struct integrity_slot *ask_find_slot(struct integrity_bdev *d, struct int
 	return s;
 }
 
+/* False: there is no room, or no memory. */
+static bool region_open_ahead(struct integrity_bdev *d, uint32_t region, bool unmap)
+{
+	struct integrity_slot *s = slot_find(d, region);
+
+	if (s == NULL) {
+		s = slot_get(d);
+		if (s == NULL) {
+			return false;
+		}
+		slot_give(s, region);
+		if (s->state == SLOT_LOADING && s->page == NULL) {
+			slot_load_failed(s, NVME_SC_INTERNAL);
+			return false;
+		}
+	}
+	bool needs_it = !unmap || !integrity_sums_are_unknown(s, 0, INTEGRITY_REGION_UNITS);
+	if (s->state == SLOT_CLEAN && needs_it) {
+		slot_open_now(s);
+	}
+	return true;
+}
+
+/* ctx goes on to the regions behind its present one: they are loaded, and opened together. */
+static void open_ahead(struct integrity_bdev *d, struct integrity_io *ctx)
+{
+	const struct bdev_io *io = bdev_io_from_ctx(ctx);
+	uint64_t last = (io->offset_blocks + io->num_blocks - 1) >> INTEGRITY_REGION_SHIFT;
+	uint32_t ahead = RTE_MIN(OPEN_AHEAD, d->max_open / 4);
+
+	last = RTE_MIN(last, (uint64_t)ctx->region + ahead);
+	for (uint32_t r = ctx->region + 1; r <= last && d->slots_open + 1 < d->max_open; r++) {
+		if (!STAILQ_EMPTY(&d->starved) || !region_open_ahead(d, r, io->type == BDEV_IO_UNMAP)) {
+			break;
+		}
+	}
+}
+
 static void ask_serve(struct integrity_bdev *d, struct integrity_io *ctx)
 {
 	bool writes = ctx->want == WANT_OPEN;
@@ -366,6 +411,7 @@ static void ask_serve(struct integrity_bdev *d, struct integrity_io *ctx)
 		ask_answer(ctx, 0);
 	} else if (s->state == SLOT_CLEAN) {
 		slot_open(s, ctx);
+		open_ahead(d, ctx);
 	} else {
 		STAILQ_INSERT_TAIL(&s->asks, ctx, link);
 	}
@@ -429,6 +475,9 @@ int integrity_slots_init(struct integrity_bdev *d)
 
 void integrity_slots_fini(struct integrity_bdev *d)
 {
+	for (uint32_t i = 0; d->slots != NULL && i < d->num_slots; i++) {
+		free(d->slots[i].page); /* that was being read ahead when the bdev went */
+	}
 	free(d->slots);
 	free((void *)d->slot_of);
 	free(d->unknown);

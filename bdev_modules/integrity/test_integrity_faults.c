@@ -439,6 +439,48 @@ static void test_many_regions_do_not_fill_the_stack(void)
 	faults_end(&u);
 }
 
+/* --- UNMAP --- */
+
+static void test_unmap_writes_little_of_its_own(void)
+{
+	struct user u;
+	const uint32_t regions = 20;
+
+	kit_close_soon(true);
+	faults_start(&u, regions, NULL, true);
+	uint64_t units = bdev_num_blocks(bdev_find("i0"));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, units), 0);
+	CU_ASSERT_EQUAL(base.writes[KIND_BITMAP], 0); /* nothing is known of any unit */
+	CU_ASSERT_EQUAL(base.writes[KIND_UNMAP], regions);
+	for (uint64_t r = 0; r < regions; r++) {
+		CU_ASSERT_EQUAL(kit_write(&u, r * 512, 1, 1), 0);
+	}
+	CU_ASSERT_TRUE(kit_wait_closed());
+	kit_close_soon(false);
+	unsigned before = base.writes[KIND_BITMAP];
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, units), 0);
+	CU_ASSERT_TRUE(base.writes[KIND_BITMAP] - before >= 1);
+	CU_ASSERT_TRUE(base.writes[KIND_BITMAP] - before <= regions / 2);
+	CU_ASSERT_EQUAL(kit_read(&u, 0, 1), 0);
+	CU_ASSERT_EQUAL(kit_data[0], 0xee);
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 1);
+	CU_ASSERT_EQUAL(kit_info().errors, 0);
+	faults_end(&u);
+}
+
+static void test_a_base_without_unmap_keeps_its_checksums(void)
+{
+	struct user u;
+
+	kit_close_soon(true);
+	faults_start(&u, KIT_REGIONS, NULL, false);
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, 4), 0);
+	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
+	faults_end(&u);
+}
+
 /* --- A base that does not answer --- */
 
 static void test_it_goes_while_its_base_does_not_answer(void)
@@ -471,6 +513,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_what_was_open_is_read_while_nothing_can_be_closed),
 	UNIT(test_a_write_that_never_began_leaves_the_old_checksums),
 	UNIT(test_many_regions_do_not_fill_the_stack),
+	UNIT(test_unmap_writes_little_of_its_own),
+	UNIT(test_a_base_without_unmap_keeps_its_checksums),
 	UNIT(test_it_goes_while_its_base_does_not_answer),
 	UNIT_END,
 };
