@@ -68,7 +68,10 @@ struct bdev_integrity_scrub {
 	bool running, ever; /* ever: there was one */
 	bool completed;     /* the last one reached the end */
 	uint32_t mib_per_second;
-	uint64_t units_done, units_bad;
+	uint64_t units_done;
+	uint64_t units_bad;       /* whose data is wrong, or that the base cannot read any more */
+	uint64_t units_failed;    /* that could not be read for another reason: nothing is known about them */
+	uint64_t units_unchecked; /* whose checksum is not known */
 	uint64_t bad[BDEV_INTEGRITY_SCRUB_LIST]; /* the first of them, by LBA */
 };
 /* Starts a scrub from the beginning, or changes the rate of one that runs. mib_per_second: from 1 to 100000. 0; or a

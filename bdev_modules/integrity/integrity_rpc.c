@@ -76,6 +76,8 @@ static json_t *integrity_scrub_json(const struct bdev_integrity_scrub *s)
 	json_object_set_new(o, "mib_per_second", rpc_uint(s->mib_per_second));
 	json_object_set_new(o, "blocks_read", rpc_uint(s->units_done));
 	json_object_set_new(o, "blocks_wrong", rpc_uint(s->units_bad));
+	json_object_set_new(o, "blocks_failed", rpc_uint(s->units_failed));
+	json_object_set_new(o, "blocks_unchecked", rpc_uint(s->units_unchecked));
 	json_object_set_new(o, "first_wrong", integrity_bad_json(s));
 	return o;
 }
@@ -146,7 +148,8 @@ RPC_METHOD("bdev_integrity_get_bdevs", rpc_bdev_integrity_get_bdevs, struct inte
 	   .result = "[{name: string, base_bdev_name: string, uuid: string, read_only: bool, num_blocks: int, regions: "
 		     "int, regions_open: int, regions_unclean: int, regions_unknown: int, errors: int, "
 		     "checksum_pages_wrong: int, blocks_unchecked: int, scrub?: {running: bool, completed: bool, "
-		     "mib_per_second: int, blocks_read: int, blocks_wrong: int, first_wrong: [int]}}]")
+		     "mib_per_second: int, blocks_read: int, blocks_wrong: int, blocks_failed: int, blocks_unchecked: "
+		     "int, first_wrong: [int]}}]")
 
 /* --- Scrub --- */
 

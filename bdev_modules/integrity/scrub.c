@@ -39,19 +39,41 @@ static void scrub_end(struct integrity_scrubber *s)
 	env_dma_free(s->buffer);
 	free(s->io);
 	r->running = false;
-	log_notice("bdev %s: scrub %s: %lu blocks read, %lu of them wrong", s->d->name,
-		   r->completed ? "completed" : "stopped", r->units_done, r->units_bad);
+	log_notice("bdev %s: scrub %s: %lu blocks read, %lu of them wrong, %lu without a checksum; %lu could not be "
+		   "read",
+		   s->d->name, r->completed ? "completed" : "stopped", r->units_done, r->units_bad, r->units_unchecked,
+		   r->units_failed);
 	bdev_close(s->desc); /* last: it may be all that the bdev waits for that is being removed */
 }
 
-static void scrub_note_bad(struct integrity_scrubber *s)
+/* A unit could not be read. */
+static void scrub_note_bad(struct integrity_scrubber *s, uint16_t status)
 {
 	struct bdev_integrity_scrub *r = &s->result;
 
+	if ((status & BDEV_STATUS_MASK) != BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR)) {
+		r->units_failed++;
+		return;
+	}
 	if (r->units_bad < BDEV_INTEGRITY_SCRUB_LIST) {
 		r->bad[r->units_bad] = r->units_done;
 	}
 	r->units_bad++;
+}
+
+/* How many of the units that have just been read have no checksum. Their slot is there, unless another region has been
+ * given it this very moment. */
+static uint64_t scrub_unchecked(const struct integrity_scrubber *s)
+{
+	uint64_t at = s->result.units_done, n = 0;
+	uint32_t region = (uint32_t)(at >> INTEGRITY_REGION_SHIFT);
+	struct integrity_slot *slot = integrity_slot_ready(s->d, region);
+
+	for (uint32_t i = 0; slot != NULL && i < s->units; i++) {
+		n += atomic_load_explicit(&slot->sum[(at + i) % INTEGRITY_REGION_UNITS], memory_order_relaxed) ==
+		     INTEGRITY_SUM_UNKNOWN;
+	}
+	return n;
 }
 
 /* When the next read is due, so that it is so many MiB in a second. */
@@ -77,7 +99,9 @@ static void scrub_read_done(struct bdev_io *io, void *arg)
 		s->singles_until = r->units_done + s->units;
 	} else {
 		if (io->status != 0) {
-			scrub_note_bad(s);
+			scrub_note_bad(s, io->status);
+		} else {
+			r->units_unchecked += scrub_unchecked(s);
 		}
 		r->units_done += s->units;
 	}

@@ -323,6 +323,94 @@ static void test_a_wrong_checksum_page_is_counted_once(void)
 	integrity_limits.slots = 16384;
 }
 
+/* --- Scrubs --- */
+
+static bool scrub_has_ended(void *arg)
+{
+	struct bdev_integrity_scrub *s = arg;
+
+	bdev_integrity_scrub_get(bdev_find("i0"), s);
+	return !s->running;
+}
+
+static bool scrub_has_begun(void *arg)
+{
+	struct bdev_integrity_scrub s;
+
+	bdev_integrity_scrub_get(bdev_find("i0"), &s);
+	return s.units_done > 0;
+}
+
+/* The data, and the checksum page. */
+static bool base_holds_two(void *t)
+{
+	return atomic_load(&((struct testdev *)t)->held) == 2;
+}
+
+static struct bdev_integrity_scrub scrub(void)
+{
+	struct bdev_integrity_scrub s;
+
+	CU_ASSERT_EQUAL_FATAL(bdev_integrity_scrub_start(bdev_find("i0"), 100000, kit_error), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(scrub_has_ended, &s));
+	CU_ASSERT_TRUE(s.completed);
+	CU_ASSERT_EQUAL(s.units_done, KIT_REGIONS * INTEGRITY_REGION_UNITS);
+	return s;
+}
+
+static void test_a_scrub_tells_what_is_wrong_from_what_it_does_not_know(void)
+{
+	struct bdev_integrity_scrub s;
+	struct integrity_layout l;
+	struct user u;
+
+	struct testdev *t = base_used(&l, false);
+	open_again(&u);
+	bad_unit(t, l.data_first + 12, NVME_SC_ABORT_REQ);
+	s = scrub();
+	CU_ASSERT_EQUAL(s.units_bad, 0);
+	CU_ASSERT_EQUAL(s.units_failed, 1);
+	CU_ASSERT_EQUAL(s.units_unchecked, KIT_REGIONS * INTEGRITY_REGION_UNITS - 8);
+	atomic_store(&t->bad_status, STATUS_WRONG);
+	s = scrub();
+	CU_ASSERT_EQUAL(s.units_bad, 1);
+	CU_ASSERT_EQUAL(s.bad[0], 12);
+	CU_ASSERT_EQUAL(s.units_failed, 0);
+	atomic_store(&t->bad_status, 0);
+	s = scrub();
+	CU_ASSERT_EQUAL(s.units_bad + s.units_failed, 0);
+	close_it(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+static void deletion_was_answered(void *arg, int rc)
+{
+	CU_ASSERT_EQUAL(rc, 0);
+	set_done(arg);
+}
+
+/* Nobody tells the scrub to stop: it hears that its bdev goes, while it reads and between two reads. */
+static void test_a_scrub_ends_because_its_bdev_goes(void)
+{
+	struct integrity_layout l;
+
+	struct testdev *t = base_used(&l, false);
+	for (unsigned reads = 0; reads < 2; reads++) {
+		atomic_bool deleted = false;
+		CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
+		t->hold = reads;
+		CU_ASSERT_EQUAL_FATAL(bdev_integrity_scrub_start(bdev_find("i0"), 1, kit_error), 0);
+		CU_ASSERT_TRUE_FATAL(fixture_poll(reads ? base_holds_two : scrub_has_begun, t));
+		unsigned before = atomic_load(&t->submitted);
+		bdev_integrity_delete("i0", deletion_was_answered, &deleted);
+		t->hold = false;
+		CU_ASSERT_TRUE_FATAL(fixture_wait(&deleted));
+		CU_ASSERT_EQUAL(atomic_load(&t->submitted), before); /* it has read no more */
+		CU_ASSERT_EQUAL(bdev_get_claim(bdev_find("m0"), NULL), BDEV_CLAIM_NONE);
+	}
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_superblock_that_is_wrong_or_lost_is_written_anew),
 	UNIT(test_superblocks_that_cannot_be_read_are_not_called_missing),
@@ -333,6 +421,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_pages_that_have_become_zeroes_are_noticed),
 	UNIT(test_a_wrong_checksum_page_is_counted_once),
 	UNIT(test_a_standby_is_refused_also_below_another_bdev),
+	UNIT(test_a_scrub_tells_what_is_wrong_from_what_it_does_not_know),
+	UNIT(test_a_scrub_ends_because_its_bdev_goes),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_integrity_base", tests, fixture_start, fixture_stop)
