@@ -64,11 +64,13 @@ class Other(Daemon):
         bdevs = self.call("bdev_get_bdevs")
         return bdevs[0]["driver_specific"]["rbd"]["client"] if bdevs else "127.0.0.1:0/1"
 
-    def take(self):
+    def watch(self):
         tolerant(self, "bdev_rbd_delete", name="O")
         tolerant(self, "bdev_rbd_unregister_cluster", name="c")
         self.call("bdev_rbd_register_cluster", name="c", config_file=self.conf)
         self.call("bdev_rbd_create", name="O", pool_name="rbd", rbd_name="image", block_size=BS, cluster_name="c", standby=True)
+
+    def take(self):
         self.call("bdev_own", name="O", fence=True)
 
 
@@ -98,6 +100,8 @@ class Scene:
         say("bdev_rbd_register_cluster", name="c", config_file=self.conf)
         say("bdev_rbd_create", name="R", standby=True, **image)
         if contended:
+            self.other.watch()
+            say("bdev_rbd_fence_silent", name="R", clients=self.other.ceph_client())
             self.other.take()
         say("bdev_rbd_fence_silent", name="R", clients=self.other.ceph_client())
         say("bdev_own", name="R", fence=True)

@@ -82,6 +82,7 @@ struct rbd_bdev {
 	struct bdev_owner owner; /* of a standby */
 	bool standby;
 	bool registered;           /* as a bdev */
+	bool searching;            /* a worker looks for watchers that do not answer */
 	bool refreshing, again;    /* a worker looks at the size; and must do so once more */
 	bool closing;              /* the bdev is gone; the image is closed when no worker uses it any more */
 	bool closed;               /* it is */

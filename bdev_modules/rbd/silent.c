@@ -126,49 +126,106 @@ static int silent_fence(struct silent_search *s, char *address)
 	return 0;
 }
 
-/* Asks all watchers, and blocklists those of w that do not answer. */
-static int silent_ask(struct silent_search *s, const rbd_image_watcher_t *w, size_t n)
+/* --- Which of n watchers are left to be blocklisted: these are moved to the front. How many; or a negative errno ---
+ */
+
+static int silent_keep(rbd_image_watcher_t *w, int kept, size_t i)
 {
-	char object[128] = HEADER, *reply = NULL;
-	size_t len = 0;
+	rbd_image_watcher_t one = w[i];
+
+	w[i] = w[kept];
+	w[kept] = one;
+	return kept + 1;
+}
+
+/* Those that were asked for, without this client. */
+static int silent_named(struct silent_search *s, rbd_image_watcher_t *w, size_t n)
+{
+	const char *own = bdev_rbd_cluster_client(s->r->image.cluster);
+	int kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (bdev_rbd_address_is_in(w[i].addr, s->clients) && !bdev_rbd_address_is_in(w[i].addr, own)) {
+			kept = silent_keep(w, kept, i);
+		}
+	}
+	return kept;
+}
+
+/* Without the one that has the image's lock: it is for bdev_own() to take the lock away. */
+static int silent_without_lock(struct silent_search *s, rbd_image_watcher_t *w, size_t n)
+{
+	rbd_lock_mode_t mode;
+	char *owners[1];
+	size_t num_owners = 1;
+	int kept = 0, rc = librbd.rbd_lock_get_owners(s->r->image.image, &mode, owners, &num_owners);
+
+	if (rc == -ENOENT || (rc == 0 && num_owners == 0)) {
+		return (int)n;
+	}
+	if (rc < 0) {
+		return silent_say(s, rc, "who has the lock of");
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (!bdev_rbd_address_is_in(w[i].addr, owners[0])) {
+			kept = silent_keep(w, kept, i);
+		}
+	}
+	librbd.rbd_lock_get_owners_cleanup(owners, num_owners);
+	return kept;
+}
+
+/* Asks all watchers of the image. The cluster's reply, also if some do not answer. */
+static int silent_ask(struct silent_search *s, char **reply, size_t *len)
+{
+	char object[128] = HEADER;
 	int rc = librbd.rbd_get_id(s->r->image.image, object + strlen(HEADER), sizeof(object) - strlen(HEADER));
 
 	if (rc < 0) {
 		return silent_say(s, rc, "the id of");
 	}
-	rc = librbd.rados_notify2(s->r->image.ioctx, object, "", 0, ANSWER_MS, &reply, &len);
+	rc = librbd.rados_notify2(s->r->image.ioctx, object, "", 0, ANSWER_MS, reply, len);
 	if (rc == -ETIMEDOUT) { /* some have not answered: the reply says who */
 		rc = 0;
 	}
-	if (rc < 0) {
-		silent_say(s, rc, "asking the watchers of");
-	}
+	return rc < 0 ? silent_say(s, rc, "asking the watchers of") : 0;
+}
+
+/* Those that do not answer now. */
+static int silent_without_answer(struct silent_search *s, rbd_image_watcher_t *w, size_t n)
+{
+	char *reply = NULL;
+	size_t len = 0;
+	int kept = 0, rc = silent_ask(s, &reply, &len);
+
 	for (size_t i = 0; rc >= 0 && i < n; i++) {
-		int lacks = bdev_rbd_reply_lacks(reply, len, (uint64_t)w[i].id, w[i].cookie);
-		if (lacks < 0) {
-			rc = silent_say(s, lacks, "the answers of the watchers of");
-		} else if (lacks > 0 && !silent_is_fenced(s, w[i].addr)) {
-			rc = silent_fence(s, w[i].addr);
+		rc = bdev_rbd_reply_lacks(reply, len, (uint64_t)w[i].id, w[i].cookie);
+		if (rc < 0) {
+			silent_say(s, rc, "the answers of the watchers of");
+		} else if (rc > 0) {
+			kept = silent_keep(w, kept, i);
 		}
 	}
 	librbd.rados_buffer_free(reply);
-	return rc < 0 ? rc : 0;
+	return rc < 0 ? rc : kept;
 }
 
-/* Of the watchers, moves those that were asked for to the front. How many these are; or a negative errno. */
-static int silent_choose(struct silent_search *s, rbd_image_watcher_t *w, size_t n)
-{
-	const char *own = bdev_rbd_cluster_client(s->r->image.cluster);
-	int chosen = 0;
+/* A client that lives may answer late once, because the cluster is slow. The lock is looked at first, so that nobody
+ * waits for the answer of a client that has it, and last, because it may have changed. */
+static int (*const silent_steps[])(struct silent_search *, rbd_image_watcher_t *, size_t) = {
+	silent_named, silent_without_lock, silent_without_answer, silent_without_answer, silent_without_lock};
 
-	for (size_t i = 0; i < n; i++) {
-		if (bdev_rbd_address_is_in(w[i].addr, s->clients) && !bdev_rbd_address_is_in(w[i].addr, own)) {
-			rbd_image_watcher_t one = w[i];
-			w[i] = w[chosen];
-			w[chosen++] = one;
-		}
+static int silent_search_and_fence(struct silent_search *s, rbd_image_watcher_t *w, size_t n)
+{
+	int left = (int)n, rc = 0;
+
+	for (size_t i = 0; left > 0 && i < sizeof(silent_steps) / sizeof(silent_steps[0]); i++) {
+		left = silent_steps[i](s, w, (size_t)left);
 	}
-	return chosen;
+	for (int i = 0; rc == 0 && i < left; i++) {
+		rc = silent_is_fenced(s, w[i].addr) ? 0 : silent_fence(s, w[i].addr);
+	}
+	return left < 0 ? left : rc;
 }
 
 static void silent_work(struct worker_job *job)
@@ -182,8 +239,7 @@ static void silent_work(struct worker_job *job)
 		s->rc = silent_say(s, rc, "the watchers of");
 		return;
 	}
-	int chosen = silent_choose(s, watchers, n);
-	s->rc = chosen > 0 ? silent_ask(s, watchers, (size_t)chosen) : 0;
+	s->rc = silent_search_and_fence(s, watchers, n);
 	librbd.rbd_watchers_list_cleanup(watchers, n);
 }
 
@@ -206,6 +262,7 @@ static void silent_done(struct worker_job *job)
 		s->rc = silent_say(s, job->error, "no thread to ask the watchers of");
 	}
 	s->cb(s->arg, s->rc, s->error, (const char *const *)s->fenced, s->num_fenced);
+	s->r->searching = false;
 	bdev_rbd_job_ended(s->r);
 	silent_free(s);
 }
@@ -219,6 +276,9 @@ void bdev_rbd_fence_silent(const char *name, const char *clients, uint64_t until
 
 	if (r == NULL) {
 		rc = bdev_error(error, -ENODEV, "name: there is no rbd bdev '%.200s'", name);
+	} else if (r->searching) { /* each search that does not end has a thread */
+		rc = bdev_error(error, -EBUSY, "bdev '%.80s': the watchers of image '%.80s' are being asked already",
+				r->name, r->image_name);
 	} else if ((s = calloc(1, sizeof(*s))) == NULL || (s->clients = strdup(clients)) == NULL) {
 		rc = bdev_error(error, -ENOMEM, "out of memory");
 	}
@@ -233,6 +293,7 @@ void bdev_rbd_fence_silent(const char *name, const char *clients, uint64_t until
 	s->until_us = until_us;
 	s->cb = cb;
 	s->arg = arg;
+	r->searching = true;
 	r->jobs++;
 	worker_run(NULL, &s->job);
 }

@@ -143,7 +143,8 @@ static int fake_rados_notify2(rados_ioctx_t ioctx, const char *object, const cha
 			      char **reply, size_t *reply_len)
 {
 	int rc = atomic_load(&fake.notify_rc);
-	bool silent = atomic_load(&fake.silent);
+	unsigned before = atomic_fetch_add(&fake.notifies, 1), times = atomic_load(&fake.silent_times);
+	bool silent = atomic_load(&fake.silent) && (times == 0 || before < times);
 	uint32_t words[] = {htole32(1), htole32(8),
 			    0,          htole32(1),
 			    0,          0, /* the other one has answered, without data */

@@ -30,6 +30,8 @@ struct fake {
 	atomic_bool hold_lock;                    /* reading who has it, and taking it, wait */
 	atomic_int notify_rc, id_rc, watchers_rc; /* what these return, if not 0 */
 	atomic_bool silent;                       /* the client FAKE_OTHER does not answer notifications */
+	atomic_uint silent_times;                 /* it answers after so many; 0: it does not */
+	atomic_uint notifies;                     /* so far */
 	atomic_uint cut;                          /* bytes that a reply to a notification lacks */
 	atomic_bool hold_notify;                  /* notifications wait */
 	atomic_uint waiting;                      /* calls that wait because of hold_ */

@@ -48,6 +48,74 @@ static void test_a_watcher_that_does_not_answer_is_blocklisted(void)
 	check_nothing_is_left();
 }
 
+static void test_a_watcher_that_answers_when_it_is_asked_again_is_left_alone(void)
+{
+	struct fenced f;
+
+	fake.silent = true;
+	fake.silent_times = 1;
+	fake.notifies = 0;
+	CU_ASSERT_EQUAL_FATAL(create_standby("R0"), 0);
+	CU_ASSERT_EQUAL(fence_silent("R0", FAKE_OTHER, UINT64_MAX, &f), 0);
+	CU_ASSERT_EQUAL(f.n + fake.blocklisted, 0);
+	CU_ASSERT_EQUAL(fake.notifies, 2);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
+	check_nothing_is_left();
+}
+
+static void test_who_has_the_lock_is_not_asked(void)
+{
+	struct fenced f;
+
+	fake.silent = true;
+	fake.notifies = 0;
+	fake.lock_owner = FAKE_LOCK_OTHER;
+	CU_ASSERT_EQUAL_FATAL(create_standby("R0"), 0);
+	CU_ASSERT_EQUAL(fence_silent("R0", FAKE_OTHER, UINT64_MAX, &f), 0);
+	CU_ASSERT_EQUAL(f.n + fake.blocklisted + fake.notifies, 0);
+	fake.lock_owner = FAKE_LOCK_FREE;
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
+	check_nothing_is_left();
+}
+
+static void test_who_takes_the_lock_while_it_is_asked_is_left_alone(void)
+{
+	struct fenced f = {.rc = 1};
+
+	fake.silent = true;
+	CU_ASSERT_EQUAL_FATAL(create_standby("R0"), 0);
+	fake.hold_notify = true;
+	bdev_rbd_fence_silent("R0", FAKE_OTHER, UINT64_MAX, on_fenced, &f);
+	CU_ASSERT_TRUE(fixture_poll(lock_waits, NULL));
+	fake.lock_owner = FAKE_LOCK_OTHER;
+	fake.hold_notify = false;
+	CU_ASSERT_TRUE(fixture_wait(&f.done));
+	CU_ASSERT_EQUAL(f.rc, 0);
+	CU_ASSERT_EQUAL(f.n + fake.blocklisted, 0);
+	fake.lock_owner = FAKE_LOCK_FREE;
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
+	check_nothing_is_left();
+}
+
+static void test_a_second_search_is_refused_while_one_is_under_way(void)
+{
+	struct fenced f = {.rc = 1}, second = {.rc = 1}, third;
+
+	CU_ASSERT_EQUAL_FATAL(create_standby("R0"), 0);
+	fake.hold_notify = true;
+	bdev_rbd_fence_silent("R0", FAKE_OTHER, UINT64_MAX, on_fenced, &f);
+	CU_ASSERT_TRUE(fixture_poll(lock_waits, NULL));
+	bdev_rbd_fence_silent("R0", FAKE_OTHER, UINT64_MAX, on_fenced, &second);
+	CU_ASSERT_EQUAL(second.rc, -EBUSY);
+	CU_ASSERT_PTR_NOT_NULL(strstr(second.text, "asked already"));
+	fake.hold_notify = false;
+	CU_ASSERT_TRUE(fixture_wait(&f.done));
+	CU_ASSERT_TRUE(fixture_wait(&second.done));
+	CU_ASSERT_EQUAL(fence_silent("R0", FAKE_OTHER, UINT64_MAX, &third), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R0"), 0);
+	check_nothing_is_left();
+}
+
 static void test_this_client_is_not_blocklisted_although_it_is_silent(void)
 {
 	struct fenced f;
@@ -113,6 +181,10 @@ static void test_a_deletion_waits_until_watchers_have_answered(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_a_watcher_that_does_not_answer_is_blocklisted),
+	UNIT(test_a_watcher_that_answers_when_it_is_asked_again_is_left_alone),
+	UNIT(test_who_has_the_lock_is_not_asked),
+	UNIT(test_who_takes_the_lock_while_it_is_asked_is_left_alone),
+	UNIT(test_a_second_search_is_refused_while_one_is_under_way),
 	UNIT(test_this_client_is_not_blocklisted_although_it_is_silent),
 	UNIT(test_nobody_is_blocklisted_when_the_cluster_does_not_say_who_is_silent),
 	UNIT(test_a_deletion_waits_until_watchers_have_answered),
