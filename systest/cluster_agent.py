@@ -87,6 +87,7 @@ class FakeDaemon(daemon.Daemon):
         self.blocks = 8192
         self.ceph_client = None          # of Ceph
         self.silent = set()         # clients that do not answer
+        self.locked = {}            # clients by bdevs: they have the locks
         self.asked = []             # for which clients, by which bdev
 
     def call(self, method, timeout_s=None, **params):
@@ -110,7 +111,9 @@ class FakeDaemon(daemon.Daemon):
     def bdev_rbd_fence_silent(self, name, clients, until_us):
         check(until_us > daemon.boottime_us(), "a lease that has ended")
         self.asked.append((name, clients))
-        found, self.silent = self.silent & set(clients.split(",")), self.silent - set(clients.split(","))
+        check(until_us <= daemon.boottime_us() + daemon.ASK_S * 1000000, "nobody waits so long, and knows who has come back by then")
+        found = self.silent & set(clients.split(",")) - {self.locked.get(name)}
+        self.silent -= found
         return sorted(found)
 
     def nvmf_subsystem_get_listeners(self, nqn):
@@ -630,16 +633,126 @@ def test_a_client_of_a_gateway_that_has_gone_is_asked_at_once():
     check(("F1", "127.0.0.1:0/2") in b.daemon.asked or ("G1", "127.0.0.1:0/2") in b.daemon.asked, b.daemon.asked)
 
 
-def test_the_old_owner_is_not_asked_but_fenced():
+def test_all_that_may_be_waited_for_are_asked_when_a_group_is_taken():
     _, a, b, c = three_in_ceph()
     b.end_lease()
     c.end_lease()
-    a.daemon.silent = {"127.0.0.1:0/2"}
+    a.daemon.locked = {"F2": "127.0.0.1:0/1"}
+    a.daemon.silent = {"127.0.0.1:0/1", "127.0.0.1:0/2"}
     a.turn()
     a.check_serves({1, 2})
-    check(a.daemon.asked == [("F2", "127.0.0.1:0/2")], a.daemon.asked)
+    check(a.daemon.asked == [("F2", "127.0.0.1:0/1,127.0.0.1:0/2")] and a.agent.clients.gone.keys() == {"127.0.0.1:0/1"}, a.daemon.asked)
     a.turn(2)
-    check(a.daemon.asked[1:] == [("G1", "127.0.0.1:0/1"), ("F2", "127.0.0.1:0/1")], a.daemon.asked)
+    check(a.daemon.asked[1:] == [("G1", "127.0.0.1:0/1")] and a.agent.clients.gone == {}, a.daemon.asked)
+
+
+def test_what_the_old_owner_was_before_is_asked_when_its_group_is_taken():
+    """It has no lock, so that nobody fences it for that."""
+    _, a, b, c = three_in_ceph()
+    b.daemon.ceph_client = "127.0.0.1:0/11"
+    b.turn(2)
+    a.turn(3)
+    a.daemon.asked.clear()
+    b.end_lease()
+    c.end_lease()
+    a.daemon.locked, a.daemon.silent = {"F2": "127.0.0.1:0/11"}, {"127.0.0.1:0/1", "127.0.0.1:0/11"}
+    a.turn()
+    a.check_serves({1, 2})
+    check(a.daemon.asked == [("F2", "127.0.0.1:0/1,127.0.0.1:0/11,127.0.0.1:0/2")] and "127.0.0.1:0/1" not in a.agent.clients.gone, a.daemon.asked)
+
+
+def test_a_gateway_that_is_back_is_not_asked():
+    """It may be slow to answer."""
+    _, a, _, c = three_in_ceph()
+    c.end_lease()
+    ask, read_bdev = a.daemon.bdev_rbd_fence_silent, a.daemon.bdev_get_bdevs
+
+    def come_back(name, clients, until_us):
+        found = ask(name, clients, until_us)
+        c.agent.lease.keep()
+        c.turn()
+        return found
+    a.daemon.bdev_rbd_fence_silent = come_back
+    a.turn(4)
+    check(a.daemon.asked == [("G1", "127.0.0.1:0/2")], a.daemon.asked)
+    # between two bdevs of a group, by two connections
+    a.daemon.bdev_get_bdevs = lambda name: [{**read_bdev(name)[0], "driver_specific": {"rbd": {"client": f"127.0.0.1:0/{name}", "lost": False}}}]
+    a.turn(2)
+    c.end_lease()
+    a.daemon.asked.clear()
+    a.turn(4)
+    check([clients for name, clients in a.daemon.asked if "0/2" in clients] == ["127.0.0.1:0/0,127.0.0.1:0/2"], a.daemon.asked)
+
+
+def test_clients_are_not_asked_without_the_keys():
+    """What is known of other gateways is old then."""
+    store, a, b, c = three_in_ceph()
+    c.end_lease()
+    b.end_lease()
+    a.agent.watch.active = True
+    a.agent.watch.note_change()
+
+    def fail(_):
+        raise etcd.EtcdError("of the test")
+    entries, change = store.entries, store.change
+
+    def change_and_fail(*args, **kwargs):
+        store.entries = fail
+        return change(*args, **kwargs)
+    store.change = change_and_fail
+    a.turn()
+    check(a.daemon.asked == [], a.daemon.asked)
+    a.check_serves({1, 2})
+    store.entries, store.change = entries, change
+    a.turn(3)
+    check(a.daemon.asked != [], "later")
+
+
+def test_a_ceph_that_does_not_answer_holds_up_one_turn_for_each_group():
+    _, a, b, c = three_in_ceph()
+    for name in ("G1", "F2"):
+        a.daemon.errors["bdev_rbd_fence_silent", name] = daemon.DaemonError("timed out")
+
+    def calls():
+        found = [name for method, name in a.daemon.calls if method == "bdev_rbd_fence_silent"]
+        a.daemon.calls.clear()
+        return found
+    c.end_lease()
+    a.turn()
+    check(calls() == ["G1"], "one")
+    check(a.agent.try_turn() and calls() == ["F2"], "the next, at once")
+    check(not a.agent.try_turn() and calls() == [], "no more")
+    # a group that has no owner, or that waits here, comes first
+    c.agent.lease.keep()
+    c.turn(2)
+    a.turn()
+    c.end_lease()
+    a.agent.waits = {2: "of the test"}
+    a.agent.waits_at = {2: time.monotonic()}
+    a.turn()
+    check(calls() == [], "a group waits here")
+    a.agent.waits.clear()
+    b.end_lease()
+    able_to = a.daemon.groups.pop("F2"), a.agent.groups.pop(2)
+    a.turn()
+    check(calls() == ["G1"], f"{able_to}: not one of this gateway's")
+    a.agent.stop.set()
+    a.agent.clients.asked.clear()
+    a.turn(2)
+    check(calls() == [], "the program ends")
+
+
+def test_a_group_without_an_owner_is_waited_for_before_clients_are_asked():
+    store, a, b, c = three_in_ceph()
+    c.turn()
+    b.end_lease()
+    store.keys[f"{PREFIX}moves/2"] = ("c", 1, 0, 1)
+    a.turn(2)
+    check(a.agent.clients.gone and a.daemon.asked == [], "c has not taken it yet")
+    c.turn()
+    c.check_serves({2})
+    a.turn(2)
+    check([name for name, _ in a.daemon.asked] == ["G1", "F2"], a.daemon.asked)
 
 
 def test_a_client_that_is_back_or_long_gone_is_not_asked():
@@ -672,15 +785,13 @@ def test_what_a_gateway_was_itself_is_asked_when_it_has_begun_anew():
     # both programs: not before the lease of the earlier ones has ended
     a.turn()
     again = Gateway("a", 0, store, FakeDaemon(1))
-    again.daemon.ceph_client = "127.0.0.1:0/10"
+    again.daemon.ceph_client, again.daemon.silent, again.daemon.locked = "127.0.0.1:0/10", {"127.0.0.1:0/9"}, dict.fromkeys(("F2", "G1"), "127.0.0.1:0/9")
     again.turn(2)
     check(again.daemon.asked == [], again.daemon.asked)
     store.revoke(a.agent.lease.id)
     again.turn(3)
     again.check_serves({1, 2})
-    check(again.daemon.asked == [], "who has the locks is fenced")
-    again.turn()
-    check(again.daemon.asked[0][1] == "127.0.0.1:0/9", again.daemon.asked)
+    check([clients for _, clients in again.daemon.asked] == ["127.0.0.1:0/9"] * 2 and again.daemon.silent, "who has the locks is fenced for that")
 
 
 def test_what_is_no_client_is_left_out():

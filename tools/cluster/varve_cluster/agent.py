@@ -12,7 +12,7 @@ import time
 from .clients import Clients
 from .daemon import Daemon, DaemonError, NoDevice, boottime_us
 from .etcd import Etcd, EtcdError
-from .state import Group, able, addresses, conflict, is_free, printable, referred_to, to_give, wanted_by
+from .state import Group, able, addresses, conflict, fit, is_free, printable, referred_to, to_give, wanted_by
 from .watch import Keys, Watch
 
 TAKE_S = 60     # to fence a client of Ceph, and to take its lock
@@ -119,6 +119,7 @@ class Agent:
         self.refused = {}           # addresses that the daemon did not take or give up: when, and why
         self.clients = Clients(self.me)
         self.reached_by = {}        # the client of Ceph by which a bdev is reached
+        self.stop = threading.Event()       # run()'s
         self.not_fenced = None      # why clients of gateways that have gone could not be asked
         self.after = 0              # the group that was changed last
         self.mine = False           # this gateway's name is this process's
@@ -128,6 +129,7 @@ class Agent:
         self.said = None            # why the last turn could not be ended
 
     def run(self, stop):
+        self.stop = stop
         self.learn(stop)
         self.lease.start()
         self.watch.start()
@@ -171,7 +173,7 @@ class Agent:
     # --- One look at the cluster ---
 
     def turn(self):
-        """Whether a group was taken or handed over. A turn ends with its first change, which may take long: what was read before is old then."""
+        """Whether a group was taken or handed over, or clients were asked. A turn ends with its first change, which may take long: what was read before is old then."""
         lease = self.lease.valid()
         self.look_at_bdevs()
         listeners = self.daemon.listeners()
@@ -179,7 +181,7 @@ class Agent:
             self.hide(listeners)
         self.facts["listeners"] = self.daemon.addresses(listeners)
         state = self.keys.state()
-        self.clients.look(state, lease, set(self.reached_by.values()), time.monotonic())
+        self.look_at_clients(state, lease)
         self.drop_all_if_ended()
         if lease == 0 or not self.register(state, lease):
             return False
@@ -192,7 +194,7 @@ class Agent:
             else:
                 done = self.look_at_each(waiting, state, lease, listeners)
         if not done:                # what groups need comes first
-            self.ask_gone()
+            done = self.ask_gone(state)
             self.refer(state)
         return bool(done)
 
@@ -296,7 +298,7 @@ class Agent:
         if not self.set_owner(n, group, self.me, absent):
             return False
         self.claims[n] = group.token + 1
-        return self.take(n, Group(self.me, group.token + 1, 0), state, lease, group.owner)
+        return self.take(n, Group(self.me, group.token + 1, 0), state, lease)
 
     def set_owner(self, n, group, owner, absent=None):
         self.claims.pop(n, None)
@@ -305,32 +307,47 @@ class Agent:
 
     # --- What gateways that have gone have left in Ceph ---
 
-    def ask_gone(self):
-        """At once, so that nobody waits for them when a group changes its owner."""
-        if self.clients.not_asked():
-            for n in sorted(self.groups):
-                self.fence_silent(n)
-            for client in self.clients.not_asked() if self.not_fenced is None else ():
-                say(f"client {client} of Ceph, which gateway {self.clients.gone[client][0]} is, answers or watches nothing here: it is left alone")
-            self.clients.asked |= self.clients.gone.keys()
+    def look_at_clients(self, state, lease):
+        self.clients.look(state, lease, set(self.reached_by.values()), time.monotonic())
 
-    def fence_silent(self, n, owner=None):
-        """Before the locks of a group change. owner: had the group, and is fenced because of that."""
-        with self.lease.lock:
-            until_us = self.lease.until_us
-        one_of_each = {self.reached_by[name]: name for name in self.groups[n] if name in self.reached_by}
-        for name in one_of_each.values():
-            ask = self.clients.to_ask(owner)
+    def ask_gone(self, state):
+        """Early, so that nobody waits for them when a group changes its owner; for one group, because each may take long. Not while a group needs this gateway.
+        Whether they were asked."""
+        n = self.clients.next_group(self.groups)
+        if n is None or self.waits or any(is_free(state, other) and fit(state, other, self.groups) for other in self.groups):
+            return False
+        asked = self.fence_silent(n)
+        for client in self.clients.note_asked(n, self.not_fenced is None, self.groups) if asked else ():
+            say(f"client {client} of Ceph, which gateway {self.clients.gone[client][0]} is, answers or watches nothing here: it is left alone")
+        return asked
+
+    def fence_silent(self, n):
+        """Before the locks of a group change. Whether they were asked, as far as the daemon could."""
+        for name in {self.reached_by[name]: name for name in self.groups[n] if name in self.reached_by}.values():
+            if self.stop.is_set() or not self.look_again():
+                return False
             try:
-                fenced = self.daemon.fence_silent(name, ask, until_us) if ask else []
+                ask = self.clients.to_ask()
+                fenced = self.daemon.fence_silent(name, ask, self.lease.until_us) if ask else []
                 self.not_fenced = None
             except DaemonError as e:
                 if self.not_fenced != str(e):
                     self.not_fenced = str(e)
                     say(f"what gateways that have gone were in Ceph may be waited for: {e}")
-                return
+                return True
             for address in fenced:
                 say(f"client {address} of Ceph, which gateway {' '.join(self.clients.forget(address))} was, does not answer: it is blocklisted")
+        return True
+
+    def look_again(self):
+        """Right before clients are asked: one that is back may be slow to answer, but is not to be fenced. Whether it is known who is there."""
+        lease = self.lease.valid()
+        try:
+            if lease and self.clients.gone:
+                self.look_at_clients(self.keys.state(), lease)
+            return lease != 0
+        except EtcdError:
+            return False
 
     # --- What hosts are told of other gateways ---
 
@@ -393,9 +410,9 @@ class Agent:
             say(f"group {n}: {e}")
             return False
 
-    def take(self, n, group, state, lease, before=None):
-        """Whether it is served. The claim to it is of the time when this gateway had that lease. before: the owner until then."""
-        self.fence_silent(n, before)
+    def take(self, n, group, state, lease):
+        """Whether it is served. The claim to it is of the time when this gateway had that lease."""
+        self.fence_silent(n)
         with self.lease.lock:
             until_us, present = self.lease.until_us, self.lease.id
         if lease == 0 or present != lease:

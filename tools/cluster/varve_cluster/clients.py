@@ -3,7 +3,8 @@
 
 Whenever the lock of an image changes, Ceph waits up to 5 s for each client that watches the image and does not answer, until it gives that client up (30 s).
 A gateway that died while it owned a group is fenced by the next owner. One that owned nothing is not, so other gateways ask what it has left behind to answer,
-and have it blocklisted if it does not. One that answers, because only its varve-cluster has ended or cannot reach etcd, is left alone."""
+and have it blocklisted if it does not. One that answers, because only its varve-cluster has ended or cannot reach etcd, is left alone. So is one that has the
+lock of the image by which it is asked: it is fenced when the lock is taken."""
 import re
 
 from .state import clients
@@ -21,7 +22,7 @@ class Clients:
         self.me = me
         self.seen = {}      # those of each gateway, when the keys were looked at last; None: of this one now
         self.gone = {}      # by client: its gateway, and when it was found to have gone
-        self.asked = set()  # of these: without a group that needs it
+        self.asked = {}     # of these: for which groups, without one that needs it; and whether the daemon could ask
 
     def look(self, state, lease, own, now):
         """own: the clients that this gateway is at the moment, of which now is the time in seconds. What stands under its name and another lease is an earlier process's."""
@@ -33,14 +34,22 @@ class Clients:
             for client in known - present:
                 self.gone.setdefault(client, (gateway or self.me, now))
         self.gone = {c: (g, at) for c, (g, at) in self.gone.items() if c not in present and now - at < WATCH_S}
-        self.asked &= self.gone.keys()
+        self.asked = {c: groups for c, groups in self.asked.items() if c in self.gone}
 
-    def to_ask(self, owner=None):
-        """Those that may be waited for. Not those of owner, which is fenced because it has the lock."""
-        return sorted(c for c, (g, _) in self.gone.items() if g != owner)
+    def to_ask(self):
+        """Those that may be waited for."""
+        return sorted(self.gone)
 
-    def not_asked(self):
-        return sorted(self.gone.keys() - self.asked)
+    def next_group(self, groups):
+        """The first for which one was not asked; or None."""
+        return next((n for n in sorted(groups) for c in self.gone if n not in self.asked.get(c, ())), None)
+
+    def note_asked(self, n, could, groups):
+        """Those that could be asked for all groups now, and are there still."""
+        asked = sorted(c for c in self.gone if n not in self.asked.get(c, ()))
+        for client in asked:
+            self.asked.setdefault(client, {})[n] = could
+        return [c for c in asked if all(self.asked[c].get(other) for other in groups)]
 
     def forget(self, address):
         """Its gateway: it has been blocklisted."""

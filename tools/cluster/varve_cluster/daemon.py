@@ -8,7 +8,7 @@ import time
 from .state import ADDRESS
 
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
-ASK_S = 10      # the clients have 2 s to answer
+ASK_S = 10      # the clients are asked twice, and have 2 s to answer
 
 
 class DaemonError(Exception):
@@ -109,7 +109,8 @@ class Daemon:
         return bdev.get("driver_specific", {}).get("rbd", {}).get("client")
 
     def fence_silent(self, name, clients, until_us):
-        """Those of the clients that watch the image of a bdev and do not answer: they are blocklisted."""
+        """Those of the clients that watch the image of a bdev, do not have its lock and do not answer: they are blocklisted. Not when this has given up."""
+        until_us = min(max(until_us, 1), boottime_us() + ASK_S * 1000000)
         return self.call("bdev_rbd_fence_silent", ASK_S, name=name, clients=",".join(clients), until_us=until_us)
 
     def listeners(self):
