@@ -755,6 +755,28 @@ def test_a_group_without_an_owner_is_waited_for_before_clients_are_asked():
     check([name for name, _ in a.daemon.asked] == ["G1", "F2"], a.daemon.asked)
 
 
+def test_of_a_gateway_with_too_many_clients_none_is_taken_for_gone():
+    store, a, _, c = three_in_ceph()
+
+    def tell(clients):
+        key = f"{PREFIX}gateways/c"
+        value, *rest = store.keys[key]
+        store.keys[key] = (json.dumps({**json.loads(value), "clients": sorted(clients)}), *rest)
+        a.turn()
+    many = [f"127.0.0.1:0/2{i:02}" for i in range(64)]
+    tell(many)
+    a.agent.clients.gone.clear()
+    tell(many + ["127.0.0.1:0/1000"])
+    check(a.agent.clients.gone == {}, a.agent.clients.gone)
+    tell(many + ["127.0.0.1:0/1000", "127.0.0.1:0/1001"])
+    check(a.agent.clients.gone == {}, a.agent.clients.gone)
+    tell(many[1:])
+    check(a.agent.clients.gone.keys() == {many[0]}, a.agent.clients.gone)
+    c.end_lease()
+    a.turn()
+    check(a.agent.clients.gone.keys() == set(many), "with the gateway itself")
+
+
 def test_a_client_that_is_back_or_long_gone_is_not_asked():
     store, a, b, c = three_in_ceph()
     a.daemon.errors["bdev_rbd_fence_silent", "G1"] = daemon.DaemonError("Method not found")

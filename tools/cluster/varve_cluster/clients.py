@@ -7,7 +7,7 @@ and have it blocklisted if it does not. One that answers, because only its varve
 lock of the image by which it is asked: it is fenced when the lock is taken."""
 import re
 
-from .state import clients
+from .state import clients, has_all_clients
 
 WATCH_S = 60        # Ceph has given a client up by then
 
@@ -27,7 +27,7 @@ class Clients:
     def look(self, state, lease, own, now):
         """own: the clients that this gateway is at the moment, of which now is the time in seconds. What stands under its name and another lease is an earlier process's."""
         before = self.seen
-        self.seen = {g.id: clients(g.facts) for g in state.gateways.values() if g.id != self.me or g.lease != lease}
+        self.seen = {g.id: self.clients_of(g) for g in state.gateways.values() if g.id != self.me or g.lease != lease}
         self.seen[None] = set(own)
         present = set().union(*self.seen.values())
         for gateway, known in before.items():
@@ -35,6 +35,10 @@ class Clients:
                 self.gone.setdefault(client, (gateway or self.me, now))
         self.gone = {c: (g, at) for c, (g, at) in self.gone.items() if c not in present and now - at < WATCH_S}
         self.asked = {c: groups for c, groups in self.asked.items() if c in self.gone}
+
+    def clients_of(self, gateway):
+        """Of one that does not tell all of them, nobody knows which it has given up: those that were known stay."""
+        return clients(gateway.facts) if has_all_clients(gateway.facts) else self.seen.get(gateway.id) or clients(gateway.facts)
 
     def to_ask(self):
         """Those that may be waited for."""

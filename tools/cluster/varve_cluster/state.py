@@ -110,6 +110,12 @@ def clients(facts):
     return {c for c in (found[:CLIENTS_MAX] if isinstance(found, list) else []) if is_client(c)}
 
 
+def has_all_clients(facts):
+    """Whether clients() are all that it tells."""
+    found = facts.get("clients")
+    return not isinstance(found, list) or len(found) <= CLIENTS_MAX
+
+
 def referred_to(state, me):
     """The addresses of other gateways, where hosts find their discovery services."""
     listeners = {g: addresses(gateway.facts) for g, gateway in state.gateways.items()}
