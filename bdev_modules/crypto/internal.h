@@ -71,6 +71,12 @@ int crypto_journal_check(const struct crypto_bdev *c, const struct bdev *journal
 /* Whether no other process can get the base of c. -ENOTSUP. */
 int crypto_rekey_check_base(const struct crypto_bdev *c, char *error);
 
+/* --- rekey_former.c --- */
+
+/* Has the journal on that bdev, if it has this salt, say nothing any more; in the background. user: the crypto bdev.
+ * The log says if that is not possible. Control thread. */
+void crypto_journal_make_void(const char *name, const uint8_t *salt, const char *user);
+
 /* --- io.c --- */
 
 /* Has all channels use `keys`, which stays as it is until another one is published; when this returns, nobody uses the

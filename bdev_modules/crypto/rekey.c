@@ -51,8 +51,9 @@ struct crypto_rekey {
 	struct crypto_key *next;    /* held */
 	struct crypto_keys keys[2]; /* published in turn */
 	unsigned published;
-	uint64_t mib_per_second;       /* 0: no limit */
-	char journal_name[256];        /* of the bdev that the rekey was begun or went on with last */
+	uint64_t mib_per_second; /* 0: no limit */
+	char journal_name[256];  /* of the bdev that the rekey was begun or went on with last */
+	uint8_t journal_salt[REKEY_SALT];
 	struct rekey_journal *journal; /* while the worker runs */
 	struct vbdev_meta *base_meta;
 	enum rekey_begin how;
@@ -216,8 +217,12 @@ static void rekey_adopt_journal(struct crypto_rekey *r)
 		log_warning("bdev %s: its rekey goes on with a journal on bdev %s: save the configuration; the one on "
 			    "bdev %s is out of date, and whoever goes on with that loses data",
 			    rekey_bdev_name(r), name, r->journal_name);
+		if (r->has_begun) { /* otherwise nobody knows which of the two is newer */
+			crypto_journal_make_void(r->journal_name, r->journal_salt, rekey_bdev_name(r));
+		}
 		snprintf(r->journal_name, sizeof(r->journal_name), "%s", name);
 	}
+	memcpy(r->journal_salt, r->engine.head.salt, sizeof(r->journal_salt));
 }
 
 static void rekey_begun_message(struct thread_msg *msg)

@@ -862,6 +862,7 @@ static void test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_rig
 	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j1", 1), 0);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_j1"), 0);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_TRUE_FATAL(fixture_poll(journal_is_free, NULL)); /* it is being made void */
 	make_journal_that_fails();
 	fail_reads("EE_j0", 1);
 	CU_ASSERT_EQUAL(rekey("k2", "EE_j0", 1), -EIO);
@@ -875,6 +876,31 @@ static void test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_rig
 	unmake_journal_that_fails();
 	unmake_all();
 	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_j1"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+}
+
+/* Whoever goes on with it after that would read blocks with the wrong key: it says nothing any more. */
+static void test_a_former_journal_becomes_void(void)
+{
+	static uint8_t in[BLOCK];
+
+	make_all();
+	rekey_until(256);
+	make_malloc("j1", 4096, REKEY_JOURNAL_BYTES / 4096);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0);
+	rekey_stop();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(journal_is_free, NULL));
+	delete_crypto();
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0); /* as a configuration has it that was not saved again */
+	users_open();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "has none that counts"));
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 300, 1), NVME_SC_NS_NOT_READY);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	unmake_all();
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
 }
 
@@ -895,6 +921,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_the_same_key_by_another_name_is_refused),
 	UNIT(test_a_stop_stays_one_although_the_journal_goes_and_comes),
 	UNIT(test_a_stop_does_not_wait_for_a_chunk_that_is_not_under_way),
+	UNIT(test_a_former_journal_becomes_void),
 	UNIT(test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_right_one),
 	UNIT(test_a_journal_that_does_not_answer_keeps_nobody_waiting),
 	UNIT(test_a_journal_that_does_not_answer_does_not_keep_the_bdev),
