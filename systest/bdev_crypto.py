@@ -344,6 +344,23 @@ def core_of(d):
     return (d.folder / f"core.{d.pid}").read_bytes()
 
 
+def test_the_log_warns_of_a_journal_that_will_not_be_there():
+    """In memory, and made with a key that is not saved."""
+    rng = random.Random(SEED)
+    with disk(REKEY_MB) as path, Daemon() as d:
+        attach(d, path)
+        for name in ("old", "new"):
+            d.call("accel_crypto_key_create", name=name, cipher="AES_XTS", key=rng.randbytes(16).hex(), key2=rng.randbytes(16).hex())
+        d.call("bdev_malloc_create", name="M0", block_size=BLOCK, num_blocks=2 * MIB // BLOCK)
+        d.call("bdev_crypto_create", name="J0", base_bdev_name="M0", key_name="old")
+        d.call("bdev_crypto_create", name="C0", base_bdev_name="A0", key_name="old")
+        d.call("bdev_crypto_rekey", name="C0", key_name="new", journal_bdev_name="J0", mib_per_second=1)
+        d.call("bdev_crypto_rekey_stop", name="C0")
+        for words in ("the journal of its rekey is in memory, on bdev J0", "bdev J0, which has the journal of its rekey, is not in the saved configuration"):
+            check(words in d.log(), f"the log does not say: {words}")
+        check(d.stop() == 0, d.log())
+
+
 def test_the_key_is_in_no_core_trace_log_answer_or_configuration():
     rng = random.Random(SEED)
     with disk() as path, TcpTarget("-L", "rpc") as d:

@@ -180,10 +180,26 @@ static int crypto_make(const struct bdev_crypto_opts *opts, char *error)
 	return rc;
 }
 
+/* What crypto_wait() keeps. */
+static int rekey_names_check(const struct bdev_crypto_opts *opts, char *error)
+{
+	const size_t max = sizeof(((struct crypto_waiting *)NULL)->rekey_key_name) - 1;
+
+	if (opts->rekey_key_name != NULL &&
+	    (strlen(opts->rekey_key_name) > max || strlen(opts->rekey_journal_bdev_name) > max)) {
+		return bdev_error(error, -EINVAL,
+				  "rekey_key_name and rekey_journal_bdev_name have %zu and %zu bytes: may have %zu at "
+				  "most",
+				  strlen(opts->rekey_key_name), strlen(opts->rekey_journal_bdev_name), max);
+	}
+	return 0;
+}
+
 int bdev_crypto_create(const struct bdev_crypto_opts *opts, char *error)
 {
 	int rc = bdev_check_name(opts->name, error);
 
+	rc = rc != 0 ? rc : rekey_names_check(opts, error);
 	rc = rc != 0 ? rc : vbdev_waiting_check(opts->name, opts->base_bdev_name, error);
 	rc = rc != 0 ? rc : crypto_make(opts, error);
 	return rc == -ENODEV ? crypto_wait(opts, error) : rc;

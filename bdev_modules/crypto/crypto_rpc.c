@@ -236,6 +236,10 @@ static void rpc_bdev_crypto_rekey(struct rpc_request *req, void *params)
 
 	if (rc != 0) {
 		rpc_bdev_answer_true(req, rc, error);
+	} else if (!rpc_bdev_is_saved(bdev_find(p->journal_bdev_name))) {
+		log_warning("bdev %s: bdev %s, which has the journal of its rekey, is not in the saved configuration: "
+			    "after a restart the crypto bdev waits until somebody makes it",
+			    p->name, p->journal_bdev_name);
 	}
 }
 RPC_METHOD(

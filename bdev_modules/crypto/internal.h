@@ -68,6 +68,8 @@ void crypto_rekey_get(const struct crypto_bdev *c, struct bdev_crypto_opts *opts
 int crypto_journal_check_place(const struct crypto_bdev *c, const struct bdev *journal, char *error);
 /* Whether that bdev has room for it, and can be written. -EINVAL, -ENOSPC, -EROFS. */
 int crypto_journal_check(const struct crypto_bdev *c, const struct bdev *journal, char *error);
+/* Says in the log if what it stores is gone when varve ends, and what the base has is not. */
+void crypto_journal_warn(const struct crypto_bdev *c, const struct bdev *journal);
 /* Whether no other process can get the base of c. -ENOTSUP. */
 int crypto_rekey_check_base(const struct crypto_bdev *c, char *error);
 

@@ -31,6 +31,7 @@
 #include "thread/worker.h"
 #include "util/compiler.h"
 #include "util/log.h"
+#include "util/parse.h"
 #include "util/secret.h"
 
 #define DRAIN_POLL_US 500
@@ -222,6 +223,7 @@ static void rekey_adopt_journal(struct crypto_rekey *r)
 		}
 		snprintf(r->journal_name, sizeof(r->journal_name), "%s", name);
 	}
+	crypto_journal_warn(r->c, bdev_desc_bdev(r->journal->desc));
 	memcpy(r->journal_salt, r->engine.head.salt, sizeof(r->journal_salt));
 }
 
@@ -983,7 +985,9 @@ void crypto_rekey_dump_info(const struct crypto_bdev *c, json_t *crypto)
 			      (json_int_t)(position < blocks ? position : blocks), "num_blocks", (json_int_t)blocks,
 			      "mib_per_second", (json_int_t)r->mib_per_second);
 	if (!r->is_active && r->error[0] != 0) {
-		json_object_set_new(o, "error", json_string(r->error));
+		char error[BDEV_ERROR_MAX];
+		utf8_sanitize(r->error, error, sizeof(error)); /* what a journal has need not be text */
+		json_object_set_new(o, "error", json_string(error));
 	}
 	json_object_set_new(crypto, "rekey", o);
 }

@@ -5,6 +5,7 @@
 #include "bdev/owner.h"
 #include "bdev_modules/crypto/internal.h"
 #include "bdev_modules/crypto/rekey_journal.h"
+#include "util/log.h"
 
 static bool is_bdev(const struct bdev *one, const void *b)
 {
@@ -28,6 +29,22 @@ int crypto_journal_check_place(const struct crypto_bdev *c, const struct bdev *j
 			bdev_name(journal));
 	}
 	return 0;
+}
+
+static bool is_in_memory(const struct bdev *one, const void *arg)
+{
+	return one->in_memory;
+}
+
+void crypto_journal_warn(const struct crypto_bdev *c, const struct bdev *journal)
+{
+	if (vbdev_search_down(journal, is_in_memory, NULL) > 0 &&
+	    vbdev_search_down(bdev_desc_bdev(c->v.base), is_in_memory, NULL) == 0) {
+		log_warning(
+			"bdev %s: the journal of its rekey is in memory, on bdev %s: if varve ends before the rekey, "
+			"nobody knows which blocks have which key, and the data are lost",
+			c->v.bdev.name, bdev_name(journal));
+	}
 }
 
 static bool has_owner(const struct bdev *one, const void *arg)

@@ -904,6 +904,27 @@ static void test_a_former_journal_becomes_void(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
 }
 
+static void test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused(void)
+{
+	static uint8_t block[512];
+	const struct rekey_header head = {
+		.generation = 1, .state = REKEY_RUNNING, .block_size = BLOCK, .base_name = "EE_m\xff"};
+	struct user u;
+
+	make_all();
+	delete_crypto();
+	rekey_header_encode(&head, block);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "j0", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, block, 0, 1), 0);
+	user_close(&u);
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
+	users_open();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "another rekey"));
+	unmake_all();
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_all_blocks_get_the_new_key_while_threads_read_and_write),
 	UNIT(test_it_stops_and_goes_on_and_the_bdev_is_made_again_in_the_middle),
@@ -922,6 +943,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_stop_stays_one_although_the_journal_goes_and_comes),
 	UNIT(test_a_stop_does_not_wait_for_a_chunk_that_is_not_under_way),
 	UNIT(test_a_former_journal_becomes_void),
+	UNIT(test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused),
 	UNIT(test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_right_one),
 	UNIT(test_a_journal_that_does_not_answer_keeps_nobody_waiting),
 	UNIT(test_a_journal_that_does_not_answer_does_not_keep_the_bdev),

@@ -231,6 +231,24 @@ static void test_a_base_that_other_processes_may_own_is_refused(void)
 	unmake_two();
 }
 
+/* A bdev that waits would wait for another one. */
+static void test_names_that_are_too_long_are_refused(void)
+{
+	char name[300];
+	const struct bdev_crypto_opts opts = {.name = "c0",
+					      .base_bdev_name = "none",
+					      .key_name = "k1",
+					      .rekey_key_name = "k2",
+					      .rekey_journal_bdev_name = name};
+
+	memset(name, 'j', sizeof(name));
+	name[256] = 0;
+	CU_ASSERT_EQUAL(bdev_crypto_create(&opts, error), -EINVAL);
+	name[255] = 0;
+	CU_ASSERT_EQUAL(bdev_crypto_create(&opts, error), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_crypto_delete, "c0"), 0);
+}
+
 static unsigned failures;
 
 static void told_news(const char *bdev, enum bdev_crypto_rekey_news news, const char *reason)
@@ -297,6 +315,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_journal_of_a_module_that_does_not_tell_is_refused),
 	UNIT(test_two_bdevs_with_their_journals_on_each_other_are_refused),
 	UNIT(test_a_base_that_other_processes_may_own_is_refused),
+	UNIT(test_names_that_are_too_long_are_refused),
 	UNIT(test_what_stands_on_it_is_found_when_it_can_be_read_again),
 	UNIT_END,
 };
