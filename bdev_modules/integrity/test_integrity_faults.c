@@ -449,15 +449,16 @@ static void test_unmap_writes_little_of_its_own(void)
 	kit_close_soon(true);
 	faults_start(&u, regions, NULL, true);
 	uint64_t units = bdev_num_blocks(bdev_find("i0"));
+	unsigned before = base.writes[KIND_BITMAP];
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, units), 0);
-	CU_ASSERT_EQUAL(base.writes[KIND_BITMAP], 0); /* nothing is known of any unit */
+	CU_ASSERT_EQUAL(base.writes[KIND_BITMAP], before); /* nothing is known of any unit */
 	CU_ASSERT_EQUAL(base.writes[KIND_UNMAP], regions);
 	for (uint64_t r = 0; r < regions; r++) {
 		CU_ASSERT_EQUAL(kit_write(&u, r * 512, 1, 1), 0);
 	}
 	CU_ASSERT_TRUE(kit_wait_closed());
 	kit_close_soon(false);
-	unsigned before = base.writes[KIND_BITMAP];
+	before = base.writes[KIND_BITMAP];
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, units), 0);
 	CU_ASSERT_TRUE(base.writes[KIND_BITMAP] - before >= 1);
 	CU_ASSERT_TRUE(base.writes[KIND_BITMAP] - before <= regions / 2);
