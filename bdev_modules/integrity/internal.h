@@ -84,6 +84,12 @@ struct integrity_io {
 	uint32_t region, first, count;   /* the units of this step */
 	uint16_t answer, status;         /* of the control thread, of the child */
 	uint8_t want, stage, pending;
+	/* While the module holds it: in the list of its channel, so that it can be ended. */
+	LIST_ENTRY(integrity_io) held_link;
+	struct thread_msg cancel_msg;
+	struct integrity_ios *list;      /* the control thread's that it is in; NULL: none */
+	struct integrity_slot *waits_at; /* for units, since; `waits`, with the slot's lock: it is in that list now */
+	bool held, waits, cancelling, ended;
 	bool starved;   /* it has waited for a slot, or for a region to be closed: later ones wait behind it */
 	bool touched;   /* the base may have carried out the step, or a part of it */
 	uint32_t steps; /* begun in the present call, and before */
@@ -267,7 +273,7 @@ void integrity_opened(struct integrity_bdev *d);
 /* Notes why it cannot be opened. Returns rc. */
 int integrity_refuse(struct integrity_bdev *d, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* --- slots.c; control thread, but for the last two --- */
+/* --- slots.c; control thread, but for integrity_ask() and integrity_ask_cancel() --- */
 
 /* Makes room for slots, once d->layout is known. 0 or -ENOMEM. */
 int integrity_slots_init(struct integrity_bdev *d);
@@ -286,6 +292,10 @@ bool integrity_slots_take_unknown(struct integrity_bdev *d);
 void integrity_serve_starved(struct integrity_bdev *d);
 /* Sends an I/O to the control thread. Its integrity_io_resumed() follows on its own thread. */
 void integrity_ask(struct integrity_io *ctx, enum integrity_want want);
+
+/* Takes an I/O that has asked out of what it waits for, if it still does: it is answered with Command Abort Requested.
+ * integrity_io_cancelled() follows in any case, behind integrity_io_resumed(). */
+void integrity_ask_cancel(struct integrity_io *ctx);
 
 /* --- bitmap.c --- */
 
@@ -326,6 +336,8 @@ void integrity_learn(struct integrity_bdev *d);
 
 /* An I/O comes back from the control thread. */
 void integrity_io_resumed(struct thread_msg *msg);
+/* integrity_ask_cancel() has been done. */
+void integrity_io_cancelled(struct thread_msg *msg);
 /* Some units of the slot are not busy any more: gives them to those that wait for them, in order, and moves these to
  * served, for integrity_wake(). With the slot's lock. Any thread. */
 void integrity_hand_over(struct integrity_slot *s, struct integrity_ios *served);

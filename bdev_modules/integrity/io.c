@@ -31,7 +31,32 @@ struct integrity_channel {
 	struct bdev_child_pool *pool;
 	struct integrity_bdev *d;
 	bool unmaps; /* the base has UNMAP */
+	LIST_HEAD(, integrity_io) held;
 };
+
+/* --- I/O that waits for the control thread, or for units --- */
+
+static void held_begin(struct integrity_io *ctx)
+{
+	struct integrity_channel *c = bdev_channel_ctx(bdev_io_from_ctx(ctx)->ch);
+
+	ctx->held = true;
+	LIST_INSERT_HEAD(&c->held, ctx, held_link);
+}
+
+static void held_end(struct integrity_io *ctx)
+{
+	if (ctx->held) {
+		LIST_REMOVE(ctx, held_link);
+		ctx->held = false;
+	}
+}
+
+static void io_ask(struct integrity_io *ctx, enum integrity_want want)
+{
+	held_begin(ctx);
+	integrity_ask(ctx, want);
+}
 
 /* --- Units that an I/O has to itself --- */
 
@@ -103,6 +128,8 @@ static enum acquired units_acquire(struct integrity_slot *s, struct integrity_io
 		units_give(s, ctx);
 	} else if (result == ACQUIRE_WAITS) {
 		units_add(s->wanted, ctx);
+		ctx->waits = true;
+		ctx->waits_at = s;
 		STAILQ_INSERT_TAIL(&s->waiters, ctx, link);
 	}
 	rte_spinlock_unlock(&s->lock);
@@ -136,6 +163,7 @@ void integrity_hand_over(struct integrity_slot *s, struct integrity_ios *served)
 	while ((ctx = STAILQ_FIRST(&waiters)) != NULL) {
 		STAILQ_REMOVE_HEAD(&waiters, link);
 		if (waiter_goes_on(s, ctx)) {
+			ctx->waits = false;
 			STAILQ_INSERT_TAIL(served, ctx, link);
 		} else {
 			units_add(s->wanted, ctx);
@@ -295,9 +323,10 @@ static void units_take(struct integrity_io *ctx)
 		child_begin(ctx);
 		break;
 	case ACQUIRE_WAITS:
+		held_begin(ctx);
 		break;
 	case ACQUIRE_ASKS:
-		integrity_ask(ctx, changes && (s != NULL || !is_unmap) ? WANT_OPEN : WANT_SUMS);
+		io_ask(ctx, changes && (s != NULL || !is_unmap) ? WANT_OPEN : WANT_SUMS);
 		break;
 	}
 }
@@ -392,7 +421,7 @@ static void read_arrived(struct integrity_io *ctx)
 	struct integrity_slot *s = integrity_slot_ready(d, ctx->region);
 	if (unlikely(s == NULL)) {
 		ctx->pending = 1;
-		integrity_ask(ctx, WANT_SUMS);
+		io_ask(ctx, WANT_SUMS);
 	} else if (likely(read_is_right(d, s, ctx))) {
 		bdev_io_complete(bdev_io_from_ctx(ctx), 0);
 	} else {
@@ -406,17 +435,21 @@ static void read_begin(struct integrity_bdev *d, struct integrity_io *ctx)
 	ctx->pending = 1;
 	if (integrity_slot_ready(d, ctx->region) == NULL) {
 		ctx->pending = 2;
-		integrity_ask(ctx, WANT_SUMS);
+		io_ask(ctx, WANT_SUMS);
 	}
 	child_begin(ctx);
 }
 
 /* --- All types --- */
 
-void integrity_io_resumed(struct thread_msg *msg)
+static void io_go_on(struct integrity_io *ctx)
 {
-	struct integrity_io *ctx = container_of(msg, struct integrity_io, msg);
-
+	if (unlikely(ctx->ended)) {
+		if (ctx->slot != NULL) {
+			units_release(ctx);
+		}
+		ctx->answer = ctx->answer != 0 ? ctx->answer : NVME_SC_ABORT_REQ;
+	}
 	if (ctx->stage == STAGE_READ) {
 		read_arrived(ctx);
 	} else if (ctx->answer != 0) {
@@ -425,6 +458,74 @@ void integrity_io_resumed(struct thread_msg *msg)
 		child_begin(ctx);
 	} else {
 		units_take(ctx);
+	}
+}
+
+void integrity_io_resumed(struct thread_msg *msg)
+{
+	struct integrity_io *ctx = container_of(msg, struct integrity_io, msg);
+
+	held_end(ctx);
+	ctx->waits_at = NULL;
+	if (!ctx->cancelling) {
+		io_go_on(ctx);
+	}
+}
+
+void integrity_io_cancelled(struct thread_msg *msg)
+{
+	struct integrity_io *ctx = container_of(msg, struct integrity_io, cancel_msg);
+
+	ctx->cancelling = false;
+	io_go_on(ctx);
+}
+
+/* False: it has been given its units, and is on its way back. */
+static bool waiter_remove(struct integrity_io *ctx)
+{
+	struct integrity_ios served = STAILQ_HEAD_INITIALIZER(served);
+	struct integrity_slot *s = ctx->waits_at;
+
+	rte_spinlock_lock(&s->lock);
+	bool waits = ctx->waits;
+	if (waits) {
+		STAILQ_REMOVE(&s->waiters, ctx, integrity_io, link);
+		ctx->waits = false;
+		integrity_hand_over(s, &served);
+	}
+	rte_spinlock_unlock(&s->lock);
+	integrity_wake(&served);
+	return waits;
+}
+
+/* Ends an I/O that is held, with Command Abort Requested: now, or when the control thread has let it go, which waits
+ * for no base. */
+static void held_cancel(struct integrity_io *ctx)
+{
+	held_end(ctx);
+	ctx->ended = true;
+	if (ctx->waits_at == NULL) {
+		ctx->cancelling = true;
+		integrity_ask_cancel(ctx);
+	} else if (waiter_remove(ctx)) {
+		ctx->waits_at = NULL;
+		io_fail(ctx, NVME_SC_ABORT_REQ);
+	}
+}
+
+static void integrity_abort(struct integrity_channel *c, struct bdev_io *abort)
+{
+	struct integrity_io *ctx = bdev_io_ctx(abort->abort.target);
+	bool only_held = ctx->held && ctx->stage != STAGE_READ; /* it has no child */
+
+	if (ctx->held) {
+		held_cancel(ctx);
+	}
+	if (only_held) {
+		abort->cdw0 = 0;
+		bdev_io_complete(abort, 0);
+	} else {
+		bdev_child_abort(c->pool, abort);
 	}
 }
 
@@ -481,9 +582,11 @@ static void integrity_submit(void *channel, struct bdev_io *io)
 	struct integrity_channel *c = channel;
 	struct integrity_io *ctx = bdev_io_ctx(io);
 
+	ctx->held = ctx->cancelling = ctx->ended = ctx->waits = false;
+	ctx->waits_at = NULL;
 	switch (io->type) {
 	case BDEV_IO_ABORT:
-		bdev_child_abort(c->pool, io);
+		integrity_abort(c, io);
 		return;
 	case BDEV_IO_FLUSH:
 		ctx->touched = false;
@@ -519,20 +622,32 @@ static void integrity_reset_channel(struct bdev *b, void *channel)
 {
 	struct integrity_channel *c = channel;
 
+	while (!LIST_EMPTY(&c->held)) {
+		held_cancel(LIST_FIRST(&c->held));
+	}
 	bdev_child_fail_waiting(c->pool, NVME_SC_ABORT_REQ);
 }
 
 static void integrity_take_back(void *channel, struct bdev_io *io)
 {
 	struct integrity_channel *c = channel;
+	struct integrity_io *ctx = bdev_io_ctx(io);
 
-	bdev_child_take_back(c->pool, io);
+	bool ends_here = ctx->held && ctx->waits_at != NULL;
+
+	if (ctx->held) {
+		held_cancel(ctx);
+	}
+	if (!ends_here) {
+		bdev_child_take_back(c->pool, io);
+	}
 }
 
 static int integrity_channel_create(struct bdev *b, void *channel)
 {
 	struct integrity_channel *c = channel;
 
+	LIST_INIT(&c->held);
 	c->d = integrity_of(b);
 	c->unmaps = bdev_desc_bdev(c->d->base)->io_types >> BDEV_IO_UNMAP & 1;
 	c->pool = bdev_child_pool_create_for(

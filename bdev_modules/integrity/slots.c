@@ -66,6 +66,12 @@ static void ask_answer(struct integrity_io *ctx, uint16_t status)
 	thread_post(ctx->thread, &ctx->msg, integrity_io_resumed);
 }
 
+static void ask_wait(struct integrity_io *ctx, struct integrity_ios *list)
+{
+	ctx->list = list;
+	STAILQ_INSERT_TAIL(list, ctx, link);
+}
+
 static void asks_serve(struct integrity_bdev *d, struct integrity_ios *list)
 {
 	struct integrity_ios ios = STAILQ_HEAD_INITIALIZER(ios);
@@ -74,6 +80,7 @@ static void asks_serve(struct integrity_bdev *d, struct integrity_ios *list)
 	STAILQ_CONCAT(&ios, list);
 	while ((ctx = STAILQ_FIRST(&ios)) != NULL) {
 		STAILQ_REMOVE_HEAD(&ios, link);
+		ctx->list = NULL;
 		ask_serve(d, ctx);
 	}
 }
@@ -84,6 +91,7 @@ static void asks_fail(struct integrity_slot *s, uint16_t status)
 
 	while ((ctx = STAILQ_FIRST(&s->asks)) != NULL) {
 		STAILQ_REMOVE_HEAD(&s->asks, link);
+		ctx->list = NULL;
 		ask_answer(ctx, status);
 	}
 }
@@ -304,7 +312,7 @@ bool integrity_slots_take_unknown(struct integrity_bdev *d)
 static void ask_starves(struct integrity_bdev *d, struct integrity_io *ctx)
 {
 	ctx->starved = true;
-	STAILQ_INSERT_TAIL(&d->starved, ctx, link);
+	ask_wait(ctx, &d->starved);
 	integrity_closer_hurry(d);
 }
 
@@ -327,7 +335,7 @@ static void slot_open(struct integrity_slot *s, struct integrity_io *ctx)
 		ask_starves(d, ctx);
 		return;
 	}
-	STAILQ_INSERT_TAIL(&s->asks, ctx, link);
+	ask_wait(ctx, &s->asks);
 	slot_open_now(s);
 }
 
@@ -413,7 +421,7 @@ static void ask_serve(struct integrity_bdev *d, struct integrity_io *ctx)
 		slot_open(s, ctx);
 		open_ahead(d, ctx);
 	} else {
-		STAILQ_INSERT_TAIL(&s->asks, ctx, link);
+		ask_wait(ctx, &s->asks);
 	}
 }
 
@@ -427,8 +435,26 @@ static void ask_message(struct thread_msg *msg)
 void integrity_ask(struct integrity_io *ctx, enum integrity_want want)
 {
 	ctx->want = (uint8_t)want;
+	ctx->list = NULL;
 	ctx->thread = thread_current();
 	thread_post(thread_control(), &ctx->msg, ask_message);
+}
+
+static void cancel_message(struct thread_msg *msg)
+{
+	struct integrity_io *ctx = container_of(msg, struct integrity_io, cancel_msg);
+
+	if (ctx->list != NULL) {
+		STAILQ_REMOVE(ctx->list, ctx, integrity_io, link);
+		ctx->list = NULL;
+		ask_answer(ctx, NVME_SC_ABORT_REQ);
+	}
+	thread_post(ctx->thread, &ctx->cancel_msg, integrity_io_cancelled);
+}
+
+void integrity_ask_cancel(struct integrity_io *ctx)
+{
+	thread_post(thread_control(), &ctx->cancel_msg, cancel_message);
 }
 
 /* --- The beginning and the end --- */

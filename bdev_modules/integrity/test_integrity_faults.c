@@ -484,6 +484,68 @@ static void test_a_base_without_unmap_keeps_its_checksums(void)
 
 /* --- A base that does not answer --- */
 
+enum ender { TAKE_BACK, ABORT, RESET, ENDERS };
+
+static struct request *held_write(struct user *u, struct iovec *iov, uint64_t unit, unsigned held)
+{
+	struct request *r = request_new(u);
+
+	bdev_io_set_rw(r->io, BDEV_IO_WRITE, iov, 1, unit, 1);
+	request_submit(r);
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&base.t->held, held));
+	return r;
+}
+
+static void end_by(struct user *u, struct request *r, enum ender ender)
+{
+	if (ender == TAKE_BACK) {
+		request_take_back(r);
+	} else if (ender == RESET) {
+		CU_ASSERT_EQUAL(user_io(u, BDEV_IO_RESET, NULL, 0, 0), 0);
+	} else {
+		struct request *abort = request_new(u);
+		abort->io->type = BDEV_IO_ABORT;
+		abort->io->abort.target = r->io;
+		CU_ASSERT_EQUAL(request_run(abort), 0);
+		CU_ASSERT_EQUAL(abort->cdw0 & 1, 0);
+		request_free(abort);
+	}
+}
+
+/* The base does not answer the write of the bitmap, or another write of the same unit (for which a RESET would wait).
+ */
+static void test_io_that_waits_is_ended(void)
+{
+	struct user u, other;
+	struct iovec iov = {kit_data, UNIT_BYTES};
+
+	for (unsigned i = 0; i < 2 * ENDERS - 1; i++) {
+		bool of_units = i / ENDERS;
+		kit_close_soon(false);
+		faults_start(&u, KIT_REGIONS, NULL, true);
+		CU_ASSERT_EQUAL_FATAL(user_open(&other, "i0", true, fixture_thread(1)), 0);
+		CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
+		CU_ASSERT_EQUAL(kit_read(&u, 512, 1), 0);
+		base.t->hold = true;
+		struct request *first = of_units ? held_write(&other, &iov, 0, 1) : NULL;
+		struct request *r = held_write(&u, &iov, of_units ? 0 : 512, 1);
+		end_by(&u, r, i % ENDERS);
+		CU_ASSERT_TRUE_FATAL(request_wait(r));
+		CU_ASSERT_EQUAL(r->status, NVME_SC_ABORT_REQ);
+		CU_ASSERT_TRUE(bdev_io_was_untouched(r->io));
+		request_free(r);
+		base.t->hold = false;
+		if (first != NULL) {
+			CU_ASSERT_EQUAL(request_finish(first), 0);
+		}
+		CU_ASSERT_EQUAL(kit_write(&u, 0, 1, 3), 0);
+		CU_ASSERT_EQUAL(kit_write(&u, 512, 1, 3), 0);
+		CU_ASSERT_TRUE(kit_reads(&u, 0, 1, 3));
+		user_close(&other);
+		faults_end(&u);
+	}
+}
+
 static void test_it_goes_while_its_base_does_not_answer(void)
 {
 	uint64_t usual = integrity_limits.end_us;
@@ -516,6 +578,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_many_regions_do_not_fill_the_stack),
 	UNIT(test_unmap_writes_little_of_its_own),
 	UNIT(test_a_base_without_unmap_keeps_its_checksums),
+	UNIT(test_io_that_waits_is_ended),
 	UNIT(test_it_goes_while_its_base_does_not_answer),
 	UNIT_END,
 };
