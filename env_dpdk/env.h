@@ -168,9 +168,11 @@ void env_mempool_free(struct rte_mempool *mp);
 /* A user of DMA memory that registers it with a device. add is called for each region: for those that exist when the
  * listener is added, and for new ones before anybody can use them. remove is called before a region goes, with the same
  * bounds. Both run on the thread that allocates or frees (or listens); they must not allocate or free DMA memory, nor
- * add or remove listeners. They run one at a time, but for the add function of a concurrent listener: env_mem_listen()
- * calls it for a region while other threads add and remove other ones, so that nobody waits for a region that takes
- * long, but who frees that one. */
+ * add or remove listeners. They run one at a time, but for the add function of a concurrent listener: it is called for
+ * a region while other threads add and remove other ones. So a region that takes long keeps waiting only who allocates
+ * it, who frees it, and env_mem_unlisten() of that listener. Two kinds of memory are different. With hugepages, the EAL
+ * grows and shrinks its heaps while it holds its locks: who allocates or frees of them waits as well. Without, small
+ * blocks wait while the heap grows for another one. */
 struct env_mem_listener {
 	bool concurrent;
 	void (*add)(void *ctx, void *addr, size_t len);
@@ -181,10 +183,11 @@ struct env_mem_listener {
  * may allocate and free memory meanwhile, of which the listener is told, too. 0, or -ENOSPC: there are too many
  * listeners. Control thread or a worker thread. */
 int env_mem_listen(const struct env_mem_listener *l);
-/* Calls remove for all regions and removes the listener, whose env_mem_listen() has returned. */
+/* Calls remove for all regions and removes the listener, whose env_mem_listen() has returned. Waits while its add
+ * function runs on another thread. */
 void env_mem_unlisten(const struct env_mem_listener *l);
-/* Calls l's add once more for each region, for a listener whose add failed for some regions and that knows for which.
- * Control thread. */
+/* Calls l's add once more for each region of which it was told, but not while it is being told, for a listener whose
+ * add failed for some regions and that knows for which. Control thread. */
 void env_mem_repeat(const struct env_mem_listener *l);
 
 struct env_mem_stats {

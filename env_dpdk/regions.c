@@ -4,9 +4,11 @@
  * Writers hold the lock, readers do not. A new listener is told of one region at a time, and the lock is handed to
  * whoever waits for it in between: the control thread may allocate, free or count memory while a worker thread
  * registers all of it. One region alone may take long, too. So a concurrent listener's add function is called without
- * the lock, and only the end of that region waits for it. A table entry is one pointer,
- * stored with release and loaded with acquire, to a struct that is reused but never given back to malloc. So a caller
- * that asks for the address of memory that is being freed, which is a mistake, gets a wrong answer and nothing worse.
+ * the lock, for regions that are there and for new ones. Who waits for it: the thread that adds a new region, the end
+ * of that region, and the end of that listener. With hugepages the EAL tells of regions while it holds its own locks,
+ * so that others wait for these. A table entry is one pointer, stored with release and loaded with acquire, to a struct
+ * that is reused but never given back to malloc. So a caller that asks for the address of memory that is being freed,
+ * which is a mistake, gets a wrong answer and nothing worse.
  */
 #include "env_dpdk/env_internal.h"
 
@@ -31,6 +33,7 @@ struct region {
 	uintptr_t start, end;
 	enum env_region_kind kind;
 	bool unreachable; /* atomic: devices behind the IOMMU cannot reach it, since the IOMMU has no mapping for it */
+	bool entering;    /* listeners are being told of it for the first time: it cannot be removed */
 	uint64_t adding;  /* bit i: the add function of listeners[i] runs for it, without the lock */
 	uint64_t told;  /* bit i: the add function of listeners[i] was called for it, and the remove function was not */
 	uint64_t *phys; /* of each 2 MB step, after env_phys_start(); NULL: it has none */
@@ -44,10 +47,11 @@ struct lower {
 /* Whoever wants the lock waits for its turn first. So who gives the lock back and takes it again comes after those who
  * wait already. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t added = PTHREAD_COND_INITIALIZER; /* an `adding` bit has been cleared */
+static pthread_cond_t added = PTHREAD_COND_INITIALIZER; /* `entering` or an `adding` bit has been cleared */
 static TAILQ_HEAD(region_list, region) regions = TAILQ_HEAD_INITIALIZER(regions), spare = TAILQ_HEAD_INITIALIZER(spare);
 static struct lower *upper[1 << UPPER_BITS];
 static const struct env_mem_listener *listeners[LISTENERS];
+static uint64_t leaving;    /* bit i: env_mem_unlisten() waits; listeners[i] is told of no region any more */
 static int pagemap_fd = -1; /* open after env_phys_start() */
 
 static_assert(LISTENERS <= 64, "a bit of `told` for each");
@@ -228,21 +232,56 @@ static void slots_set(const struct region *r, struct region *value)
 }
 
 /* Has the listener add the region, or remove it, unless it has done so. The lock is held. */
-static void listener_tell(unsigned i, struct region *r, bool added)
+static void listener_tell(unsigned i, struct region *r, bool add)
 {
 	const struct env_mem_listener *l = listeners[i];
 	uint64_t bit = UINT64_C(1) << i;
 
-	if (l != NULL && ((r->told & bit) != 0) != added) {
+	if (l != NULL && ((r->told & bit) != 0) != add) {
 		r->told ^= bit;
-		(added ? l->add : l->remove)(l->ctx, (void *)r->start, r->end - r->start);
+		(add ? l->add : l->remove)(l->ctx, (void *)r->start, r->end - r->start);
 	}
 }
 
-static void listeners_tell(struct region *r, bool added)
+/* Has the listener add the region without the lock, which is held before and after: neither can go meanwhile. */
+static void listener_add_unlocked(unsigned i, struct region *r)
+{
+	const struct env_mem_listener *l = listeners[i];
+	uint64_t bit = UINT64_C(1) << i;
+
+	r->told |= bit;
+	r->adding |= bit;
+	regions_unlock();
+	l->add(l->ctx, (void *)r->start, r->end - r->start);
+	regions_lock();
+	r->adding &= ~bit;
+	pthread_cond_broadcast(&added);
+}
+
+/* Tells all listeners of a new region. The lock is held before and after. */
+static void listeners_add(struct region *r)
+{
+	r->entering = true;
+	for (unsigned i = 0; i < LISTENERS; i++) {
+		uint64_t bit = UINT64_C(1) << i;
+
+		if (listeners[i] == NULL || ((r->told | leaving) & bit) != 0) {
+			continue;
+		}
+		if (listeners[i]->concurrent) {
+			listener_add_unlocked(i, r);
+		} else {
+			listener_tell(i, r, true);
+		}
+	}
+	r->entering = false;
+	pthread_cond_broadcast(&added);
+}
+
+static void listeners_remove(struct region *r)
 {
 	for (unsigned i = 0; i < LISTENERS; i++) {
-		listener_tell(i, r, added);
+		listener_tell(i, r, false);
 	}
 }
 
@@ -257,6 +296,8 @@ static struct region *region_take_spare(void)
 	return calloc(1, sizeof(*r));
 }
 
+/* The lock is held before and after. The slots are set first, so that no other region can be entered there: nobody
+ * knows the memory until this has returned. */
 static int region_add_locked(void *addr, size_t len, enum env_region_kind kind)
 {
 	struct region *r = region_take_spare();
@@ -269,6 +310,7 @@ static int region_add_locked(void *addr, size_t len, enum env_region_kind kind)
 	r->kind = kind;
 	__atomic_store_n(&r->unreachable, false, __ATOMIC_RELAXED);
 	r->told = 0;
+	r->entering = false;
 	r->adding = 0;
 	int rc = slots_check(r);
 	if (rc != 0) {
@@ -279,8 +321,8 @@ static int region_add_locked(void *addr, size_t len, enum env_region_kind kind)
 		phys_fill(r);
 	}
 	TAILQ_INSERT_TAIL(&regions, r, link);
-	listeners_tell(r, true);
 	slots_set(r, r);
+	listeners_add(r);
 	return 0;
 }
 
@@ -314,12 +356,12 @@ static struct region *region_find(const void *addr)
 	return r != NULL && r->start == (uintptr_t)addr ? r : NULL;
 }
 
-/* The lock is held; it is given back while a device still registers the region. */
+/* The lock is held; it is given back while devices still register the region. */
 static struct region *region_find_settled(const void *addr)
 {
 	struct region *r;
 
-	while ((r = region_find(addr)) != NULL && r->adding != 0) {
+	while ((r = region_find(addr)) != NULL && (r->entering || r->adding != 0)) {
 		pthread_cond_wait(&added, &lock);
 	}
 	return r;
@@ -331,7 +373,7 @@ int env_region_remove(void *addr)
 	struct region *r = region_find_settled(addr);
 	if (r != NULL) {
 		slots_set(r, NULL);
-		listeners_tell(r, false);
+		listeners_remove(r);
 		free(r->phys);
 		r->phys = NULL;
 		TAILQ_REMOVE(&regions, r, link);
@@ -348,21 +390,6 @@ size_t env_region_len(const void *addr, enum env_region_kind kind)
 	const struct region *r = region_find(addr);
 
 	return r != NULL && r->kind == kind ? r->end - r->start : 0;
-}
-
-/* The same without the lock, which is held before and after: the region cannot go meanwhile. */
-static void listener_add_unlocked(unsigned i, struct region *r)
-{
-	const struct env_mem_listener *l = listeners[i];
-	uint64_t bit = UINT64_C(1) << i;
-
-	r->told |= bit;
-	r->adding |= bit;
-	regions_unlock();
-	l->add(l->ctx, (void *)r->start, r->end - r->start);
-	regions_lock();
-	r->adding &= ~bit;
-	pthread_cond_broadcast(&added);
 }
 
 /* Tells a listener of one region of which it does not know. False: it knows all. */
@@ -405,15 +432,47 @@ int env_mem_listen(const struct env_mem_listener *l)
 	return 0;
 }
 
+static unsigned listener_find(const struct env_mem_listener *l)
+{
+	unsigned i = 0;
+
+	while (i < LISTENERS && listeners[i] != l) {
+		i++;
+	}
+	return i;
+}
+
+/* A region that is being added now is left out, and one that is still to be added. One that goes waits until it has
+ * been added, so the list can be followed. */
 void env_mem_repeat(const struct env_mem_listener *l)
 {
 	struct region *r;
 
 	regions_lock();
+	unsigned i = listener_find(l);
 	TAILQ_FOREACH (r, &regions, link) {
-		l->add(l->ctx, (void *)r->start, r->end - r->start);
+		if (i == LISTENERS || (r->told & ~r->adding & UINT64_C(1) << i) == 0) {
+			continue;
+		}
+		if (l->concurrent) {
+			listener_add_unlocked(i, r);
+		} else {
+			l->add(l->ctx, (void *)r->start, r->end - r->start);
+		}
 	}
 	regions_unlock();
+}
+
+static bool listener_is_adding(unsigned i)
+{
+	const struct region *r;
+
+	TAILQ_FOREACH (r, &regions, link) {
+		if ((r->adding & UINT64_C(1) << i) != 0) {
+			return true;
+		}
+	}
+	return false;
 }
 
 void env_mem_unlisten(const struct env_mem_listener *l)
@@ -421,14 +480,17 @@ void env_mem_unlisten(const struct env_mem_listener *l)
 	struct region *r;
 
 	regions_lock();
-	for (unsigned i = 0; i < LISTENERS; i++) {
-		if (listeners[i] != l) {
-			continue;
+	unsigned i = listener_find(l);
+	if (i < LISTENERS) {
+		leaving |= UINT64_C(1) << i;
+		while (listener_is_adding(i)) {
+			pthread_cond_wait(&added, &lock);
 		}
 		TAILQ_FOREACH (r, &regions, link) {
 			listener_tell(i, r, false);
 		}
 		listeners[i] = NULL;
+		leaving &= ~(UINT64_C(1) << i);
 	}
 	regions_unlock();
 }

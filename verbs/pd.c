@@ -108,15 +108,18 @@ static void region_refused(struct verbs_pd *pd, void *addr, size_t len)
 	}
 }
 
-static bool region_is_registered(const struct verbs_pd *pd, const void *addr)
+static bool region_is_registered(struct verbs_pd *pd, const void *addr)
 {
-	const struct verbs_region_table *t = pd->table;
 	uint32_t at = 0;
 
+	pthread_mutex_lock(&pd->table_lock);
+	const struct verbs_region_table *t = pd->table;
 	while (at < t->count && t->regions[at].start != (uintptr_t)addr) {
 		at++;
 	}
-	return at < t->count;
+	bool found = at < t->count;
+	pthread_mutex_unlock(&pd->table_lock);
+	return found;
 }
 
 /* Puts a region into the table. False: no memory. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The EAL's start, in children, since a process can start it once; and what decides about it, which is pure. */
 #include "unittest/unit.h"
+#include "unittest/env_dpdk/child.h"
 #include "env_dpdk/env_internal.h"
 #include "util/log.h"
 
@@ -8,67 +9,14 @@
 #include <inttypes.h>
 #include <rte_mempool.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define MB ((uint64_t)1024 * 1024)
-
-/* In a child: says what is wrong, and the child's exit status tells. */
-static int child_failures;
-#define CHECK(cond)                                                                                                    \
-	do {                                                                                                           \
-		if (!(cond)) {                                                                                         \
-			printf("in a child: %s:%d: %s\n", __FILE__, __LINE__, #cond);                                  \
-			child_failures++;                                                                              \
-		}                                                                                                      \
-	} while (0)
-
-static pid_t child_start(void (*fn)(void))
-{
-	fflush(stdout);
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		fn();
-		fflush(stdout);
-		_exit(child_failures != 0);
-	}
-	return pid;
-}
-
-static bool child_passed(pid_t pid)
-{
-	int status = -1;
-
-	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-static struct env_opts opts_for_tests(void)
-{
-	return (struct env_opts){.name = "unit",
-				 .cores = "0-3",
-				 .oversubscribe = true,
-				 .instance_id = -1,
-				 .no_huge = true,
-				 .no_pci = true};
-}
-
-static bool starts(const struct env_opts *opts)
-{
-	char error[ENV_ERROR_MAX];
-	int rc = env_init(opts, error);
-
-	if (rc != 0) {
-		printf("env_init: %s\n", error);
-	}
-	return rc == 0;
-}
 
 static void expect_cores(const char *text, const char *list, const char *mask)
 {
@@ -469,177 +417,6 @@ static void test_memory_grows_beyond_the_fixed_heap(void)
 	CU_ASSERT(child_passed(child_start(child_memory)));
 }
 
-/* A listener whose device takes long: its first region is registered when the main thread waits for that. */
-#define BESIDE_REGIONS 12
-#define BESIDE_MAX     64
-static struct {
-	void *order[BESIDE_MAX]; /* the regions that it was told of; the listening thread's, or under its lock */
-	unsigned added;
-	int known; /* regions added and not removed */
-	atomic_bool inside;
-} beside;
-
-static void beside_added(void *ctx, void *addr, size_t len)
-{
-	bool first = beside.added == 0;
-
-	if (beside.added < BESIDE_MAX) {
-		beside.order[beside.added] = addr;
-	}
-	beside.added++;
-	beside.known++;
-	if (first) {
-		atomic_store(&beside.inside, true);
-		while (!env_regions_are_awaited()) {
-			sched_yield();
-		}
-	}
-}
-
-static void beside_removed(void *ctx, void *addr, size_t len)
-{
-	beside.known--;
-}
-
-static struct env_mem_listener beside_listener = {.add = beside_added, .remove = beside_removed};
-
-static void *listen_beside(void *unused)
-{
-	return (void *)(intptr_t)env_mem_listen(&beside_listener);
-}
-
-static void child_memory_beside(void)
-{
-	struct env_opts opts = opts_for_tests();
-	struct env_mem_stats s;
-	void *blocks[BESIDE_REGIONS];
-	pthread_t listening;
-	void *rc;
-
-	alarm(120); /* a deadlock ends the child */
-	opts.mem_mb = 16;
-	CHECK(starts(&opts));
-	for (unsigned i = 0; i < BESIDE_REGIONS; i++) {
-		blocks[i] = env_dma_zmalloc(2 << 20, 0, -1);
-		CHECK(blocks[i] != NULL);
-	}
-	CHECK(pthread_create(&listening, NULL, listen_beside, NULL) == 0);
-	while (!atomic_load(&beside.inside)) {
-		sched_yield();
-	}
-	void *mine = env_dma_zmalloc(4 << 20, 0, -1);
-	env_dma_free(blocks[BESIDE_REGIONS - 1]);
-	CHECK(mine != NULL && env_iova(mine, NULL) != ENV_IOVA_BAD);
-	CHECK(pthread_join(listening, &rc) == 0 && rc == NULL);
-	env_mem_stats(&s);
-	CHECK(beside.known == (int)s.regions);
-	unsigned at = 0;
-	while (at < beside.added && beside.order[at] != mine) {
-		at++;
-	}
-	CHECK(at < BESIDE_REGIONS); /* it did not have to wait until all others were registered */
-	env_dma_free(mine);
-	CHECK(beside.known == (int)s.regions - 1);
-	env_mem_unlisten(&beside_listener);
-	CHECK(beside.known == 0);
-	CHECK(env_mem_listen(&beside_listener) == 0); /* all anew */
-	CHECK(beside.known == (int)s.regions - 1);
-	env_mem_unlisten(&beside_listener);
-	CHECK(beside.known == 0);
-	env_fini();
-}
-
-static void test_memory_is_allocated_while_a_device_registers_what_there_is(void)
-{
-	CU_ASSERT(child_passed(child_start(child_memory_beside)));
-}
-
-/* A concurrent listener, whose first region is not registered before the main thread allows it. */
-static struct {
-	atomic_uintptr_t at; /* that region */
-	atomic_bool may_end, has_ended, freed;
-	atomic_int known;
-} slow;
-
-static void slow_added(void *ctx, void *addr, size_t len)
-{
-	uintptr_t none = 0;
-
-	if (atomic_compare_exchange_strong(&slow.at, &none, (uintptr_t)addr)) {
-		while (!atomic_load(&slow.may_end)) {
-			sched_yield();
-		}
-		atomic_store(&slow.has_ended, true);
-	}
-	slow.known++;
-}
-
-static void slow_removed(void *ctx, void *addr, size_t len)
-{
-	CHECK((uintptr_t)addr != atomic_load(&slow.at) || atomic_load(&slow.has_ended));
-	slow.known--;
-}
-
-static struct env_mem_listener slow_listener = {.concurrent = true, .add = slow_added, .remove = slow_removed};
-
-static void *listen_slowly(void *unused)
-{
-	return (void *)(intptr_t)env_mem_listen(&slow_listener);
-}
-
-static void *remove_slow_region(void *unused)
-{
-	CHECK(env_region_remove((void *)atomic_load(&slow.at)) == 0);
-	atomic_store(&slow.freed, true);
-	return NULL;
-}
-
-static void child_memory_beside_one_region(void)
-{
-	static uint8_t first[2 * MB] __attribute__((aligned(2 * MB))); /* of which no allocator knows */
-	struct env_opts opts = opts_for_tests();
-	struct env_mem_stats s;
-	pthread_t listening, removing;
-	void *rc;
-
-	alarm(120); /* a deadlock ends the child */
-	opts.mem_mb = 16;
-	CHECK(starts(&opts));
-	env_mem_stats(&s);
-	CHECK(pthread_create(&listening, NULL, listen_slowly, NULL) == 0);
-	while (atomic_load(&slow.at) == 0) {
-		sched_yield();
-	}
-	/* Others allocate, free and count, and the listener is told of it. */
-	void *mine = env_dma_zmalloc(4 << 20, 0, -1), *more = env_dma_zmalloc(4 << 20, 0, -1);
-	CHECK(mine != NULL && more != NULL && atomic_load(&slow.known) == 2);
-	env_dma_free(more);
-	CHECK(atomic_load(&slow.known) == 1);
-	CHECK(env_region_add(first, sizeof(first), ENV_REGION_MAPPED) == 0);
-	CHECK(atomic_load(&slow.known) == 2);
-	CHECK(env_region_remove(first) == 0);
-	/* The end of that region waits, and keeps nobody from anything. */
-	CHECK(pthread_create(&removing, NULL, remove_slow_region, NULL) == 0);
-	for (unsigned i = 0; i < 1000; i++) {
-		env_dma_free(env_dma_zmalloc(4 << 20, 0, -1));
-		sched_yield();
-	}
-	CHECK(!atomic_load(&slow.freed));
-	atomic_store(&slow.may_end, true);
-	CHECK(pthread_join(listening, &rc) == 0 && rc == NULL);
-	CHECK(pthread_join(removing, NULL) == 0);
-	CHECK(atomic_load(&slow.freed) && atomic_load(&slow.has_ended));
-	env_mem_stats(&s);
-	CHECK(atomic_load(&slow.known) == (int)s.regions);
-	env_mem_unlisten(&slow_listener);
-	CHECK(atomic_load(&slow.known) == 0);
-}
-
-static void test_only_the_end_of_a_region_waits_for_its_registration(void)
-{
-	CU_ASSERT(child_passed(child_start(child_memory_beside_one_region)));
-}
-
 /* Whether the mapping that addr lies in is one of a memfd, as /proc/self/maps has it. */
 static bool is_in_memfd(const void *addr)
 {
@@ -947,8 +724,6 @@ static const struct unit_test tests[] = {
 	UNIT(test_ticks_keep_time),
 	UNIT(test_ticks_go_on_when_the_tsc_was_reset),
 	UNIT(test_memory_grows_beyond_the_fixed_heap),
-	UNIT(test_memory_is_allocated_while_a_device_registers_what_there_is),
-	UNIT(test_only_the_end_of_a_region_waits_for_its_registration),
 	UNIT(test_others_can_map_ordinary_memory_and_what_is_freed_is_given_back),
 	UNIT(test_pools_give_aligned_objects),
 	UNIT(test_wrong_options_are_explained_and_start_nothing),
