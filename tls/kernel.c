@@ -24,7 +24,8 @@
 #define TLS_RX_EXPECT_NO_PAD 4
 #endif
 
-#define RANDOM_DIGITS 64 /* of the ClientHello, in a line of the key log */
+#define OUTCOMES      256 /* of a beginning: 0, or an errno */
+#define RANDOM_DIGITS 64  /* of the ClientHello, in a line of the key log */
 
 /* ---- Keys ---- */
 
@@ -109,11 +110,13 @@ static void expect_no_padding(int fd)
 	(void)setsockopt(fd, SOL_TLS, TLS_RX_EXPECT_NO_PAD, &on, sizeof(on));
 }
 
+/* Each outcome once. A socket whose other side has gone already says nothing of what the kernel can do. */
 static void tell_beginning(int error)
 {
-	static _Atomic bool told[2];
+	static _Atomic bool told[OUTCOMES];
 
-	if (atomic_exchange_explicit(&told[error != 0], true, memory_order_relaxed)) {
+	if (error == -ENOTCONN ||
+	    atomic_exchange_explicit(&told[-error < OUTCOMES ? -error : OUTCOMES - 1], true, memory_order_relaxed)) {
 		return;
 	}
 	if (error == 0) {

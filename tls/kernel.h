@@ -26,7 +26,8 @@ void tls_secrets_take(struct tls_secrets *secrets, const char *line);
 /* Gives the kernel the keys of a connection, of which no record of payload has been sent or read: first those of what
  * is received, then those of what is sent. hash: DHCHAP_HASH_SHA256 (AES-128-GCM) or DHCHAP_HASH_SHA384 (AES-256-GCM).
  * *receives, *sends: what it does from now on; it sends for nobody whom it does not receive for. 0; or the negative
- * errno of what it does not do: -ENOENT: it has no module tls. That of the first is logged. Any thread but reactors. */
+ * errno of what it does not do: -ENOENT: it has no module tls. Each errno is logged once; not -ENOTCONN: the other
+ * side has gone. Any thread but reactors. */
 int tls_kernel_begin(int fd, unsigned hash, const struct tls_secrets *secrets, bool is_server, bool *receives,
 		     bool *sends);
 /* Receives bytes of records of one type. How many; 0: the other side has closed; or a negative errno: -EBADMSG: a

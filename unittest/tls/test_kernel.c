@@ -15,6 +15,7 @@
 #include "tls/session.h"
 #include "tls/wire.h"
 #include "unittest/unit.h"
+#include "util/log.h"
 
 #ifndef TCP_ULP
 #define TCP_ULP 31
@@ -384,6 +385,48 @@ static void test_what_the_kernel_does_not_do_is_done_by_openssl(void)
 	CU_ASSERT_STRING_EQUAL(tls_records_name(TLS_RECORDS_BY_KERNEL), "kernel");
 }
 
+static char told[4096]; /* what the log says of beginnings */
+
+static void take_told(enum log_level level, const char *file, int line, const char *text)
+{
+	if (strstr(text, "as enable_ktls asks") != NULL) {
+		strncat(told, text, sizeof(told) - strlen(told) - 1);
+	}
+}
+
+/* How often the log says so when beginnings fail with this errno. */
+static unsigned times_told(int error, const char *words)
+{
+	unsigned n = 0;
+
+	told[0] = '\0';
+	log_set_tap(take_told);
+	for (unsigned i = 0; i < 2; i++) {
+		struct pair p;
+
+		reset_fakes();
+		fail_ulp = error;
+		connect_pair(&p, true, true);
+		close_pair(&p);
+	}
+	log_set_tap(NULL);
+	for (const char *at = told; (at = strstr(at, words)) != NULL; at++) {
+		n++;
+	}
+	return n;
+}
+
+static void test_each_reason_is_told_once_and_that_a_host_has_gone_is_none(void)
+{
+	use_hash(DHCHAP_HASH_SHA256);
+	CU_ASSERT_EQUAL(times_told(ENOTCONN, "enable_ktls"), 0);
+	CU_ASSERT_EQUAL(times_told(ENOENT, "modprobe tls"), 1);
+	CU_ASSERT_EQUAL(times_told(ENOENT, "enable_ktls"), 0);
+	CU_ASSERT_EQUAL(times_told(EOPNOTSUPP, strerror(EOPNOTSUPP)), 1);
+	CU_ASSERT_EQUAL(times_told(10000, "enable_ktls"), 1); /* no errno that there is */
+	CU_ASSERT_EQUAL(times_told(10001, "enable_ktls"), 0);
+}
+
 static void test_a_changed_record_ends_the_connection(void)
 {
 	struct iovec in = {received, 4000};
@@ -706,6 +749,7 @@ static void test_secrets_are_read_from_lines(void)
 }
 
 static const struct unit_test tests[] = {
+	UNIT(test_each_reason_is_told_once_and_that_a_host_has_gone_is_none), /* before others make the log say it */
 	UNIT(test_the_kernel_has_the_records_of_either_side_and_of_both),
 	UNIT(test_what_the_kernel_does_not_do_is_done_by_openssl),
 	UNIT(test_a_changed_record_ends_the_connection),
