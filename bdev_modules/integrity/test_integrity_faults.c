@@ -338,18 +338,18 @@ static void test_after_a_failure_the_same_copy_is_written(void)
 								     UNIT_BYTES);
 	}
 	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
-	unsigned last = copies[1]->sequence > copies[0]->sequence;
-	uint64_t right = copies[last]->sequence;
+	const unsigned newer = copies[1]->sequence > copies[0]->sequence;
+	const uint64_t right = copies[newer]->sequence;
 	base.fail_kind = KIND_FLUSH;
 	base.carried_out = true;
 	for (unsigned i = 0; i < 3; i++) {
 		base.fail_count = 1;
 		CU_ASSERT_EQUAL(kit_write(&u, 512, 4, 1), STATUS_AGAIN);
-		CU_ASSERT_EQUAL(copies[last]->sequence, right);
+		CU_ASSERT_EQUAL(copies[newer]->sequence, right);
 	}
 	CU_ASSERT_EQUAL(kit_write(&u, 512, 4, 1), 0);
-	CU_ASSERT_EQUAL(copies[last]->sequence, right);
-	CU_ASSERT_EQUAL(copies[!last]->sequence, right + 1);
+	CU_ASSERT_EQUAL(copies[newer]->sequence, right);
+	CU_ASSERT_EQUAL(copies[!newer]->sequence, right + 1);
 	faults_end(&u);
 }
 
