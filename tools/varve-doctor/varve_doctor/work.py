@@ -230,7 +230,7 @@ def integrity_faults(b):
     """What is wrong with an integrity bdev, and what helps."""
     name, on = b.get("name"), f"bdev {b.get('name')} on bdev {b.get('base_bdev_name')}"
     if rpc.member(b, "read_only", bool):
-        yield f"{on} is read-only: its checksums could not be written", f"bdev_integrity_delete name={name} and bdev_integrity_create, when the base works; the log has the error"
+        yield f"{on} is read-only: its checksums cannot be written", f"bdev_get_bdevs name={b.get('base_bdev_name')}; the log has the error; writes are tried again, and it is writable when one succeeds"
     wrong = rpc.member(b, "errors", int)
     if wrong:
         yield f"{on}: {wrong} reads have found wrong data", f"bdev_integrity_scrub_start name={name}; the log has the blocks: write them again, from a copy, and look at the base's device"
