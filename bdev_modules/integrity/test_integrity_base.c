@@ -323,6 +323,45 @@ static void test_a_wrong_checksum_page_is_counted_once(void)
 	integrity_limits.slots = 16384;
 }
 
+/* --- UNMAP --- */
+
+static void test_unmap_of_many_regions_opens_them_together(void)
+{
+	struct integrity_layout l;
+	struct user u;
+
+	struct testdev *t = base_used(&l, 20);
+	kit_close_soon(false);
+	open_again(&u);
+	unsigned before = atomic_load(&t->submitted);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, 20 * INTEGRITY_REGION_UNITS), 0);
+	CU_ASSERT_EQUAL(kit_info().regions_open, 20);
+	/* Each region has a checksum page and an UNMAP; and there are some writes and flushes of the bitmap. */
+	CU_ASSERT_TRUE(atomic_load(&t->submitted) - before < 20 * 3);
+	close_it(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+/* What stays there goes on being checked. */
+static void test_unmap_on_a_base_without_it_forgets_no_checksum(void)
+{
+	struct user u;
+
+	kit_close_soon(true);
+	struct testdev *t = testdev_new("m0", 512, (uint64_t)KIT_UNITS * UNIT_BYTES / 512);
+	t->bdev.io_types |= 1u << BDEV_IO_FLUSH;
+	t->bdev.io_types &= ~(1u << BDEV_IO_UNMAP);
+	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", true), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(kit_write(&u, 10, 8, 1), 0);
+	user_io(&u, BDEV_IO_UNMAP, NULL, 0, 20);
+	CU_ASSERT_TRUE(kit_reads(&u, 10, 8, 1));
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
+	close_it(&u);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
 /* --- Scrubs --- */
 
 static bool scrub_has_ended(void *arg)
@@ -421,6 +460,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_pages_that_have_become_zeroes_are_noticed),
 	UNIT(test_a_wrong_checksum_page_is_counted_once),
 	UNIT(test_a_standby_is_refused_also_below_another_bdev),
+	UNIT(test_unmap_of_many_regions_opens_them_together),
+	UNIT(test_unmap_on_a_base_without_it_forgets_no_checksum),
 	UNIT(test_a_scrub_tells_what_is_wrong_from_what_it_does_not_know),
 	UNIT(test_a_scrub_ends_because_its_bdev_goes),
 	UNIT_END,
