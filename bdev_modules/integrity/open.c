@@ -245,7 +245,7 @@ static void zeroes_are_durable(struct integrity_op *o, int rc)
 static void bitmap_make(struct integrity_op *o, int rc)
 {
 	struct integrity_bdev *d = o->d;
-	uint32_t index = d->step / 2, copy = d->step % 2;
+	uint32_t index = d->step / 2;
 
 	if (rc != 0) {
 		made(o, rc);
@@ -256,11 +256,10 @@ static void bitmap_make(struct integrity_op *o, int rc)
 		return;
 	}
 	struct integrity_bitmap_page *page = &d->bitmap[index].page;
-	page->sequence = copy;
+	page->sequence = 1 + d->step++ % 2;
 	integrity_bitmap_seal(page, &d->layout, index);
-	d->step++;
 	integrity_op_start(d, o, BDEV_IO_WRITE,
-			   d->layout.bitmap_first + (uint64_t)copy * d->layout.bitmap_pages + index, 1, page,
+			   d->layout.bitmap_first + (page->sequence & 1) * d->layout.bitmap_pages + index, 1, page,
 			   bitmap_make);
 }
 
