@@ -183,7 +183,6 @@ static void integrity_fill_in(struct integrity_bdev *d)
 	b->io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_FLUSH |
 		      1u << BDEV_IO_ABORT;
 	b->io_types |= base->io_types & 1u << BDEV_IO_UNMAP; /* or it would forget checksums of what stays there */
-	b->max_unmap_blocks = INTEGRITY_REGION_UNITS;        /* so that many regions are opened at once, by one write */
 	memcpy(b->uuid, d->layout.uuid, sizeof(b->uuid));
 }
 

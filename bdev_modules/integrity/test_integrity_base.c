@@ -325,27 +325,6 @@ static void test_a_wrong_checksum_page_is_counted_once(void)
 
 /* --- UNMAP --- */
 
-static void test_unmap_of_many_regions_opens_them_together(void)
-{
-	struct integrity_layout l;
-	struct user u;
-
-	struct testdev *t = base_used(&l, 20);
-	open_again(&u);
-	for (uint64_t region = 0; region < 20; region++) {
-		CU_ASSERT_EQUAL(kit_write(&u, region * INTEGRITY_REGION_UNITS, 1, 1), 0);
-	}
-	CU_ASSERT_TRUE(kit_wait_closed());
-	kit_close_soon(false);
-	unsigned before = atomic_load(&t->submitted);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, 20 * INTEGRITY_REGION_UNITS), 0);
-	CU_ASSERT_EQUAL(kit_info().regions_open, 20);
-	/* Each region has an UNMAP; and there are some writes and flushes of the bitmap. */
-	CU_ASSERT_TRUE(atomic_load(&t->submitted) - before < 20 * 2);
-	close_it(&u);
-	CU_ASSERT_TRUE(testdev_delete(t));
-}
-
 /* What stays there goes on being checked. */
 static void test_unmap_on_a_base_without_it_forgets_no_checksum(void)
 {
@@ -464,7 +443,6 @@ static const struct unit_test tests[] = {
 	UNIT(test_pages_that_have_become_zeroes_are_noticed),
 	UNIT(test_a_wrong_checksum_page_is_counted_once),
 	UNIT(test_a_standby_is_refused_also_below_another_bdev),
-	UNIT(test_unmap_of_many_regions_opens_them_together),
 	UNIT(test_unmap_on_a_base_without_it_forgets_no_checksum),
 	UNIT(test_a_scrub_tells_what_is_wrong_from_what_it_does_not_know),
 	UNIT(test_a_scrub_ends_because_its_bdev_goes),
