@@ -75,9 +75,11 @@ int crypto_rekey_check_base(const struct crypto_bdev *c, char *error);
 
 /* --- rekey_former.c --- */
 
-/* Has the journal on that bdev, if it has this salt, say nothing any more; in the background. user: the crypto bdev.
- * The log says if that is not possible. Control thread. */
-void crypto_journal_make_void(const char *name, const uint8_t *salt, const char *user);
+/* Has the journal on that bdev, if it has this salt, say nothing any more. user: the crypto bdev. done(arg) follows on
+ * the control thread, perhaps before this has returned: that is durable, or not possible, as the log says. Control
+ * thread. */
+void crypto_journal_make_void(const char *name, const uint8_t *salt, const char *user, void (*done)(void *arg),
+			      void *arg);
 
 /* --- io.c --- */
 

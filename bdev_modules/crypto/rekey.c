@@ -5,7 +5,8 @@
  *     control thread			worker thread
  *     rekey_start()			rekey_work()
  *					rekey_engine_begin()
- *     rekey_begun_message()	<------
+ *     rekey_begun_message()	<------		the former journal becomes void
+ *		    ------>
  *					rekey_engine_run(), for each chunk:
  *     rekey_hold_message()	<------		hold	(channels, until nothing is in flight there)
  *		    ------>
@@ -209,29 +210,10 @@ static void rekey_tell_begun(struct crypto_rekey *r, int rc)
 	}
 }
 
-/* The former journal, of another bdev, has a position that is wrong from now on. */
-static void rekey_adopt_journal(struct crypto_rekey *r)
+static void rekey_begun(void *arg)
 {
-	const char *name = bdev_name(bdev_desc_bdev(r->journal->desc));
+	struct crypto_rekey *r = arg;
 
-	if (strcmp(r->journal_name, name) != 0) {
-		log_warning("bdev %s: its rekey goes on with a journal on bdev %s: save the configuration; the one on "
-			    "bdev %s is out of date, and whoever goes on with that loses data",
-			    rekey_bdev_name(r), name, r->journal_name);
-		if (r->has_begun) { /* otherwise nobody knows which of the two is newer */
-			crypto_journal_make_void(r->journal_name, r->journal_salt, rekey_bdev_name(r));
-		}
-		snprintf(r->journal_name, sizeof(r->journal_name), "%s", name);
-	}
-	crypto_journal_warn(r->c, bdev_desc_bdev(r->journal->desc));
-	memcpy(r->journal_salt, r->engine.head.salt, sizeof(r->journal_salt));
-}
-
-static void rekey_begun_message(struct thread_msg *msg)
-{
-	struct crypto_rekey *r = container_of(msg, struct crypto_rekey, begun_msg);
-
-	rekey_adopt_journal(r);
 	r->has_begun = true;
 	log_notice("bdev %s: a rekey from key %s to key %s %s at block %lu of %lu; bdev %s has its journal",
 		   rekey_bdev_name(r), crypto_key_name(r->c->keys->key), crypto_key_name(r->next),
@@ -239,6 +221,31 @@ static void rekey_begun_message(struct thread_msg *msg)
 		   r->journal_name);
 	rekey_tell_begun(r, 0);
 	rekey_answer(r, 0);
+}
+
+/* The former journal, of another bdev, has a position that will be wrong: the worker waits until it is void. */
+static void rekey_begun_message(struct thread_msg *msg)
+{
+	struct crypto_rekey *r = container_of(msg, struct crypto_rekey, begun_msg);
+	const char *name = bdev_name(bdev_desc_bdev(r->journal->desc));
+	char former[sizeof(r->journal_name)];
+	uint8_t salt[REKEY_SALT];
+
+	memcpy(former, r->journal_name, sizeof(former));
+	memcpy(salt, r->journal_salt, sizeof(salt));
+	snprintf(r->journal_name, sizeof(r->journal_name), "%s", name);
+	memcpy(r->journal_salt, r->engine.head.salt, sizeof(salt));
+	crypto_journal_warn(r->c, bdev_desc_bdev(r->journal->desc));
+	if (strcmp(former, name) != 0) {
+		log_warning("bdev %s: its rekey goes on with a journal on bdev %s: save the configuration; the one on "
+			    "bdev %s is out of date, and whoever goes on with that loses data",
+			    rekey_bdev_name(r), name, former);
+	}
+	if (strcmp(former, name) != 0 && r->has_begun) { /* otherwise nobody knows which of the two is newer */
+		crypto_journal_make_void(former, salt, rekey_bdev_name(r), rekey_begun, r);
+	} else {
+		rekey_begun(r);
+	}
 }
 
 /* --- The engine's functions. Worker thread. --- */

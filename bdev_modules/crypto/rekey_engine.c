@@ -91,6 +91,9 @@ static int header_write(struct rekey_engine *e, enum rekey_state state, uint64_t
 			uint32_t crc)
 {
 	e->head.generation++;
+	if (memcmp(e->head.salt, e->last_salt, sizeof(e->last_salt)) == 0) {
+		e->last_generation = e->head.generation;
+	}
 	e->head.state = state;
 	e->head.position = position;
 	e->head.chunk_blocks = blocks;
@@ -312,13 +315,17 @@ static int header_fill_in(struct rekey_engine *e, const uint8_t *salt, struct re
 }
 
 /* The chunk under way goes to a journal that does not have it. Until its copy is there, the journal says nothing of
- * this rekey: nothing of what it could say is true. */
+ * this rekey: nothing of what it could say is true. The base is not written yet: the former journal counts until this
+ * one has been taken. */
 static int chunk_carry_over(struct rekey_engine *e)
 {
 	int rc = header_write(e, REKEY_VOID, e->position, 0, 0);
 
 	e->copied = false;
-	return rc != 0 ? rc : chunk_carry_out(e);
+	rc = rc != 0 ? rc : chunk_copy_write(e, e->pending);
+	return rc != 0 ? rc
+		       : header_write(e, REKEY_UNDER_WAY, e->position, e->pending,
+				      rekey_crc(e->chunk, (size_t)e->pending * e->block_size));
 }
 
 /* The journal has nothing that is still needed. */
@@ -347,10 +354,12 @@ static bool header_is_of_now(const struct rekey_engine *e, const struct rekey_he
 	       h->chunk_crc == rekey_crc(e->chunk, (size_t)e->pending * e->block_size);
 }
 
-/* Whether the journal is the one that the engine has written last, and has what it has, but perhaps the last header. */
+/* Whether the journal is the one that counts, and has what it has, but perhaps the last header: with that, its position
+ * is the one before the chunk under way or the one behind it, and is true, since nobody else uses that chunk. */
 static bool journal_is_the_last(const struct rekey_engine *e, const struct rekey_header *h)
 {
-	return memcmp(h->salt, e->head.salt, sizeof(h->salt)) == 0 && h->generation + 1 >= e->head.generation;
+	return memcmp(h->salt, e->last_salt, sizeof(h->salt)) == 0 && h->generation + 1 >= e->last_generation &&
+	       (h->position == e->position || h->position == e->position + e->pending);
 }
 
 static int begin_continue(struct rekey_engine *e, const struct rekey_header *newest)
@@ -407,7 +416,7 @@ static int begin_with_none(struct rekey_engine *e, enum rekey_begin how, const s
 	return begin_anew(e, newest);
 }
 
-int rekey_engine_begin(struct rekey_engine *e, enum rekey_begin how)
+static int engine_begin(struct rekey_engine *e, enum rekey_begin how)
 {
 	struct rekey_header found[2];
 	const struct rekey_header *newest = NULL;
@@ -437,4 +446,15 @@ int rekey_engine_begin(struct rekey_engine *e, enum rekey_begin how)
 			    "it has the journal of a rekey of bdev %s that has not ended: create the crypto bdev "
 			    "with rekey_key_name, or, if nobody needs that any more, overwrite it",
 			    newest->base_name);
+}
+
+int rekey_engine_begin(struct rekey_engine *e, enum rekey_begin how)
+{
+	int rc = engine_begin(e, how);
+
+	if (rc == 0) {
+		memcpy(e->last_salt, e->head.salt, sizeof(e->last_salt));
+		e->last_generation = e->head.generation;
+	}
+	return rc;
 }

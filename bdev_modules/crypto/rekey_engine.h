@@ -64,8 +64,10 @@ struct rekey_engine {
 	char base_name[REKEY_NAME_MAX];
 	/* The engine's. */
 	struct crypto_xts old_xts, new_xts;
-	struct rekey_header head; /* as it was written last, or was to be */
-	unsigned slot;            /* where the next header goes */
+	struct rekey_header head;      /* as it was written last, or was to be */
+	unsigned slot;                 /* where the next header goes */
+	uint8_t last_salt[REKEY_SALT]; /* of the journal that counts: that of the last beginning that has succeeded */
+	uint64_t last_generation;      /* of the header that was written to it last, or was to be */
 	uint64_t position;
 	uint8_t *chunk;         /* encrypted: never plain data */
 	uint8_t *header, *copy; /* journal_block bytes at least; one block of plain data, left out of core dumps */

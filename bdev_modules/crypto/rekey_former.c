@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rekey has gone on with another journal. What the former one says is not true any more, and a rekey that went on
- * from there would lose data: it is made void, in the background, if its bdev can be had. */
+/* A rekey goes on with another journal. What the former one says will not be true any more, and a rekey that went on
+ * from there would lose data: it is made void first, if its bdev can be had. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +21,8 @@ struct former {
 	uint32_t block;
 	uint8_t header[REKEY_HEADER_STRIDE];
 	int rc;
+	void (*done)(void *arg);
+	void *arg;
 };
 
 static int former_run(struct former *f, struct vbdev_meta_op op)
@@ -96,6 +98,7 @@ static void former_done(struct worker_job *job)
 		log_warning("bdev %s: the former journal of its rekey, on bdev %s, cannot be made void: %s", f->user,
 			    name, strerror(-rc));
 	}
+	f->done(f->arg);
 	vbdev_meta_close(f->meta, former_closed, f);
 }
 
@@ -104,7 +107,8 @@ static void former_event(struct bdev_desc *desc, enum bdev_event event, void *ar
 {
 }
 
-void crypto_journal_make_void(const char *name, const uint8_t *salt, const char *user)
+void crypto_journal_make_void(const char *name, const uint8_t *salt, const char *user, void (*done)(void *arg),
+			      void *arg)
 {
 	char error[BDEV_ERROR_MAX] = "out of memory";
 	struct former *f = calloc(1, sizeof(*f));
@@ -117,11 +121,14 @@ void crypto_journal_make_void(const char *name, const uint8_t *salt, const char 
 		log_warning("bdev %s: the former journal of its rekey, on bdev %s, cannot be made void: %s", user, name,
 			    error);
 		free(f);
+		done(arg);
 		return;
 	}
 	snprintf(f->user, sizeof(f->user), "%s", user);
 	memcpy(f->salt, salt, sizeof(f->salt));
 	f->block = bdev_block_size(bdev_desc_bdev(f->desc));
+	f->done = done;
+	f->arg = arg;
 	f->job = (struct worker_job){.work = former_work, .done = former_done};
 	worker_run(NULL, &f->job);
 }

@@ -725,6 +725,50 @@ static void test_a_chunk_under_way_goes_to_a_journal_that_has_another(void)
 	}
 }
 
+/* The chunk under way fails on a journal, and beginnings on both journals fail, too. One of them always counts: the one
+ * of the last beginning that has succeeded. */
+static void test_beginnings_that_fail_leave_the_journal_that_counts(void)
+{
+	static const enum device begins[2] = {JOURNAL, OTHER_JOURNAL};
+	struct rekey_engine e;
+
+	for (int at = 0; at < 512; at++) {
+		sim_reset((uint64_t)at + 1);
+		engine_make(&e);
+		run_on(&e, JOURNAL, REKEY_NEW, 0);
+		run_on(&e, OTHER_JOURNAL, REKEY_CONTINUE, 1);
+		CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_CONTINUE), 0);
+		enum device counts = OTHER_JOURNAL;
+		sim.fails_in = at % 8;
+		sim.stops_in = -1;
+		CU_ASSERT_EQUAL(rekey_engine_run(&e), -EIO);
+		for (int i = 0; i < 3; i++) {
+			sim.journal = begins[at / (8 << i) % 2];
+			sim.fails_in = (int)rnd(7);
+			int rc = rekey_engine_begin(&e, REKEY_CONTINUE);
+			sim.fails_in = -1;
+			counts = rc == 0 ? sim.journal : counts;
+			unsigned logged = sim.logged;
+			enum device last = sim.journal;
+			sim.journal = counts;
+			struct rekey_engine kept = e;
+			crash_is_survived(logged);
+			e = kept;
+			kill_after(logged); /* it goes on as if nothing had been */
+			sim.position = e.position;
+			sim.held_first = e.position;
+			sim.held_end = e.position + e.pending;
+			sim.user = true;
+			sim.journal = last;
+		}
+		sim.journal = counts;
+		CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_CONTINUE), 0);
+		CU_ASSERT_EQUAL(rekey_engine_run(&e), 0);
+		expect_all_done();
+		rekey_engine_fini(&e);
+	}
+}
+
 static void test_a_beginning_that_nobody_was_told_of_is_taken(void)
 {
 	struct rekey_engine e;
@@ -941,6 +985,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_recovery_that_fails_can_be_tried_again),
 	UNIT(test_a_journal_that_had_the_rekey_before_is_brought_up_to_date),
 	UNIT(test_a_chunk_under_way_goes_to_a_journal_that_has_another),
+	UNIT(test_beginnings_that_fail_leave_the_journal_that_counts),
 	UNIT(test_a_beginning_that_nobody_was_told_of_is_taken),
 	UNIT(test_a_journal_of_another_rekey_is_refused),
 	UNIT(test_a_copy_that_is_damaged_is_not_written),
