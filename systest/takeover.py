@@ -296,11 +296,12 @@ def test_files_and_addresses_pass_to_the_successor():
         folder = pathlib.Path(name)
         options = ("-f", str(folder / "pid"), "--metrics", f"unix:{folder}/metrics")
         with Served(*options, trtype="TCP") as a:
-            before = (folder / "metrics").stat().st_ino
+            before = (folder / "metrics").stat()
             with Successor(a, *options) as b:
                 check(a.wait_exit() == 0, a.log())
                 check(int((folder / "pid").read_text()) == b.pid, "the file with the process id")
-                check((folder / "metrics").stat().st_ino != before, "the socket of metrics")
+                now = (folder / "metrics").stat()
+                check((now.st_ino, now.st_ctime_ns) != (before.st_ino, before.st_ctime_ns), "the socket of metrics: inodes are used again")
                 b.stop_clean()
             check(not any(folder.iterdir()), "the successor removes them at its end")
 
