@@ -118,7 +118,7 @@ def test_varve_top_fits_a_small_terminal():
         for i in range(3):
             d.call("bdev_null_create", name=f"Null{i}", num_blocks=1024, block_size=512)
         with Screen("-p", d.process.pid, "-d", "0.2", lines=24, columns=80) as s:
-            s.wait("1 Reactors", "9 Tra", "h help  q quit")
+            s.wait("1 Reactors", "9 T", "h help  q quit")
             check(s.text().splitlines()[1].lstrip().startswith("1 Reactors") and s.text().splitlines()[3].startswith("LCORE"), s.text())
             s.key("4")
             s.wait("Null2", "4 Bdevs", ">")

@@ -151,7 +151,8 @@ static json_t *array_find_or_add(json_t *list, const char *name_key, const char 
 	size_t i;
 
 	json_array_foreach (list, i, o) {
-		if (strcmp(json_string_value(json_object_get(o, name_key)), name) == 0) {
+		const char *has = json_string_value(json_object_get(o, name_key)); /* NULL: no memory */
+		if (has != NULL && strcmp(has, name) == 0) {
 			return json_object_get(o, key);
 		}
 	}

@@ -25,7 +25,8 @@ static void io_paths_add(void *arg, const struct bdev_nvme_io_path *p)
 	size_t i;
 
 	json_array_foreach (groups, i, g) {
-		if (strcmp(json_string_value(json_object_get(g, "thread")), p->thread_name) == 0) {
+		const char *thread = json_string_value(json_object_get(g, "thread")); /* NULL: no memory */
+		if (thread != NULL && strcmp(thread, p->thread_name) == 0) {
 			group = g;
 		}
 	}
