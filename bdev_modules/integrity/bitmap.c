@@ -84,6 +84,9 @@ static void bitmap_ended(struct integrity_op *o, int rc)
 	}
 	slots_change_ended(&b->now, rc != 0 ? integrity_op_status(o) : 0);
 	bitmap_write_next(b);
+	if (b->d->ending) { /* regions that were being opened are closed now, or all is done */
+		integrity_closer_end(b->d);
+	}
 }
 
 static void bitmap_written(struct integrity_op *o, int rc)

@@ -245,14 +245,14 @@ static void batch_start(struct integrity_bdev *d)
 {
 	bool soon = d->hurried;
 
-	if (d->closing || (d->ending && d->learning != NULL)) {
+	if (d->closing || d->ended || (d->ending && d->learning != NULL)) {
 		return;
 	}
 	d->hurried = false;
 	d->closing = batch_fill(d, soon);
 	if (d->closing && d->drains_left == 0) {
 		sums_write_all(d);
-	} else if (!d->closing && d->ending) {
+	} else if (!d->closing && d->ending && (d->slots_opening == 0 || d->end_failed)) {
 		closer_end_now(d);
 	}
 }

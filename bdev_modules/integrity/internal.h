@@ -148,7 +148,7 @@ struct integrity_bdev {
 	 * thread, read by all. */
 	_Atomic uint32_t *slot_of;
 	struct integrity_slot *slots;
-	uint32_t num_slots, slots_open, max_open, hand;
+	uint32_t num_slots, slots_open, slots_opening, max_open, hand; /* open: also those that are being opened */
 	struct integrity_slots free;
 	struct integrity_ios starved; /* wait until any slot can be had, or any region closed */
 	struct integrity_bitmap *bitmap;
@@ -219,7 +219,7 @@ int integrity_bases(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MA
 void integrity_dump_info(const struct bdev *b, struct json_t *driver_specific);
 
 /* Starts I/O of `units` units at `unit` of the base (FLUSH: of everything). done(o, rc) follows, never before this has
- * returned; a lack of memory is waited out. */
+ * returned; a lack of memory is waited out. After integrity_closer_ended() nothing is started, and nothing follows. */
 void integrity_op_start(struct integrity_bdev *d, struct integrity_op *o, enum bdev_io_type type, uint64_t unit,
 			uint64_t units, void *data, void (*done)(struct integrity_op *o, int rc));
 

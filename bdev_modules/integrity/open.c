@@ -40,6 +40,9 @@ static void op_ended(struct vbdev_meta_op *op)
 void integrity_op_start(struct integrity_bdev *d, struct integrity_op *o, enum bdev_io_type type, uint64_t unit,
 			uint64_t units, void *data, void (*done)(struct integrity_op *o, int rc))
 {
+	if (d->ended) {
+		return; /* nobody waits for it, and the base is being closed */
+	}
 	*o = (struct integrity_op){.d = d, .done = done};
 	o->op.type = type;
 	o->op.offset_blocks = unit * d->unit_blocks;

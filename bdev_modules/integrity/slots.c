@@ -39,6 +39,8 @@ void integrity_slot_mark(struct integrity_slot *s, enum integrity_slot_state sta
 	state_machine_check(&slot_machine, s->state, state, s->d->name);
 	s->d->slots_open += slot_state_is_open(state);
 	s->d->slots_open -= slot_state_is_open(s->state);
+	s->d->slots_opening += state == SLOT_OPENING;
+	s->d->slots_opening -= s->state == SLOT_OPENING;
 	s->state = (uint8_t)state;
 	if (state == SLOT_CLOSING) { /* its checksum page is written before its bit is cleared */
 		uint32_t region = atomic_load_explicit(&s->region, memory_order_relaxed);
@@ -204,20 +206,25 @@ static void slot_load_failed(struct integrity_slot *s, uint16_t status)
 	integrity_serve_starved(s->d);
 }
 
-/* A wrong page is written anew: its region is opened, and closed in its turn. */
-static void slot_mend(struct integrity_slot *s)
+static void slot_open_now(struct integrity_slot *s)
 {
-	struct integrity_bdev *d = s->d;
-
-	if (s->state != SLOT_CLEAN || d->slots_open >= d->max_open ||
-	    atomic_load_explicit(&d->failed, memory_order_relaxed)) {
-		return; /* it is being opened by a write; or the next time that the page is read */
-	}
 	rte_spinlock_lock(&s->lock);
 	integrity_slot_mark(s, SLOT_OPENING);
 	s->written_ticks = thread_now();
 	rte_spinlock_unlock(&s->lock);
 	integrity_bitmap_change(s, true);
+}
+
+/* A wrong page is written anew: its region is opened, and closed in its turn. */
+static void slot_mend(struct integrity_slot *s)
+{
+	struct integrity_bdev *d = s->d;
+
+	if (s->state != SLOT_CLEAN || d->slots_open >= d->max_open || d->ending ||
+	    atomic_load_explicit(&d->failed, memory_order_relaxed)) {
+		return; /* it is being opened by a write; or the next time that the page is read */
+	}
+	slot_open_now(s);
 }
 
 static bool region_has_sums(const struct integrity_bdev *d, uint32_t region)
@@ -314,15 +321,6 @@ static void ask_starves(struct integrity_bdev *d, struct integrity_io *ctx)
 	ctx->starved = true;
 	ask_wait(ctx, &d->starved);
 	integrity_closer_hurry(d);
-}
-
-static void slot_open_now(struct integrity_slot *s)
-{
-	rte_spinlock_lock(&s->lock);
-	integrity_slot_mark(s, SLOT_OPENING);
-	s->written_ticks = thread_now();
-	rte_spinlock_unlock(&s->lock);
-	integrity_bitmap_change(s, true);
 }
 
 static void slot_open(struct integrity_slot *s, struct integrity_io *ctx)

@@ -9,7 +9,7 @@
 
 /* --- A base whose single operations fail --- */
 
-enum kind { KIND_NONE, KIND_FLUSH, KIND_BITMAP, KIND_SUMS, KIND_UNMAP };
+enum kind { KIND_NONE, KIND_FLUSH, KIND_BITMAP, KIND_SUMS, KIND_UNMAP, KIND_READ, KINDS }; /* READ: of data */
 
 static struct fault_base {
 	struct testdev *t;
@@ -18,7 +18,11 @@ static struct fault_base {
 	struct integrity_layout layout;
 	atomic_uint fail_kind, fail_count; /* the next ones of this kind fail */
 	atomic_bool carried_out;           /* those that fail are carried out all the same */
-	atomic_uint writes[KIND_UNMAP + 1];
+	atomic_uint writes[KINDS];
+	atomic_uint hold_kind; /* the next one of this kind is not answered until fault_release() */
+	atomic_bool holds;
+	void *held_channel;
+	struct bdev_io *held;
 	bool notes_stack; /* UNMAPs are not carried out, and note where the stack is then */
 	uintptr_t stack_low, stack_high;
 } base;
@@ -29,6 +33,9 @@ static enum kind kind_of(const struct bdev_io *io)
 
 	if (io->type == BDEV_IO_FLUSH || io->type == BDEV_IO_UNMAP) {
 		return io->type == BDEV_IO_FLUSH ? KIND_FLUSH : KIND_UNMAP;
+	}
+	if (io->type == BDEV_IO_READ && unit >= base.layout.data_first && unit < base.layout.size_units - 1) {
+		return KIND_READ;
 	}
 	if (io->type != BDEV_IO_WRITE || unit < base.layout.bitmap_first || unit >= base.layout.data_first) {
 		return KIND_NONE;
@@ -59,6 +66,13 @@ static void fault_submit(void *channel, struct bdev_io *io)
 		bdev_io_complete(io, STATUS_AGAIN);
 		return;
 	}
+	if (kind != KIND_NONE && kind == atomic_load(&base.hold_kind)) {
+		atomic_store(&base.hold_kind, KIND_NONE);
+		base.held = io;
+		base.held_channel = channel;
+		set_done(&base.holds);
+		return;
+	}
 	if (kind == KIND_UNMAP && base.notes_stack) {
 		uintptr_t at = (uintptr_t)__builtin_frame_address(0);
 		base.stack_low = RTE_MIN(base.stack_low, at);
@@ -67,6 +81,13 @@ static void fault_submit(void *channel, struct bdev_io *io)
 		return;
 	}
 	base.real->submit(channel, io);
+}
+
+/* Of an I/O of the module itself. */
+static void fault_release(void)
+{
+	atomic_store(&base.holds, false);
+	base.real->submit(base.held_channel, base.held);
 }
 
 /* memory: what is on it; NULL: zeroes, and i0 is made on it. unmaps: whether it has UNMAP. */
@@ -567,6 +588,93 @@ static void test_it_goes_while_its_base_does_not_answer(void)
 	faults_end(&u);
 }
 
+/* --- It goes while it does something of its own --- */
+
+struct going {
+	const struct integrity_bdev *d;
+	atomic_bool done;
+	int rc;
+};
+
+static void gone(void *arg, int rc)
+{
+	struct going *g = arg;
+
+	g->rc = rc;
+	set_done(&g->done);
+}
+
+static bool is_ending(void *arg)
+{
+	return ((const struct going *)arg)->d->ending;
+}
+
+/* Until i0 waits for the held I/O. */
+static void go(struct going *g)
+{
+	*g = (struct going){.d = integrity_of(bdev_integrity_find("i0"))};
+	bdev_integrity_delete("i0", gone, g);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(is_ending, g));
+	CU_ASSERT_FALSE(g->done);
+}
+
+static void go_on(struct going *g)
+{
+	fault_release();
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&g->done));
+	CU_ASSERT_EQUAL(g->rc, 0);
+}
+
+static void created_again(struct user *u)
+{
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(u, "i0", true, fixture_thread(0)), 0);
+}
+
+/* A wrong checksum page has made it open a region, behind the write of the bitmap that closes another one. fails: so
+ * does the write that opens it. */
+static void it_goes_while_a_region_is_opened(bool fails)
+{
+	struct going g;
+	struct user u;
+
+	kit_close_soon(false);
+	faults_start(&u, KIT_REGIONS, NULL, true);
+	CU_ASSERT_EQUAL(kit_write(&u, 512, 4, 1), 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+	base.t->memory[(base.layout.sums_first + 1) * UNIT_BYTES + 100] ^= 1;
+	kit_close_soon(true);
+	created_again(&u);
+	base.hold_kind = KIND_SUMS;
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
+	base.hold_kind = KIND_BITMAP;
+	fault_release();
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
+	CU_ASSERT_TRUE(kit_reads(&u, 512, 4, 1));
+	CU_ASSERT_EQUAL(kit_info().checksum_pages_wrong, 1);
+	CU_ASSERT_EQUAL(kit_info().regions_open, 2);
+	user_close(&u);
+	go(&g);
+	base.fail_kind = KIND_BITMAP;
+	base.fail_count = fails;
+	go_on(&g);
+	base.fail_count = 0;
+	created_again(&u);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, 0);
+	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
+	CU_ASSERT_TRUE(kit_reads(&u, 512, 4, 1));
+	CU_ASSERT_EQUAL(kit_info().checksum_pages_wrong, fails);
+	faults_end(&u);
+}
+
+static void test_it_goes_while_a_region_is_opened(void)
+{
+	it_goes_while_a_region_is_opened(false);
+	it_goes_while_a_region_is_opened(true);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_large_io_has_its_turn_among_small_ones),
 	UNIT(test_a_region_has_its_turn_among_busy_ones),
@@ -580,6 +688,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_base_without_unmap_keeps_its_checksums),
 	UNIT(test_io_that_waits_is_ended),
 	UNIT(test_it_goes_while_its_base_does_not_answer),
+	UNIT(test_it_goes_while_a_region_is_opened),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_integrity_faults", tests, fixture_start, fixture_stop)
