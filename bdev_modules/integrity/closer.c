@@ -110,7 +110,7 @@ static void sums_write_all(struct integrity_bdev *d)
 
 /* --- Which regions --- */
 
-enum gather { GATHER_IDLE, GATHER_BUSY };
+enum gather { GATHER_IDLE, GATHER_BUSY, GATHER_ANY };
 
 static void drained_message(struct thread_msg *msg)
 {
@@ -129,21 +129,16 @@ void integrity_check_drained(struct integrity_slot *s)
 	}
 }
 
-static bool slot_is_to_be_learned(const struct integrity_slot *s)
-{
-	return s->unknown && !s->learned && integrity_limits.learns;
-}
-
 /* Nobody writes to it, and nobody has for so long; or somebody does (GATHER_BUSY), and is waited for. Writes that come
- * wait until it has been closed. */
+ * wait until it has been closed. GATHER_ANY: even one that has still to be read. */
 static bool slot_begin_closing(struct integrity_slot *s, enum gather which, uint64_t now, uint64_t idle_ticks)
 {
-	if (s->state != SLOT_OPEN || s == s->d->learning || (idle_ticks > 0 && slot_is_to_be_learned(s))) {
+	if (s->state != SLOT_OPEN || s == s->d->learning || (which != GATHER_ANY && integrity_slot_is_unlearned(s))) {
 		return false;
 	}
 	rte_spinlock_lock(&s->lock);
 	bool is_idle = s->writers == 0 && (s->written_ticks >= now ? 0 : now - s->written_ticks) >= idle_ticks;
-	bool closes = is_idle || which == GATHER_BUSY;
+	bool closes = is_idle || which != GATHER_IDLE;
 	if (closes) {
 		integrity_slot_mark(s, SLOT_CLOSING);
 		s->drains = s->writers > 0;
@@ -183,7 +178,22 @@ static uint32_t starved_count(const struct integrity_bdev *d)
 	return RTE_MAX(n, 1u);
 }
 
-/* For others that wait: those that have been idle for longest; if none is, some that are being written to. */
+/* Only regions that have still to be read are open, and they are written to without a pause. */
+static uint32_t batch_gather_any(struct integrity_bdev *d)
+{
+	uint32_t n = batch_gather(d, GATHER_ANY, 0, starved_count(d));
+
+	if (n > 0) {
+		log_limited(LOG_LEVEL_WARNING,
+			    "bdev %s: %u regions that were open at a crash are closed before they have been read, for "
+			    "others are to be written; their blocks are not checked until they are written",
+			    d->name, n);
+	}
+	return n;
+}
+
+/* For others that wait: those that have been idle for longest; if none is, some that are being written to. Those that
+ * have still to be read only lose their slots, as long as one is idle. */
 static uint32_t batch_gather_soon(struct integrity_bdev *d)
 {
 	uint64_t idle_us = integrity_limits.idle_us;
@@ -193,7 +203,11 @@ static uint32_t batch_gather_soon(struct integrity_bdev *d)
 		idle_us /= 16;
 		n = batch_gather(d, GATHER_IDLE, idle_us, INTEGRITY_CLOSE_BATCH);
 	}
-	return n > 0 ? n : batch_gather(d, GATHER_BUSY, 0, starved_count(d));
+	n = n > 0 ? n : batch_gather(d, GATHER_BUSY, 0, starved_count(d));
+	if (n > 0 || integrity_slots_forget(d, starved_count(d)) > 0) {
+		return n;
+	}
+	return batch_gather_any(d);
 }
 
 static bool batch_fill(struct integrity_bdev *d, bool soon)
@@ -264,8 +278,9 @@ static void closer_tick(void *arg)
 	struct integrity_bdev *d = arg;
 
 	d->hurried = d->hurried || !STAILQ_EMPTY(&d->starved);
-	for (uint32_t n = 0; n < UNKNOWN_BATCH && d->slots_open < d->max_open && d->regions_unknown > 0 &&
-			     (!atomic_load(&d->failed) || d->slots_open == 0) && integrity_slots_take_unknown(d);
+	for (uint32_t n = 0;
+	     n < UNKNOWN_BATCH && STAILQ_EMPTY(&d->starved) && d->slots_open < d->max_open && d->regions_unknown > 0 &&
+	     (!atomic_load(&d->failed) || d->slots_open == 0) && integrity_slots_take_unknown(d);
 	     n++) {
 	}
 	integrity_bitmap_again(d);

@@ -175,6 +175,7 @@ struct integrity_bdev {
 	/* The learner. */
 	struct integrity_slot *learning; /* NULL: none */
 	uint32_t learn_at;               /* units of it */
+	uint32_t learn_next;             /* slot that is looked at first */
 	void *learn_buffer;
 	struct integrity_op learn_op;
 
@@ -264,6 +265,13 @@ static inline bool integrity_sums_are_unknown(const struct integrity_slot *s, ui
 	return known == 0;
 }
 
+/* Whether its region was open at a crash, and has still to be read: were it closed, nothing would be known of it until
+ * it is written. Control thread. */
+static inline bool integrity_slot_is_unlearned(const struct integrity_slot *s)
+{
+	return s->unknown && !s->learned && integrity_limits.learns;
+}
+
 /* --- open.c --- */
 
 /* Reads the superblock and the bitmap, or makes them. integrity_opened() follows. */
@@ -288,6 +296,9 @@ void integrity_slot_mark(struct integrity_slot *s, enum integrity_slot_state sta
 /* Gives a slot to the next region that was found open, so that it is closed in its turn. False: none is left, or no
  * slot is free. */
 bool integrity_slots_take_unknown(struct integrity_bdev *d);
+/* Takes the slots of up to `most` open regions away that have still to be read, and that nobody uses: they stay open on
+ * the base, and are as if they had not had a slot yet. Returns how many. */
+uint32_t integrity_slots_forget(struct integrity_bdev *d, uint32_t most);
 /* Looks again at the I/Os that wait for any slot. */
 void integrity_serve_starved(struct integrity_bdev *d);
 /* Sends an I/O to the control thread. Its integrity_io_resumed() follows on its own thread. */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* After a crash: reads the regions that were open, and notes the checksums of what is there, one region at a time.
- * Meanwhile the learner has all units of the region to itself. What cannot be read stays unknown. */
+ * Meanwhile the learner has all units of the region to itself. What the medium has lost stays unknown. After another
+ * error the region is read again later, and until it has been read it stays open on the base, also if the bdev goes:
+ * so it is read in the next life. */
 #include <rte_common.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bdev_modules/integrity/internal.h"
 #include "util/iov.h"
+#include "util/log.h"
 
 #define PIECE_UNITS 256u
 
@@ -63,29 +66,40 @@ static uint32_t piece_units(const struct integrity_bdev *d)
 	return RTE_MIN(region_units(d, d->learning->region) - d->learn_at, PIECE_UNITS);
 }
 
-static void learn_ended(struct integrity_bdev *d)
+/* goes_on: with the next one, if it is not time to go. */
+static void learn_ended(struct integrity_bdev *d, bool goes_on)
 {
 	struct integrity_slot *s = d->learning;
 
 	d->learning = NULL;
-	s->learned = true;
+	s->learned = d->learn_at == region_units(d, s->region);
 	slot_give_back_all(s);
-	integrity_learn(d);
+	if (goes_on || d->ending) {
+		integrity_learn(d);
+	}
 }
 
 static void piece_was_read(struct integrity_op *o, int rc)
 {
 	struct integrity_bdev *d = o->d;
-	uint32_t units = piece_units(d);
+	uint32_t region = d->learning->region, units = piece_units(d);
 
+	if (rc != 0 && !integrity_op_is_unreadable(o)) {
+		log_limited(LOG_LEVEL_WARNING,
+			    "bdev %s: region %u, which was open at a crash, cannot be read from bdev %s (%s); it is "
+			    "tried again",
+			    d->name, region, d->base_name, strerror(-rc));
+		learn_ended(d, false);
+		return;
+	}
 	if (rc == 0) {
 		piece_note(d, d->learning, units);
 	}
 	d->learn_at += units;
-	if (d->learn_at < region_units(d, d->learning->region) && !d->ending) {
+	if (d->learn_at < region_units(d, region) && !d->ending) {
 		piece_read(d);
 	} else {
-		learn_ended(d);
+		learn_ended(d, true);
 	}
 }
 
@@ -97,10 +111,12 @@ static void piece_read(struct integrity_bdev *d)
 			   piece_was_read);
 }
 
+/* Begins where it ended the last time: one that cannot be read is in nobody's way. */
 static struct integrity_slot *slot_to_learn(struct integrity_bdev *d)
 {
 	for (uint32_t i = 0; i < d->num_slots; i++) {
-		struct integrity_slot *s = &d->slots[i];
+		struct integrity_slot *s = &d->slots[d->learn_next];
+		d->learn_next = (d->learn_next + 1) % d->num_slots;
 		if (s->unknown && !s->learned && slot_take_all(s)) {
 			return s;
 		}

@@ -135,11 +135,8 @@ static void region_is_unknown_again(struct integrity_bdev *d, uint32_t region)
 	d->unknown_at = RTE_MIN(d->unknown_at, region);
 }
 
-static bool slot_evict(struct integrity_slot *s)
+static bool slot_take_away(struct integrity_slot *s)
 {
-	if (!slot_may_be_evicted(s)) {
-		return false;
-	}
 	rte_spinlock_lock(&s->lock);
 	bool evicted = s->users == 0;
 	uint32_t region = atomic_load_explicit(&s->region, memory_order_relaxed);
@@ -156,6 +153,26 @@ static bool slot_evict(struct integrity_slot *s)
 		s->unknown = false;
 	}
 	return evicted;
+}
+
+static bool slot_evict(struct integrity_slot *s)
+{
+	return slot_may_be_evicted(s) && slot_take_away(s);
+}
+
+uint32_t integrity_slots_forget(struct integrity_bdev *d, uint32_t most)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < d->num_slots && n < most; i++) {
+		struct integrity_slot *s = &d->slots[i];
+		bool may_go = s->state == SLOT_OPEN && integrity_slot_is_unlearned(s) && STAILQ_EMPTY(&s->asks);
+		if (may_go && slot_take_away(s)) {
+			STAILQ_INSERT_TAIL(&d->free, s, link);
+			n++;
+		}
+	}
+	return n;
 }
 
 /* NULL: all are in use. */

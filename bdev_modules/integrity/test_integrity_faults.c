@@ -675,6 +675,152 @@ static void test_it_goes_while_a_region_is_opened(void)
 	it_goes_while_a_region_is_opened(true);
 }
 
+/* --- What was open at a crash --- */
+
+/* The base of i0 as it is when these regions are open, and have one unit written. */
+static void crashed_with_open(uint32_t regions, uint32_t open)
+{
+	struct user u;
+
+	kit_close_soon(false);
+	faults_start(&u, regions, NULL, true);
+	for (uint64_t r = 0; r < open; r++) {
+		CU_ASSERT_EQUAL(kit_write(&u, r * 512, 1, 1), 0);
+	}
+	memcpy(image, base.t->memory, (256ul + regions * INTEGRITY_REGION_UNITS + 1) * UNIT_BYTES);
+	faults_end(&u);
+	kit_close_soon(true);
+	integrity_limits.learns = true;
+}
+
+/* i0 on that; it does nothing before closer_goes(). */
+static void faults_start_unlearned(struct user *u, uint32_t regions)
+{
+	uint64_t usual = integrity_limits.tick_us;
+
+	integrity_limits.tick_us = 1000000000;
+	faults_start(u, regions, image, true);
+	integrity_limits.tick_us = usual;
+}
+
+static void closer_goes(void)
+{
+	thread_timer_start(&integrity_of(bdev_integrity_find("i0"))->tick, 0);
+}
+
+static void all_units_are_checked(struct user *u, uint32_t regions)
+{
+	CU_ASSERT_TRUE(kit_wait_closed());
+	for (uint64_t r = 0; r < regions; r++) {
+		for (uint64_t unit = r * 512; unit < r * 512 + 512; unit += 511) {
+			uint8_t *byte = base.t->memory + (base.layout.data_first + unit) * UNIT_BYTES + unit % 512;
+			CU_ASSERT_EQUAL(kit_read(u, unit, 1), 0);
+			*byte ^= 1;
+			CU_ASSERT_EQUAL(kit_read(u, unit, 1), STATUS_WRONG);
+			*byte ^= 1;
+		}
+	}
+}
+
+static void test_what_was_open_is_learned_after_errors_that_pass(void)
+{
+	struct user u;
+
+	crashed_with_open(KIT_REGIONS, KIT_REGIONS);
+	faults_start_unlearned(&u, KIT_REGIONS);
+	base.fail_kind = KIND_READ;
+	base.fail_count = 4 * KIT_REGIONS;
+	closer_goes();
+	all_units_are_checked(&u, KIT_REGIONS);
+	CU_ASSERT_EQUAL(base.fail_count, 0);
+	faults_end(&u);
+}
+
+static void test_what_was_not_learned_stays_open(void)
+{
+	struct going g;
+	struct user u;
+
+	crashed_with_open(KIT_REGIONS, KIT_REGIONS);
+	faults_start_unlearned(&u, KIT_REGIONS);
+	base.hold_kind = KIND_READ;
+	closer_goes();
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
+	user_close(&u);
+	go(&g);
+	go_on(&g);
+	created_again(&u);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, KIT_REGIONS);
+	all_units_are_checked(&u, KIT_REGIONS);
+	faults_end(&u);
+}
+
+/* While one is read another one, that has still to be, gives its place away. */
+static void test_what_was_not_learned_is_not_closed_for_others(void)
+{
+	struct user u;
+
+	crashed_with_open(20, 4);
+	integrity_limits.slots = 4;
+	faults_start_unlearned(&u, 20);
+	base.hold_kind = KIND_READ;
+	closer_goes();
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
+	CU_ASSERT_EQUAL(kit_info().regions_open, 2);
+	CU_ASSERT_EQUAL(kit_write(&u, 10 * 512, 1, 1), 0);
+	CU_ASSERT_EQUAL(kit_info().regions_unknown, 4);
+	fault_release();
+	all_units_are_checked(&u, 4);
+	CU_ASSERT_TRUE(kit_reads(&u, 10 * 512, 1, 1));
+	faults_end(&u);
+	integrity_limits.slots = 16384;
+}
+
+static bool one_is_closing(void *arg)
+{
+	const struct integrity_bdev *d = integrity_of(bdev_integrity_find("i0"));
+
+	return d->slots[0].state == SLOT_CLOSING || d->slots[1].state == SLOT_CLOSING;
+}
+
+/* Both regions that may be open cannot be read, and are busy: a write that needs the place of one waits for its writes
+ * only. */
+static void test_a_region_has_its_turn_among_unlearned_ones(void)
+{
+	struct user u, other;
+	struct iovec iov = {kit_data, UNIT_BYTES};
+
+	crashed_with_open(20, 2);
+	integrity_limits.slots = 4;
+	faults_start_unlearned(&u, 20);
+	CU_ASSERT_EQUAL(kit_read(&u, 10ul * 512, 1), 0); /* its checksums are in memory */
+	base.fail_kind = KIND_READ;
+	base.fail_count = UINT32_MAX;
+	CU_ASSERT_EQUAL_FATAL(user_open(&other, "i0", true, fixture_thread(1)), 0);
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 1, 1), 0); /* they have slots */
+	CU_ASSERT_EQUAL(kit_write(&u, 512, 1, 1), 0);
+	kit_fill(kit_data, 0, 2);
+	base.t->hold = true;
+	struct request *writes[3] = {held_write(&u, &iov, 0, 1), held_write(&u, &iov, 512, 2), request_new(&other)};
+	bdev_io_set_rw(writes[2]->io, BDEV_IO_WRITE, &iov, 1, 10ul * 512, 1);
+	closer_goes();
+	request_submit(writes[2]);
+	CU_ASSERT_TRUE(fixture_poll(one_is_closing, NULL));
+	CU_ASSERT_FALSE(writes[2]->done);
+	base.t->hold = false;
+	for (unsigned i = 0; i < 3; i++) {
+		CU_ASSERT_EQUAL(request_finish(writes[i]), 0);
+	}
+	CU_ASSERT_TRUE(kit_info().regions_unknown < 2);
+	base.fail_count = 0;
+	CU_ASSERT_TRUE(kit_wait_closed());
+	CU_ASSERT_TRUE(kit_reads(&u, 0, 1, 2));
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 1);
+	user_close(&other);
+	faults_end(&u);
+	integrity_limits.slots = 16384;
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_a_large_io_has_its_turn_among_small_ones),
 	UNIT(test_a_region_has_its_turn_among_busy_ones),
@@ -689,6 +835,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_io_that_waits_is_ended),
 	UNIT(test_it_goes_while_its_base_does_not_answer),
 	UNIT(test_it_goes_while_a_region_is_opened),
+	UNIT(test_what_was_open_is_learned_after_errors_that_pass),
+	UNIT(test_what_was_not_learned_stays_open),
+	UNIT(test_what_was_not_learned_is_not_closed_for_others),
+	UNIT(test_a_region_has_its_turn_among_unlearned_ones),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_integrity_faults", tests, fixture_start, fixture_stop)
