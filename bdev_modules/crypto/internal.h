@@ -55,6 +55,9 @@ int crypto_rekey_prepare(struct crypto_bdev *c, const struct bdev_crypto_opts *o
 void crypto_rekey_resume(struct crypto_bdev *c);
 /* A bdev has come: a rekey that lost its journal goes on with it. */
 void crypto_rekey_examine(const struct bdev *b);
+
+/* --- rekey_status.c --- */
+
 /* Adds what there is of a rekey to the module's description of the bdev. */
 void crypto_rekey_dump_info(const struct crypto_bdev *c, struct json_t *crypto);
 /* The base, and the bdev that has the journal of a rekey: ops.bases. */

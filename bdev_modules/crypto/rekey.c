@@ -17,9 +17,6 @@
 #include "bdev_modules/crypto/crypto.h"
 
 #include <errno.h>
-#include <jansson.h>
-#include <semaphore.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,65 +25,15 @@
 #include "bdev/vbdev/meta.h"
 #include "bdev_modules/crypto/internal.h"
 #include "bdev_modules/crypto/keys.h"
-#include "bdev_modules/crypto/rekey_engine.h"
+#include "bdev_modules/crypto/rekey_state.h"
 #include "thread/worker.h"
 #include "util/compiler.h"
 #include "util/log.h"
-#include "util/parse.h"
 #include "util/secret.h"
 
 #define DRAIN_POLL_US 500
 #define ABORT_TRIES   100 /* a reset of the base ends the I/O of the rekey too: it is tried again */
 #define NS_PER_S      1000000000ull
-
-/* The bdev of a journal, open and claimed. It may outlive the rekey that used it: until an I/O has ended that was given
- * up, nobody else may use the bdev, where that may still land. */
-struct rekey_journal {
-	struct crypto_rekey *r; /* NULL: that does not wait for it */
-	struct bdev_desc *desc;
-	struct vbdev_meta *meta; /* while the worker runs */
-};
-
-struct crypto_rekey {
-	struct crypto_bdev *c;
-	struct rekey_engine engine; /* the worker's, while it runs */
-	struct crypto_key *next;    /* held */
-	struct crypto_keys keys[2]; /* published in turn */
-	unsigned published;
-	uint64_t mib_per_second; /* 0: no limit */
-	char journal_name[256];  /* of the bdev that the rekey was begun or went on with last */
-	uint8_t journal_salt[REKEY_SALT];
-	struct rekey_journal *journal; /* while the worker runs */
-	struct vbdev_meta *base_meta;
-	enum rekey_begin how;
-	bool is_active;       /* the worker runs, or what it used is being closed */
-	bool is_inited;       /* the engine */
-	bool has_begun;       /* the journal says so, and the engine knows the position */
-	bool runs;            /* the worker's: this start has begun */
-	bool is_late;         /* the worker's: an I/O of the journal was given up */
-	bool lost_journal;    /* its bdev was removed */
-	bool lost_before;     /* the same, before this start */
-	bool is_unreadable;   /* all I/O has failed, because the journal told nothing */
-	bool is_destructing;  /* the bdev goes when the worker has ended */
-	atomic_bool stop;     /* asked to */
-	int result;           /* of the engine */
-	const char *why_ends; /* for the status of one that was stopped; NULL: somebody asked for it */
-	char error[BDEV_ERROR_MAX];
-	bdev_crypto_rekey_cb begun_cb, stopped_cb; /* or NULL */
-	void *begun_arg, *stopped_arg;
-	struct worker_job job;
-	/* What the worker asks the control thread. */
-	struct thread_msg msg, begun_msg;
-	sem_t answered;
-	uint64_t position;
-	uint32_t blocks;
-	int rc;
-	struct thread_timer drain_timer;
-	/* The rate. */
-	sem_t pause; /* posted to end a pause */
-	uint64_t due_ns;
-	TAILQ_ENTRY(crypto_rekey) link;
-};
 
 struct crypto_rekey_patience crypto_rekey_patience = {.journal_us = 10000000, .abort_us = 50000};
 
@@ -944,57 +891,4 @@ void crypto_rekey_examine(const struct bdev *b)
 				  rekey_bdev_name(r), error);
 		}
 	}
-}
-
-int crypto_bases(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MAX])
-{
-	const struct crypto_bdev *c = (const struct crypto_bdev *)b;
-	const struct bdev *journal = NULL;
-
-	bases[0] = bdev_desc_bdev(c->v.base);
-	if (c->rekey != NULL) {
-		journal = c->rekey->journal != NULL ? bdev_desc_bdev(c->rekey->journal->desc)
-						    : bdev_find(c->rekey->journal_name);
-	}
-	bases[1] = journal;
-	return journal != NULL ? 2 : 1;
-}
-
-void crypto_rekey_get(const struct crypto_bdev *c, struct bdev_crypto_opts *opts)
-{
-	const struct crypto_rekey *r = c->rekey;
-
-	if (r != NULL && (r->has_begun || r->how == REKEY_RESUME)) {
-		opts->rekey_key_name = crypto_key_name(r->next);
-		opts->rekey_journal_bdev_name = r->journal_name;
-		opts->rekey_mib_per_second = r->mib_per_second;
-	}
-}
-
-static const char *rekey_state_word(const struct crypto_rekey *r)
-{
-	if (r->is_active) {
-		return atomic_load(&r->stop) ? "stopping" : "running";
-	}
-	return r->result == -ECANCELED && !r->lost_journal ? "stopped" : "failed";
-}
-
-void crypto_rekey_dump_info(const struct crypto_bdev *c, json_t *crypto)
-{
-	const struct crypto_rekey *r = c->rekey;
-
-	if (r == NULL) {
-		return;
-	}
-	uint64_t position = c->keys->position, blocks = rekey_num_blocks(r);
-	json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I}", "key_name", crypto_key_name(r->next),
-			      "journal_bdev_name", r->journal_name, "state", rekey_state_word(r), "position_blocks",
-			      (json_int_t)(position < blocks ? position : blocks), "num_blocks", (json_int_t)blocks,
-			      "mib_per_second", (json_int_t)r->mib_per_second);
-	if (!r->is_active && r->error[0] != 0) {
-		char error[BDEV_ERROR_MAX];
-		utf8_sanitize(r->error, error, sizeof(error)); /* what a journal has need not be text */
-		json_object_set_new(o, "error", json_string(error));
-	}
-	json_object_set_new(crypto, "rekey", o);
 }

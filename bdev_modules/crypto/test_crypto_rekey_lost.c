@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rekeys of crypto bdevs whose journal is lost, late, of another rekey, or takes the place of another one. */
+#include <errno.h>
+#include <jansson.h>
+
+#include "bdev_modules/crypto/crypto.h"
+#include "bdev_modules/crypto/internal.h"
+#include "bdev_modules/crypto/keys.h"
+#include "bdev_modules/crypto/rekey_journal.h"
+#include "bdev_modules/crypto/test_crypto_rekey_kit.h"
+
+static void test_a_journal_that_goes_stops_it_and_one_that_comes_goes_on(void)
+{
+	make_all();
+	rekey_until(256);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 1), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j0"), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "failed");
+	for (unsigned i = 0; i < 100; i++) {
+		user_acts(i, BLOCKS);
+	}
+	expect_plain(BLOCKS);
+	make_malloc("j1", 4096, REKEY_JOURNAL_BYTES / 4096);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0); /* another one will do */
+	rekey_stop();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0);
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	make_malloc("j1", 4096, REKEY_JOURNAL_BYTES / 4096); /* goes on by itself */
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "running");
+	rekey_stop();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	expect_key("k2", "k");
+	unmake_all();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+}
+
+static void test_a_stop_stays_one_although_the_journal_goes_and_comes(void)
+{
+	make_all();
+	rekey_until(256);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 1), 0);
+	CU_ASSERT_EQUAL_FATAL(bdev_crypto_rekey_stop("c0", told_stopped, NULL, error), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j0"), 0); /* in one turn with the stop */
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&told.stopped));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "stopped");
+	make_malloc("j0", 512, REKEY_JOURNAL_BYTES / 512);
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "stopped");
+	CU_ASSERT_EQUAL(told.failed, 0);
+	expect_plain(BLOCKS);
+	unmake_all();
+}
+
+/* The journal is a bdev that aborts nothing. */
+static struct testdev *silent;
+static struct user silent_user;
+
+static bool is_silent(void *arg)
+{
+	return atomic_load(&silent->held) != 0;
+}
+
+/* Begins a rekey whose journal keeps the first I/O of the first chunk, its copy. */
+static void rekey_is_kept(void)
+{
+	make_all();
+	CU_ASSERT_EQUAL_FATAL(fixture_delete(bdev_malloc_delete, "j0"), 0);
+	silent = testdev_new("j0", 512, REKEY_JOURNAL_BYTES / 512);
+	CU_ASSERT_EQUAL_FATAL(testdev_register(silent), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&silent_user, "j0", false, thread_control()), 0);
+	rekey_reads();
+	silent->hold = silent->deaf = true;
+}
+
+static void journal_waits_us(uint64_t us)
+{
+	crypto_rekey_patience.journal_us = us;
+}
+
+static void journal_answers(void)
+{
+	silent->hold = false;
+	testdev_release(silent, &silent_user, 0);
+	journal_waits_us(10000000);
+}
+
+static bool journal_is_free(void *arg)
+{
+	return bdev_get_claim(bdev_find("j0"), NULL) == BDEV_CLAIM_NONE;
+}
+
+static void unmake_silent(void)
+{
+	user_close(&silent_user);
+	CU_ASSERT_TRUE(testdev_delete(silent));
+}
+
+static void test_a_journal_that_does_not_answer_keeps_nobody_waiting(void)
+{
+	static uint8_t in[BLOCK];
+
+	rekey_is_kept();
+	journal_waits_us(1000);
+	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 5, 1), 0); /* of the chunk: with the old key */
+	CU_ASSERT_EQUAL(memcmp(in, plain[5], BLOCK), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "failed");
+	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "the journal cannot be written"));
+	CU_ASSERT_EQUAL(rekey("k2", "j0", 0), -EPERM); /* its I/O may still be carried out */
+	make_malloc("j1", 512, REKEY_JOURNAL_BYTES / 512);
+	journal_waits_us(10000000);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	CU_ASSERT_FALSE(journal_is_free(NULL));
+	journal_answers();
+	CU_ASSERT_TRUE(fixture_poll(journal_is_free, NULL));
+	expect_plain(BLOCKS);
+	unmake_all();
+	unmake_silent();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+}
+
+static void test_a_journal_that_does_not_answer_does_not_keep_the_bdev(void)
+{
+	static uint8_t in[BLOCK];
+
+	rekey_is_kept();
+	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(is_silent, NULL));
+	testdev_release(silent, &silent_user, 0); /* the copy */
+	CU_ASSERT_TRUE_FATAL(fixture_poll(is_silent, NULL));
+	journal_waits_us(1000);
+	testdev_release(silent, &silent_user, 0); /* its flush: what is kept now says that the chunk is under way */
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 5, 1), NVME_SC_NS_NOT_READY);
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 256, 1), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	delete_crypto();
+	CU_ASSERT_EQUAL(make_crypto("k", "k2"), -EPERM);
+	journal_answers();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(journal_is_free, NULL));
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
+	users_open();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	unmake_all();
+	unmake_silent();
+}
+
+static void fail_reads(const char *name, uint32_t num)
+{
+	inject(name, &(struct bdev_error_injection){.type = BDEV_IO_READ, .kind = BDEV_ERROR_FAILURE, .num = num});
+}
+
+/* The saved configuration names the journal that has the position, until another one has it. */
+static void test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_right_one(void)
+{
+	make_all();
+	rekey_until(256);
+	make_malloc("j1", 512, REKEY_JOURNAL_BYTES / 512);
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("j1", NULL, NULL, error), 0);
+	fail_reads("EE_j1", 1);
+	CU_ASSERT_EQUAL(rekey("k2", "EE_j1", 1), -EIO);
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "failed");
+	CU_ASSERT_STRING_EQUAL(rekey_shown("journal_bdev_name"), "j0");
+	expect_saved_journal("j0");
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j1", 1), 0);
+	expect_saved_journal("EE_j1");
+	rekey_stop();
+	expect_saved_journal("EE_j1");
+	/* One that is lost goes on when it comes back, although another one was tried meanwhile. */
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j1", 1), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_j1"), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_TRUE_FATAL(fixture_poll(journal_is_free, NULL)); /* it is being made void */
+	make_journal_that_fails();
+	fail_reads("EE_j0", 1);
+	CU_ASSERT_EQUAL(rekey("k2", "EE_j0", 1), -EIO);
+	expect_saved_journal("EE_j1");
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("j1", NULL, NULL, error), 0);
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "running");
+	rekey_stop();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j1", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	unmake_journal_that_fails();
+	unmake_all();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_j1"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+}
+
+/* Whoever goes on with it after that would read blocks with the wrong key: it says nothing any more. */
+static void test_a_former_journal_becomes_void(void)
+{
+	static uint8_t in[BLOCK];
+
+	make_all();
+	rekey_until(256);
+	make_malloc("j1", 4096, REKEY_JOURNAL_BYTES / 4096);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0);
+	rekey_stop();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(journal_is_free, NULL));
+	delete_crypto();
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0); /* as a configuration has it that was not saved again */
+	users_open();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "has none that counts"));
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 300, 1), NVME_SC_NS_NOT_READY);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	unmake_all();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+}
+
+static void test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused(void)
+{
+	static uint8_t block[512];
+	const struct rekey_header head = {
+		.generation = 1, .state = REKEY_RUNNING, .block_size = BLOCK, .base_name = "EE_m\xff"};
+	struct user u;
+
+	make_all();
+	delete_crypto();
+	rekey_header_encode(&head, block);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "j0", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, block, 0, 1), 0);
+	user_close(&u);
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
+	users_open();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "another rekey"));
+	unmake_all();
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_journal_that_goes_stops_it_and_one_that_comes_goes_on),
+	UNIT(test_a_stop_stays_one_although_the_journal_goes_and_comes),
+	UNIT(test_a_journal_that_does_not_answer_keeps_nobody_waiting),
+	UNIT(test_a_journal_that_does_not_answer_does_not_keep_the_bdev),
+	UNIT(test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_right_one),
+	UNIT(test_a_former_journal_becomes_void),
+	UNIT(test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused),
+	UNIT_END,
+};
+UNIT_MAIN("bdev_crypto_rekey_lost", tests, rekey_kit_start, fixture_stop)
