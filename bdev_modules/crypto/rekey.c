@@ -188,7 +188,8 @@ static void rekey_begun_message(struct thread_msg *msg)
 			    "bdev %s is out of date, and whoever goes on with that loses data",
 			    rekey_bdev_name(r), name, former);
 	}
-	if (strcmp(former, name) != 0 && r->has_begun) { /* otherwise nobody knows which of the two is newer */
+	/* Of one that has not begun, nobody knows which of the two is newer. One salt: it is the same journal. */
+	if (strcmp(former, name) != 0 && r->has_begun && memcmp(salt, r->journal_salt, sizeof(salt)) != 0) {
 		crypto_journal_make_void(former, salt, rekey_bdev_name(r), rekey_begun, r);
 	} else {
 		rekey_begun(r);
@@ -671,6 +672,9 @@ static int rekey_start(struct crypto_rekey *r, enum rekey_begin how, char *error
 		journal_close(r);
 		return bdev_error(error, rc, "out of memory");
 	}
+	const char *name = bdev_name(bdev_desc_bdev(r->journal->desc));
+	r->engine.is_elsewhere =
+		r->has_begun && strcmp(name, r->journal_name) != 0 && bdev_find(r->journal_name) != NULL;
 	r->how = how;
 	r->is_active = true;
 	r->runs = r->is_late = false;
@@ -885,7 +889,7 @@ void crypto_rekey_examine(const struct bdev *b)
 			continue;
 		}
 		int rc = journal_open(r, r->journal_name, error);
-		rc = rc != 0 ? rc : rekey_start(r, r->has_begun ? REKEY_CONTINUE : REKEY_RESUME, error);
+		rc = rc != 0 ? rc : rekey_start(r, r->has_begun ? REKEY_RETURN : REKEY_RESUME, error);
 		if (rc != 0) {
 			log_error("bdev %s: the rekey cannot go on, although its journal is there: %s",
 				  rekey_bdev_name(r), error);

@@ -394,6 +394,11 @@ static int begin_resume(struct rekey_engine *e, const struct rekey_header *newes
 	}
 }
 
+static bool position_is_known(enum rekey_begin how)
+{
+	return how == REKEY_CONTINUE || how == REKEY_RETURN;
+}
+
 static int begin_with(struct rekey_engine *e, enum rekey_begin how, const struct rekey_header *newest)
 {
 	struct rekey_header wanted;
@@ -403,17 +408,53 @@ static int begin_with(struct rekey_engine *e, enum rekey_begin how, const struct
 	if (rc != 0) {
 		return rc;
 	}
-	return how == REKEY_CONTINUE ? begin_continue(e, newest) : begin_resume(e, newest);
+	return position_is_known(how) ? begin_continue(e, newest) : begin_resume(e, newest);
 }
 
 static int begin_with_none(struct rekey_engine *e, enum rekey_begin how, const struct rekey_header *newest)
 {
 	if (how == REKEY_RESUME) {
 		return engine_error(e, -EINVAL, "the bdev that should have the journal has none%s",
-				    newest != NULL ? " that counts: another bdev was given to the rekey for its journal"
+				    newest != NULL ? " that counts: another bdev has the journal, given to the rekey "
+						     "after this one, or before it if the rekey could not go on here"
 						   : "");
 	}
 	return begin_anew(e, newest);
+}
+
+static bool has_last_salt(const struct rekey_engine *e, const struct rekey_header *h)
+{
+	return memcmp(h->salt, e->last_salt, sizeof(h->salt)) == 0;
+}
+
+/* Nobody has said that what the bdev has may be overwritten: the journal must be one of this rekey. */
+static int check_own(struct rekey_engine *e, const struct rekey_header *newest)
+{
+	struct rekey_header wanted;
+	int rc = newest != NULL ? 0 : -EINVAL;
+
+	if (rc == 0 && !has_last_salt(e, newest)) {
+		rc = header_fill_in(e, newest->salt, &wanted);
+		rc = rc != 0 ? rc : rekey_header_check(newest, &wanted, e->error);
+	}
+	return rc == -EINVAL
+		       ? engine_error(e, rc,
+				      "a bdev has come with the name of the journal's, and has no journal of this "
+				      "rekey: it is left as it is")
+		       : rc;
+}
+
+/* What may not be written, whoever asks. */
+static int check_place(struct rekey_engine *e, enum rekey_begin how, const struct rekey_header *newest)
+{
+	if (how == REKEY_RETURN) {
+		return check_own(e, newest);
+	}
+	return how == REKEY_CONTINUE && newest != NULL && e->is_elsewhere && has_last_salt(e, newest)
+		       ? engine_error(e, -EEXIST,
+				      "it is the journal that the rekey has, by another name: delete the bdev that it "
+				      "has used first")
+		       : 0;
 }
 
 static int engine_begin(struct rekey_engine *e, enum rekey_begin how)
@@ -421,11 +462,12 @@ static int engine_begin(struct rekey_engine *e, enum rekey_begin how)
 	struct rekey_header found[2];
 	const struct rekey_header *newest = NULL;
 
-	if (how != REKEY_CONTINUE) { /* an attempt before this one may have left something */
+	if (!position_is_known(how)) { /* an attempt before this one may have left something */
 		e->position = e->pending = 0;
 		e->copied = e->holds = false;
 	}
 	int rc = headers_read(e, found, &newest);
+	rc = rc != 0 ? rc : check_place(e, how, newest);
 	if (rc != 0) {
 		return rc;
 	}
@@ -439,8 +481,9 @@ static int engine_begin(struct rekey_engine *e, enum rekey_begin how)
 		return begin_with(e, how, newest);
 	}
 	/* Of one that has begun, but whose beginning nobody was told of. */
-	if (newest->state == REKEY_RUNNING && newest->position == 0 && begin_with(e, how, newest) == 0) {
-		return 0;
+	if (newest->state == REKEY_RUNNING && newest->position == 0 &&
+	    (rc = begin_with(e, how, newest)) != -EINVAL) { /* which says that it is of another one */
+		return rc;
 	}
 	return engine_error(e, -EEXIST,
 			    "it has the journal of a rekey of bdev %s that has not ended: create the crypto bdev "

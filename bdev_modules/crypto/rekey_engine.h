@@ -50,6 +50,8 @@ enum rekey_begin {
 	REKEY_RESUME, /* only the journal knows: it must have this rekey */
 	REKEY_CONTINUE, /* the engine has stopped in this process, and knows; the journal is the same one, one that this
 			 * rekey has had before, or new */
+	REKEY_RETURN,   /* the same, but nobody has asked for it: the bdev of the journal has come back. It must have a
+			 * journal of this rekey, otherwise nothing is written: it may be somebody else's */
 };
 
 struct rekey_engine {
@@ -73,6 +75,8 @@ struct rekey_engine {
 	uint8_t *header, *copy; /* journal_block bytes at least; one block of plain data, left out of core dumps */
 	uint32_t pending;       /* blocks of a chunk that is under way */
 	bool copied;            /* the journal has its copy */
+	bool is_elsewhere;      /* the caller's: the bdev is another one than that of the journal that counts, and that
+				 * one is still there */
 	bool holds;             /* I/O must wait, or fail, until the engine goes on */
 	char error[REKEY_ERROR_MAX];
 };
@@ -84,7 +88,8 @@ void rekey_engine_fini(struct rekey_engine *e);
 /* Reads the journal, checks it, and makes it say that this rekey is running, durably: what was read may have been in a
  * cache only. Of REKEY_RESUME: completes the chunk that was under way. 0, and the position is known; 1: the journal
  * says that the rekey has ended; or a negative errno, and error says why: no block of the base has changed, or `holds`
- * is true. */
+ * is true. -EEXIST: another rekey needs the journal, or it is the one that counts, and is_elsewhere is true: nothing
+ * was written. */
 int rekey_engine_begin(struct rekey_engine *e, enum rekey_begin how);
 /* Goes on until all blocks have the new key: 0; or -ECANCELED: it was stopped, between chunks; or another errno, and
  * error says why. */

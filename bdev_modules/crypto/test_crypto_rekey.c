@@ -785,6 +785,50 @@ static void test_a_beginning_that_nobody_was_told_of_is_taken(void)
 	rekey_engine_fini(&e);
 }
 
+static void test_a_beginning_that_cannot_be_taken_says_why(void)
+{
+	struct rekey_engine e;
+
+	sim_reset(11);
+	sim.user = false;
+	engine_make(&e);
+	CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_NEW), 0);
+	rekey_engine_fini(&e);
+	engine_make(&e);
+	sim.fails_in = 2; /* after the headers */
+	CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_NEW), -EIO);
+	CU_ASSERT_PTR_NOT_NULL(strstr(e.error, "the journal cannot be written"));
+	rekey_engine_fini(&e);
+}
+
+/* Nobody has asked: what is no journal of this rekey is left as it is. */
+static void test_a_bdev_that_comes_back_is_written_only_if_it_has_the_rekey(void)
+{
+	struct rekey_engine e;
+
+	sim_reset(12);
+	sim.user = false;
+	engine_make(&e);
+	run_on(&e, JOURNAL, REKEY_NEW, 0);
+	unsigned logged = sim.logged;
+	sim.journal = OTHER_JOURNAL;
+	CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_RETURN), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(e.error, "is left as it is"));
+	CU_ASSERT_EQUAL(sim.logged, logged);
+	run_on(&e, OTHER_JOURNAL, REKEY_CONTINUE, 0);
+	sim.journal = JOURNAL; /* it had it before */
+	CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_RETURN), 0);
+	logged = sim.logged;
+	sim.now[OTHER_JOURNAL][0] ^= 1; /* both headers are none */
+	sim.now[OTHER_JOURNAL][REKEY_HEADER_STRIDE] ^= 1;
+	sim.journal = OTHER_JOURNAL;
+	CU_ASSERT_EQUAL(rekey_engine_begin(&e, REKEY_RETURN), -EINVAL);
+	CU_ASSERT_EQUAL(sim.logged, logged);
+	run_on(&e, JOURNAL, REKEY_RETURN, -1);
+	rekey_engine_fini(&e);
+	expect_all_done();
+}
+
 static void expect_begin(enum rekey_begin how, int rc, const char *words)
 {
 	struct rekey_engine e;
@@ -877,6 +921,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_chunk_under_way_goes_to_a_journal_that_has_another),
 	UNIT(test_beginnings_that_fail_leave_the_journal_that_counts),
 	UNIT(test_a_beginning_that_nobody_was_told_of_is_taken),
+	UNIT(test_a_beginning_that_cannot_be_taken_says_why),
+	UNIT(test_a_bdev_that_comes_back_is_written_only_if_it_has_the_rekey),
 	UNIT(test_a_journal_of_another_rekey_is_refused),
 	UNIT(test_a_copy_that_is_damaged_is_not_written),
 	UNIT_END,

@@ -22,20 +22,22 @@ static void test_a_journal_that_goes_stops_it_and_one_that_comes_goes_on(void)
 	}
 	expect_plain(BLOCKS);
 	make_malloc("j1", 4096, REKEY_JOURNAL_BYTES / 4096);
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0); /* another one will do */
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("j1", NULL, NULL, error), 0);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j1", 1), 0); /* another one will do */
 	rekey_stop();
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j1", 1), 0);
 	memset(&told, 0, sizeof(told));
-	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_j1"), 0);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
-	make_malloc("j1", 4096, REKEY_JOURNAL_BYTES / 4096); /* goes on by itself */
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("j1", NULL, NULL, error), 0); /* goes on by itself */
 	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "running");
 	rekey_stop();
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 0), 0);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j1", 0), 0);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
 	expect_plain(BLOCKS);
 	expect_key("k2", "k");
 	unmake_all();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_j1"), 0);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
 }
 
@@ -59,6 +61,12 @@ static void test_a_stop_stays_one_although_the_journal_goes_and_comes(void)
 static struct testdev *silent;
 static struct user silent_user;
 
+static void make_silent(void)
+{
+	CU_ASSERT_EQUAL_FATAL(fixture_delete(bdev_malloc_delete, "j0"), 0);
+	silent = testdev_new("j0", 512, REKEY_JOURNAL_BYTES / 512);
+}
+
 static bool is_silent(void *arg)
 {
 	return atomic_load(&silent->held) != 0;
@@ -68,12 +76,64 @@ static bool is_silent(void *arg)
 static void rekey_is_kept(void)
 {
 	make_all();
-	CU_ASSERT_EQUAL_FATAL(fixture_delete(bdev_malloc_delete, "j0"), 0);
-	silent = testdev_new("j0", 512, REKEY_JOURNAL_BYTES / 512);
+	make_silent();
 	CU_ASSERT_EQUAL_FATAL(testdev_register(silent), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&silent_user, "j0", false, thread_control()), 0);
 	rekey_reads();
 	silent->hold = silent->deaf = true;
+}
+
+/* A drive in the place of the one that has failed, with somebody's data. */
+static void test_a_bdev_that_comes_in_place_of_the_journal_is_left_as_it_is(void)
+{
+	static uint8_t pattern[REKEY_JOURNAL_BYTES];
+
+	make_all();
+	rekey_until(256);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 1), 0);
+	make_silent();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	memset(&told, 0, sizeof(told));
+	memset(pattern, 0x5a, sizeof(pattern));
+	memcpy(silent->memory, pattern, sizeof(pattern));
+	CU_ASSERT_EQUAL_FATAL(testdev_register(silent), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_EQUAL(memcmp(silent->memory, pattern, sizeof(pattern)), 0);
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "failed");
+	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "has no journal of this rekey"));
+	CU_ASSERT_EQUAL(bdev_get_claim(bdev_find("j0"), NULL), BDEV_CLAIM_NONE);
+	expect_plain(BLOCKS);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0); /* who asks for it has it overwritten */
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	unmake_all();
+	CU_ASSERT_TRUE(testdev_delete(silent));
+}
+
+/* As a namespace by two paths. */
+static void test_the_journal_by_another_name_is_refused(void)
+{
+	make_all();
+	make_silent();
+	struct testdev *twin = testdev_new("j1", 512, REKEY_JOURNAL_BYTES / 512);
+	uint8_t *own = silent->memory;
+	silent->memory = twin->memory;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(silent), 0);
+	CU_ASSERT_EQUAL_FATAL(testdev_register(twin), 0);
+	rekey_until(256);
+	CU_ASSERT_EQUAL(rekey("k2", "j1", 1), -EEXIST);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "by another name"));
+	expect_saved_journal("j0");
+	silent->memory = own;
+	CU_ASSERT_TRUE(testdev_delete(silent));
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0);
+	expect_saved_journal("j1");
+	rekey_stop();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	unmake_all();
+	CU_ASSERT_TRUE(testdev_delete(twin));
 }
 
 static void journal_waits_us(uint64_t us)
@@ -243,6 +303,8 @@ static void test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused(vo
 static const struct unit_test tests[] = {
 	UNIT(test_a_journal_that_goes_stops_it_and_one_that_comes_goes_on),
 	UNIT(test_a_stop_stays_one_although_the_journal_goes_and_comes),
+	UNIT(test_a_bdev_that_comes_in_place_of_the_journal_is_left_as_it_is),
+	UNIT(test_the_journal_by_another_name_is_refused),
 	UNIT(test_a_journal_that_does_not_answer_keeps_nobody_waiting),
 	UNIT(test_a_journal_that_does_not_answer_does_not_keep_the_bdev),
 	UNIT(test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_right_one),
