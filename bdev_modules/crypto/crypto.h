@@ -51,8 +51,9 @@ typedef void (*bdev_crypto_rekey_cb)(void *arg, int rc, const char *error);
  * reason in error (BDEV_ERROR_MAX bytes): -EBUSY: one is under way, or one to another key has not ended. */
 int bdev_crypto_rekey(const struct bdev_crypto_rekey_opts *opts, bdev_crypto_rekey_cb begun, void *arg, char *error);
 /* Stops the rekey of that bdev, which goes on with both keys. 0, and stopped(arg, 0, ...) is called when the chunk that
- * is under way has ended, and the journal's bdev is free, unless it has not answered; or a negative errno and the
- * reason in error. */
+ * is under way has ended, and the journal's bdev is free, unless it has not answered. Of one that waits for its
+ * journal's bdev to come back: it waits no longer, and stopped() is called before this returns. Or a negative errno and
+ * the reason in error. */
 int bdev_crypto_rekey_stop(const char *name, bdev_crypto_rekey_cb stopped, void *arg, char *error);
 
 enum bdev_crypto_rekey_news { BDEV_CRYPTO_REKEY_ENDED, BDEV_CRYPTO_REKEY_FAILED };

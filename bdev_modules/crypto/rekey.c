@@ -505,9 +505,12 @@ static void rekey_closed(struct crypto_rekey *r, struct rekey_journal *journal)
 
 	r->stopped_cb = NULL;
 	r->journal = NULL;
+	if (journal != NULL) {
+		journal->r = NULL; /* which may be gone soon */
+	}
 	r->is_active = false;
 	if (!r->runs) { /* the journal that counts is the one before, and may be lost */
-		r->lost_journal |= r->lost_before;
+		r->lost_journal |= r->lost_before && (r->result != -ECANCELED || r->why_ends != NULL);
 		r->is_unreadable |= r->how == REKEY_RESUME && r->result < 0;
 	}
 	if (r->result >= 0) {
@@ -795,6 +798,12 @@ int bdev_crypto_rekey_stop(const char *name, bdev_crypto_rekey_cb stopped, void 
 		return -ENODEV;
 	}
 	struct crypto_rekey *r = c->rekey;
+	if (r != NULL && !r->is_active && r->lost_journal) {
+		r->lost_journal = false;
+		log_notice("bdev %s: the rekey does not wait for its journal any more", name);
+		rekey_tell_stopped(stopped, arg);
+		return 0;
+	}
 	if (r == NULL || !r->is_active) {
 		return bdev_error(error, -ENOENT, "bdev '%.150s' has no rekey under way", name);
 	}

@@ -94,6 +94,8 @@ static void former_done(struct worker_job *job)
 
 	if (rc == 0) {
 		log_notice("bdev %s: the former journal of its rekey, on bdev %s, is void", f->user, name);
+	} else if (rc == -ESTALE) {
+		log_notice("bdev %s: bdev %s does not have the former journal of its rekey any more", f->user, name);
 	} else {
 		log_warning("bdev %s: the former journal of its rekey, on bdev %s, cannot be made void: %s", f->user,
 			    name, strerror(-rc));

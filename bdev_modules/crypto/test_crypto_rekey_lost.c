@@ -83,6 +83,41 @@ static void rekey_is_kept(void)
 	silent->hold = silent->deaf = true;
 }
 
+static void test_a_rekey_that_waits_for_its_journal_can_be_stopped(void)
+{
+	const struct bdev_crypto_rekey_opts other = {.name = "c0", .key_name = "k2", .journal_bdev_name = "j1"};
+
+	make_all();
+	make_malloc("j1", 512, REKEY_JOURNAL_BYTES / 512);
+	make_journal_that_fails();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j0", 1), 0);
+	unmake_journal_that_fails();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "failed");
+	rekey_stop();
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "stopped");
+	make_journal_that_fails();
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "stopped");
+	CU_ASSERT_EQUAL(bdev_crypto_rekey_stop("c0", told_stopped, NULL, error), -ENOENT);
+	/* And so can a beginning with another journal, while it waits. */
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j0", 1), 0);
+	unmake_journal_that_fails();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL_FATAL(bdev_crypto_rekey(&other, NULL, NULL, error), 0);
+	rekey_stop(); /* in one turn */
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "stopped");
+	CU_ASSERT_EQUAL(told.failed, 0);
+	make_journal_that_fails();
+	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "stopped");
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j0", 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	unmake_journal_that_fails();
+	unmake_all();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+}
+
 /* A drive in the place of the one that has failed, with somebody's data. */
 static void test_a_bdev_that_comes_in_place_of_the_journal_is_left_as_it_is(void)
 {
@@ -303,6 +338,7 @@ static void test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused(vo
 static const struct unit_test tests[] = {
 	UNIT(test_a_journal_that_goes_stops_it_and_one_that_comes_goes_on),
 	UNIT(test_a_stop_stays_one_although_the_journal_goes_and_comes),
+	UNIT(test_a_rekey_that_waits_for_its_journal_can_be_stopped),
 	UNIT(test_a_bdev_that_comes_in_place_of_the_journal_is_left_as_it_is),
 	UNIT(test_the_journal_by_another_name_is_refused),
 	UNIT(test_a_journal_that_does_not_answer_keeps_nobody_waiting),
