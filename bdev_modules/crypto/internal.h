@@ -53,7 +53,7 @@ void crypto_rekey_base_removed(const struct crypto_bdev *c);
  * rekey_key_name. 0, or a negative errno and the reason in error; -ENODEV: the journal's bdev is not there. */
 int crypto_rekey_prepare(struct crypto_bdev *c, const struct bdev_crypto_opts *opts, char *error);
 void crypto_rekey_resume(struct crypto_bdev *c);
-/* A bdev has come: a rekey that lost its journal goes on with it. */
+/* A bdev has come, or has ended I/O that was late: a rekey that lost its journal goes on with it. */
 void crypto_rekey_examine(const struct bdev *b);
 
 /* --- rekey_status.c --- */

@@ -38,6 +38,7 @@
 struct crypto_rekey_patience crypto_rekey_patience = {.journal_us = 10000000, .abort_us = 50000};
 
 static TAILQ_HEAD(, crypto_rekey) rekeys = TAILQ_HEAD_INITIALIZER(rekeys);
+static LIST_HEAD(, rekey_journal) late_journals = LIST_HEAD_INITIALIZER(late_journals);
 static bdev_crypto_rekey_news_fn news_fn;
 
 void bdev_crypto_observe_rekeys(bdev_crypto_rekey_news_fn fn)
@@ -170,6 +171,23 @@ static void rekey_begun(void *arg)
 	rekey_answer(r, 0);
 }
 
+/* A late one can become void when its I/O has ended only. */
+static bool journal_is_late(const char *bdev, const uint8_t *salt)
+{
+	struct rekey_journal *journal;
+
+	LIST_FOREACH (journal, &late_journals, link) {
+		if (journal->had_position && memcmp(journal->salt, salt, sizeof(journal->salt)) == 0) {
+			log_warning("bdev %s: the former journal of its rekey, on bdev %s, becomes void when its last "
+				    "I/O has ended",
+				    journal->user, bdev);
+			journal->is_former = true;
+			return true;
+		}
+	}
+	return false;
+}
+
 /* The former journal, of another bdev, has a position that will be wrong: the worker waits until it is void. */
 static void rekey_begun_message(struct thread_msg *msg)
 {
@@ -189,7 +207,8 @@ static void rekey_begun_message(struct thread_msg *msg)
 			    rekey_bdev_name(r), name, former);
 	}
 	/* Of one that has not begun, nobody knows which of the two is newer. One salt: it is the same journal. */
-	if (strcmp(former, name) != 0 && r->has_begun && memcmp(salt, r->journal_salt, sizeof(salt)) != 0) {
+	if (strcmp(former, name) != 0 && r->has_begun && memcmp(salt, r->journal_salt, sizeof(salt)) != 0 &&
+	    !journal_is_late(former, salt)) {
 		crypto_journal_make_void(former, salt, rekey_bdev_name(r), rekey_begun, r);
 	} else {
 		rekey_begun(r);
@@ -529,6 +548,27 @@ static void rekey_closed(struct crypto_rekey *r, struct rekey_journal *journal)
 	}
 }
 
+static void journal_is_void(void *arg)
+{
+}
+
+/* The I/O of a journal has ended that was late: its rekey goes on with it, or has another one. */
+static void late_journal_closed(struct rekey_journal *journal)
+{
+	struct rekey_journal late = *journal;
+	char name[256];
+
+	snprintf(name, sizeof(name), "%s", bdev_name(bdev_desc_bdev(journal->desc)));
+	LIST_REMOVE(journal, link);
+	journal_free(journal);
+	const struct bdev *b = bdev_find(name);
+	if (late.is_former) {
+		crypto_journal_make_void(name, late.salt, late.user, journal_is_void, NULL);
+	} else if (b != NULL && bdev_get_state(b) == BDEV_READY) {
+		crypto_rekey_examine(b);
+	}
+}
+
 static void rekey_journal_meta_closed(void *arg)
 {
 	struct rekey_journal *journal = arg;
@@ -536,8 +576,21 @@ static void rekey_journal_meta_closed(void *arg)
 	if (journal->r != NULL) {
 		rekey_closed(journal->r, journal);
 	} else {
-		journal_free(journal);
+		late_journal_closed(journal);
 	}
+}
+
+/* Its I/O may end late, or never: the rekey does not wait for that, but goes on when it has ended, unless it was asked
+ * to stop. */
+static void journal_leave(struct crypto_rekey *r, struct rekey_journal *journal)
+{
+	journal->r = NULL;
+	journal->had_position = strcmp(bdev_name(bdev_desc_bdev(journal->desc)), r->journal_name) == 0;
+	memcpy(journal->salt, r->journal_salt, sizeof(journal->salt));
+	snprintf(journal->user, sizeof(journal->user), "%s", rekey_bdev_name(r));
+	LIST_INSERT_HEAD(&late_journals, journal, link);
+	r->lost_journal |= journal->had_position && !atomic_load(&r->stop);
+	rekey_closed(r, NULL);
 }
 
 static void rekey_base_meta_closed(void *arg)
@@ -546,9 +599,8 @@ static void rekey_base_meta_closed(void *arg)
 	struct rekey_journal *journal = r->journal;
 
 	vbdev_meta_close(journal->meta, rekey_journal_meta_closed, journal);
-	if (r->is_late) { /* its I/O may end late, or never */
-		journal->r = NULL;
-		rekey_closed(r, NULL);
+	if (r->is_late) {
+		journal_leave(r, journal);
 	}
 }
 

@@ -5,6 +5,7 @@
 
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "bdev_modules/crypto/crypto.h"
 #include "bdev_modules/crypto/rekey_engine.h"
@@ -16,6 +17,12 @@ struct crypto_bdev;
  * up, nobody else may use the bdev, where that may still land. */
 struct rekey_journal {
 	struct crypto_rekey *r; /* NULL: that does not wait for it */
+	/* Of one that is late: */
+	LIST_ENTRY(rekey_journal) link;
+	uint8_t salt[REKEY_SALT]; /* of the journal that counted then */
+	char user[256];           /* the crypto bdev */
+	bool had_position;        /* it was the one that counted */
+	bool is_former;           /* and another one does now: it becomes void */
 	struct bdev_desc *desc;
 	struct vbdev_meta *meta; /* while the worker runs */
 };

@@ -188,6 +188,15 @@ static bool journal_is_free(void *arg)
 	return bdev_get_claim(bdev_find("j0"), NULL) == BDEV_CLAIM_NONE;
 }
 
+static bool silent_is_void(void *arg)
+{
+	struct rekey_header found[2];
+
+	return rekey_header_decode(silent->memory, &found[0]) &&
+	       rekey_header_decode(silent->memory + REKEY_HEADER_STRIDE, &found[1]) &&
+	       rekey_header_newest(&found[0], &found[1])->state == REKEY_VOID;
+}
+
 static void unmake_silent(void)
 {
 	user_close(&silent_user);
@@ -212,7 +221,9 @@ static void test_a_journal_that_does_not_answer_keeps_nobody_waiting(void)
 	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 0), 0);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
 	CU_ASSERT_FALSE(journal_is_free(NULL));
+	CU_ASSERT_FALSE(silent_is_void(NULL));
 	journal_answers();
+	CU_ASSERT_TRUE(fixture_poll(silent_is_void, NULL));
 	CU_ASSERT_TRUE(fixture_poll(journal_is_free, NULL));
 	expect_plain(BLOCKS);
 	unmake_all();
@@ -220,17 +231,23 @@ static void test_a_journal_that_does_not_answer_keeps_nobody_waiting(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
 }
 
-static void test_a_journal_that_does_not_answer_does_not_keep_the_bdev(void)
+/* Begins a rekey whose journal keeps the first header that says that a chunk is under way. */
+static void first_header_is_kept(void)
 {
-	static uint8_t in[BLOCK];
-
 	rekey_is_kept();
 	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(is_silent, NULL));
 	testdev_release(silent, &silent_user, 0); /* the copy */
 	CU_ASSERT_TRUE_FATAL(fixture_poll(is_silent, NULL));
 	journal_waits_us(1000);
-	testdev_release(silent, &silent_user, 0); /* its flush: what is kept now says that the chunk is under way */
+	testdev_release(silent, &silent_user, 0); /* its flush */
+}
+
+static void test_a_journal_that_does_not_answer_does_not_keep_the_bdev(void)
+{
+	static uint8_t in[BLOCK];
+
+	first_header_is_kept();
 	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 5, 1), NVME_SC_NS_NOT_READY);
 	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 256, 1), 0);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
@@ -241,6 +258,22 @@ static void test_a_journal_that_does_not_answer_does_not_keep_the_bdev(void)
 	memset(&told, 0, sizeof(told));
 	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
 	users_open();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	unmake_all();
+	unmake_silent();
+}
+
+/* Nobody has to ask for it. */
+static void test_a_journal_that_answers_late_is_gone_on_with(void)
+{
+	static uint8_t in[BLOCK];
+
+	first_header_is_kept();
+	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 5, 1), NVME_SC_NS_NOT_READY);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	memset(&told, 0, sizeof(told));
+	journal_answers();
 	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
 	expect_plain(BLOCKS);
 	unmake_all();
@@ -343,6 +376,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_the_journal_by_another_name_is_refused),
 	UNIT(test_a_journal_that_does_not_answer_keeps_nobody_waiting),
 	UNIT(test_a_journal_that_does_not_answer_does_not_keep_the_bdev),
+	UNIT(test_a_journal_that_answers_late_is_gone_on_with),
 	UNIT(test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_right_one),
 	UNIT(test_a_former_journal_becomes_void),
 	UNIT(test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused),
