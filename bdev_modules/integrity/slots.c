@@ -135,7 +135,7 @@ static void region_is_unknown_again(struct integrity_bdev *d, uint32_t region)
 	d->unknown_at = RTE_MIN(d->unknown_at, region);
 }
 
-static bool slot_take_away(struct integrity_slot *s)
+static bool slot_reclaim(struct integrity_slot *s)
 {
 	rte_spinlock_lock(&s->lock);
 	bool evicted = s->users == 0;
@@ -157,7 +157,7 @@ static bool slot_take_away(struct integrity_slot *s)
 
 static bool slot_evict(struct integrity_slot *s)
 {
-	return slot_may_be_evicted(s) && slot_take_away(s);
+	return slot_may_be_evicted(s) && slot_reclaim(s);
 }
 
 uint32_t integrity_slots_forget(struct integrity_bdev *d, uint32_t most)
@@ -167,7 +167,7 @@ uint32_t integrity_slots_forget(struct integrity_bdev *d, uint32_t most)
 	for (uint32_t i = 0; i < d->num_slots && n < most; i++) {
 		struct integrity_slot *s = &d->slots[i];
 		bool may_go = s->state == SLOT_OPEN && integrity_slot_is_unlearned(s) && STAILQ_EMPTY(&s->asks);
-		if (may_go && slot_take_away(s)) {
+		if (may_go && slot_reclaim(s)) {
 			STAILQ_INSERT_TAIL(&d->free, s, link);
 			n++;
 		}
