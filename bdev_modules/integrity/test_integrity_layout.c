@@ -160,6 +160,10 @@ static void test_the_later_right_copy_of_the_bitmap_counts(void)
 	copies[0].magic ^= 1;
 	CU_ASSERT_EQUAL(integrity_bitmap_choose(copies, &layout, 0, &chosen, &why), -EILSEQ);
 	CU_ASSERT_EQUAL(integrity_bitmap_count(&chosen, &layout, 0), layout.regions);
+	CU_ASSERT_EQUAL(chosen.sequence, 9); /* above both, although they are wrong */
+	copies[0].sequence = UINT64_MAX;
+	CU_ASSERT_EQUAL(integrity_bitmap_choose(copies, &layout, 0, &chosen, &why), -EILSEQ);
+	CU_ASSERT_EQUAL(chosen.sequence, 9); /* no right page has such a number */
 	copies[0].magic ^= 1;
 	copies[0].sequence = 9;
 	integrity_bitmap_seal(&copies[0], &layout, 0);
