@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "bdev/internal.h"
+#include "bdev/owner.h"
 
 #define SEARCH_DEPTH 16
 
@@ -126,17 +127,18 @@ static int bases_of(const struct bdev *b, const struct bdev *bases[BDEV_BASES_MA
 }
 
 static int search_down(const struct bdev *b, bool (*fn)(const struct bdev *one, const void *arg), const void *arg,
-		       unsigned depth)
+		       unsigned depth, const struct bdev **one)
 {
 	const struct bdev *bases[BDEV_BASES_MAX];
 
 	if (fn(b, arg)) {
+		*one = b;
 		return 1;
 	}
 	int n = depth < SEARCH_DEPTH ? bases_of(b, bases) : -1;
 	int found = n < 0 ? -1 : 0;
 	for (int i = 0; i < n && found != 1; i++) {
-		int below = search_down(bases[i], fn, arg, depth + 1);
+		int below = search_down(bases[i], fn, arg, depth + 1, one);
 		found = below != 0 ? below : found;
 	}
 	return found;
@@ -144,7 +146,25 @@ static int search_down(const struct bdev *b, bool (*fn)(const struct bdev *one, 
 
 int vbdev_search_down(const struct bdev *b, bool (*fn)(const struct bdev *one, const void *arg), const void *arg)
 {
-	return search_down(b, fn, arg, 0);
+	const struct bdev *one;
+
+	return search_down(b, fn, arg, 0, &one);
+}
+
+static bool has_owner(const struct bdev *one, const void *arg)
+{
+	return bdev_has_owner(one);
+}
+
+int vbdev_search_owner(const struct bdev *b, const struct bdev **standby)
+{
+	const struct bdev *one = NULL;
+	int found = search_down(b, has_owner, NULL, 0, &one);
+
+	if (found > 0 && standby != NULL) {
+		*standby = one;
+	}
+	return found;
 }
 
 const char *vbdev_base_name(const struct vbdev *v)

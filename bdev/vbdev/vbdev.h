@@ -55,6 +55,9 @@ const struct bdev *vbdev_base_of(const struct bdev *b);
 /* Searches b, the bdevs that it stands on (ops.bases, or vbdev_base_of()), and so on downwards. 1: fn(one, arg) was
  * true; 0: it was of none; -1: it was of none, and some of them are not known. */
 int vbdev_search_down(const struct bdev *b, bool (*fn)(const struct bdev *one, const void *arg), const void *arg);
+/* Whether b, or a bdev that it stands on, was made as a standby (bdev/owner.h), whatever it is now: 1, 0 or -1, as
+ * vbdev_search_down(). 1: *standby, unless it is NULL, is that one. */
+int vbdev_search_owner(const struct bdev *b, const struct bdev **standby);
 /* The name of the base. Valid while v is. */
 const char *vbdev_base_name(const struct vbdev *v);
 /* The bdev that stands on desc's bdev by way of desc, if vbdev_open() has opened desc; otherwise NULL. */

@@ -2,7 +2,6 @@
 /* Whether a bdev can have the journal of a rekey, and whether a base can have another key. */
 #include <errno.h>
 
-#include "bdev/owner.h"
 #include "bdev_modules/crypto/internal.h"
 #include "bdev_modules/crypto/rekey_journal.h"
 #include "util/log.h"
@@ -47,15 +46,10 @@ void crypto_journal_warn(const struct crypto_bdev *c, const struct bdev *journal
 	}
 }
 
-static bool has_owner(const struct bdev *one, const void *arg)
-{
-	return bdev_has_owner(one);
-}
-
 /* Another process with the same blocks would know nothing of the new key, and read and write with the old one. */
 int crypto_rekey_check_base(const struct crypto_bdev *c, char *error)
 {
-	return vbdev_search_down(bdev_desc_bdev(c->v.base), has_owner, NULL) != 0
+	return vbdev_search_owner(bdev_desc_bdev(c->v.base), NULL) != 0
 		       ? bdev_error(
 				 error, -ENOTSUP,
 				 "base bdev '%.100s' was made with standby, or stands on one that was or is not there: "

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bdev/owner.h"
 #include "bdev_modules/integrity/internal.h"
 #include "util/log.h"
 #include "util/state_machine.h"
@@ -209,27 +208,6 @@ void integrity_opened(struct integrity_bdev *d)
 	bdev_module_is_idle();
 }
 
-static bool is_standby(const struct bdev *b)
-{
-	struct bdev_owner_info info;
-
-	for (size_t n = 0; bdev_owner_get(n, &info); n++) {
-		if (bdev_find(info.name) == b) {
-			return true;
-		}
-	}
-	return false;
-}
-
-/* A bdev that was made as a standby, whatever it is now: b, or one that it stands on alone. NULL: there is none. */
-static const struct bdev *standby_below(const struct bdev *b)
-{
-	while (b != NULL && !is_standby(b)) {
-		b = vbdev_base_of(b);
-	}
-	return b;
-}
-
 /* What an integrity bdev needs of its base. Of another owner, whose writes it does not see, it would have old checksums
  * in memory, and call right data wrong. */
 static int integrity_base_check(const struct bdev *b, char *error)
@@ -248,8 +226,8 @@ static int integrity_base_check(const struct bdev *b, char *error)
 		return bdev_error(error, -EINVAL, "bdev '%.150s' cannot be written, or does not keep what is written",
 				  bdev_name(b));
 	}
-	const struct bdev *standby = standby_below(b);
-	if (standby != NULL) {
+	const struct bdev *standby;
+	if (vbdev_search_owner(b, &standby) > 0) {
 		return bdev_error(error, -EINVAL,
 				  "bdev '%.150s' was made with standby: what another owner writes would be called "
 				  "wrong, so checksums cannot be kept on it",

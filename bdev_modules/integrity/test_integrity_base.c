@@ -49,6 +49,25 @@ static void test_a_standby_is_refused_also_below_another_bdev(void)
 	CU_ASSERT_TRUE(testdev_delete(t));
 }
 
+/* A kind of bdev that tells its bases itself, as volumes do. */
+static void test_a_standby_is_refused_also_below_an_integrity_bdev(void)
+{
+	const struct bdev_integrity_opts opts = {.name = "i1", .base_bdev_name = "i0", .format = true};
+	struct bdev_owner owner;
+
+	struct testdev *t = base_new(KIT_UNITS);
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", true), 0);
+	bdev_owner_init(&owner, &t->bdev, &owner_ops);
+	CU_ASSERT_EQUAL(kit_create_opts(&opts), -EINVAL);
+	CU_ASSERT_PTR_NOT_NULL(strstr(kit_error, "bdev 'm0' was made with standby"));
+	CU_ASSERT_EQUAL(bdev_get_claim(bdev_find("i0"), NULL), BDEV_CLAIM_NONE);
+	bdev_owner_fini(&owner);
+	CU_ASSERT_EQUAL(kit_create_opts(&opts), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i1"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
 /* --- Sectors that cannot be read --- */
 
 static void bad_unit(struct testdev *t, uint64_t unit, uint16_t status)
@@ -443,6 +462,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_pages_that_have_become_zeroes_are_noticed),
 	UNIT(test_a_wrong_checksum_page_is_counted_once),
 	UNIT(test_a_standby_is_refused_also_below_another_bdev),
+	UNIT(test_a_standby_is_refused_also_below_an_integrity_bdev),
 	UNIT(test_unmap_on_a_base_without_it_forgets_no_checksum),
 	UNIT(test_a_scrub_tells_what_is_wrong_from_what_it_does_not_know),
 	UNIT(test_a_scrub_ends_because_its_bdev_goes),
