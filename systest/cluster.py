@@ -5,6 +5,8 @@
 # beside
 """varve-cluster with a real etcd: two gateways own two groups of namespaces, whatever dies, stops or is cut off; a host with paths to both does
 verified I/O all the time. Never do both gateways own a group."""
+import contextlib
+import io
 import json
 import pathlib
 import signal
@@ -12,9 +14,13 @@ import subprocess
 import sys
 import tempfile
 
-from appliance_lib import DEADLINE, check, main, wait_for
+from appliance_lib import DEADLINE, Failure, check, main, wait_for
 from cluster_lib import CLUSTER, Gateway, Wire, hosts_at_work, scene, status, tell
 from nvmf_lib import NQN, NUM_CPUS, PORT, Target
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(CLUSTER.parent))
+from varve_cluster import main as program  # noqa: E402
 
 
 def test_groups_are_balanced_moved_and_handed_over_in_a_rolling_restart():
@@ -200,6 +206,30 @@ def test_what_was_probably_meant_is_named():
             path.write_text(json.dumps({**good, **change}))
             p = subprocess.run([sys.executable, CLUSTER, "-c", path, "status"], capture_output=True, text=True, timeout=DEADLINE, check=False)
             check(p.returncode == 1 and f'did you mean "{name}"?' in p.stderr, p.stderr)
+
+
+def refused(parser, *words):
+    """What it says on standard error."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            program.parse(parser, list(words))
+    except SystemExit as e:
+        check(e.code == 2, e.code)
+        return said.getvalue()
+    raise Failure(f"{words} are taken")
+
+
+def test_options_that_are_added_later_are_named_too():
+    parser = program.parser()
+    parser.add_argument("--timeout")
+    o = program.parse(parser, ["--timeout", "1", "status"])
+    o.parser.add_argument("--limit")
+    for words, name in ((["--tmieout=1", "status"], "--timeout"), (["status", "--tmieout=1"], "--timeout"), (["status", "--lmiit=1"], "--limit")):
+        said = refused(parser, *words)
+        check(f'did you mean "{name}"?' in said, said)
+    said = refused(parser, "serve", "--lmiit=1")
+    check("did you mean" not in said, f"of another word: {said}")
 
 
 if __name__ == "__main__":

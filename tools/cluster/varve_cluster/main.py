@@ -29,14 +29,15 @@ def did_you_mean(given, known):
 
 
 class Parser(argparse.ArgumentParser):
-    """Names the word or the option that was probably meant."""
+    """Names the word or the option that was probably meant. also: options that come before the word."""
+    also = ()
 
     def error(self, message):
         wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         if wrong:
             super().error(message + did_you_mean(wrong[1], re.findall(r"[\w-]+", wrong[2])))
         given = next((w.split("=")[0] for w in message.split() if w.startswith("--")), "") if message.startswith("unrecognized") else ""
-        super().error(message + did_you_mean(given, ("--config", "--json", "--help")))
+        super().error(message + did_you_mean(given, {o for o in (*self._option_string_actions, *self.also) if o.startswith("--")}))
 
 
 def need_known(where, name, known):
@@ -161,19 +162,32 @@ def parser():
     p = Parser(prog="varve-cluster", allow_abbrev=False, description="Decides with other gateways, in etcd, which of them serves which ANA groups.")
     p.add_argument("-c", "--config", metavar="FILE", default=DEFAULT_CONFIG, help=f"the configuration (default {DEFAULT_CONFIG})")
     words = p.add_subparsers(dest="word", required=True, metavar="WORD")
-    words.add_parser("serve", help="keep this gateway's part, until SIGTERM").set_defaults(run=serve)
-    s = words.add_parser("status", help="gateways, groups, owners, and what waits for what")
+
+    def word(name, run, about):
+        w = words.add_parser(name, help=about)
+        w.set_defaults(run=run, parser=w)
+        return w
+
+    word("serve", serve, "keep this gateway's part, until SIGTERM")
+    s = word("status", status, "gateways, groups, owners, and what waits for what")
     s.add_argument("--json", action="store_true", help="as JSON")
-    s.set_defaults(run=status)
-    m = words.add_parser("move", help="have a group served by a gateway, whenever it is there")
+    m = word("move", move, "have a group served by a gateway, whenever it is there")
     m.add_argument("group", type=int, metavar="GROUP", help="the ANA group")
     m.add_argument("to", metavar="GATEWAY", help=f"its new owner; {ANYWHERE}: where there is room, as before")
-    m.set_defaults(run=move)
     return p
 
 
+def parse(p, words=None):
+    """As p.parse_args(), but the options that are suggested are those of the word and those that come before it."""
+    o, rest = p.parse_known_args(words)
+    if rest:
+        o.parser.also = p._option_string_actions
+        o.parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return o
+
+
 def main():
-    o = parser().parse_args()
+    o = parse(parser())
     try:
         o.run(read_config(o.config), o)
     except (ConfigError, EtcdError, Fatal) as e:
