@@ -16,7 +16,7 @@ import sys
 import time
 
 from appliance_lib import check, main
-from cluster_random_lib import Endless, LocksGranted, ProgramEvents, endless_agent, happen, random_scene
+from cluster_random_lib import Blind, Endless, LocksGranted, ProgramEvents, endless_agent, happen, random_scene
 
 SECONDS = float(os.environ.get("VARVE_CLUSTER_SECONDS", "20"))
 SEED = int(os.environ.get("VARVE_SEED", time.time_ns() % 1000000))
@@ -63,6 +63,10 @@ def test_a_lock_that_all_are_granted_is_found():
 def test_a_lease_that_the_daemon_does_not_know_is_found():
     with endless_agent():
         found(Endless, "stop_agent", "serves group")
+
+
+def test_a_daemon_that_does_not_look_at_its_lease_is_found():
+    found(Blind, "stop_agent", "although its lease has ended")
 
 
 if __name__ == "__main__":

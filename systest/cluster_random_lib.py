@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,8 @@ from varve_cluster import etcd, state  # noqa: E402
 LEASE_S = 4
 KATO_MS = 2000          # of the front; with QUIESCE_MS its fence takes 3 x KATO_MS + KATO_MS / 4 + QUIESCE_MS
 QUIESCE_MS = 1500
+LATE_S = 2              # a daemon that runs looks at its leases four times a second
+RETURN = {"x86_64": b"\xc3", "aarch64": b"\xc0\x03\x5f\xd6"}        # the instruction
 NOTE = "/memfd:varve-bdev-files"        # in /proc/PID/fd: what a varve has locked; each change makes a new one
 MUTANT_UNTIL = ("name=bdev, until_us=until_us, **params", "name=bdev, until_us=until_us + 3600000000, **params")
 
@@ -47,6 +50,25 @@ class RandomGateway(Gateway):
 class LocksGranted(RandomGateway):
     """A wrong one: two processes have the lock of a file."""
     libraries = (BUILD / "systest" / "libgrant-locks.so",)
+
+
+class Blind(RandomGateway):
+    """A wrong one: its daemon does not look at its leases."""
+
+    def __init__(self, *a, **settings):
+        super().__init__(*a, **settings)
+        make_return_at_once(self.pid, "owner_timer")
+
+
+def make_return_at_once(pid, function):
+    """Overwrites the beginning of a function of a process."""
+    program = os.readlink(f"/proc/{pid}/exe")
+    found = re.findall(rf"^([0-9a-f]+) t {function}$", subprocess.run(["nm", program], check=True, capture_output=True, text=True).stdout, re.M)
+    check(len(found) == 1, f"what this changes has changed: {function}")
+    first = next(line for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines() if line.endswith(program))
+    with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        memory.seek(int(first.split("-")[0], 16) + int(found[0], 16))
+        memory.write(RETURN[os.uname().machine])
 
 
 class Endless(RandomGateway):
@@ -94,6 +116,7 @@ class Observer(threading.Thread):
         self.over = threading.Event()
         self.found, self.failure = [], None
         self.looks = self.etcd_looks = 0
+        self.ended = {}     # by gateway and group: since when a lease has been seen as ended
 
     def run(self):
         try:
@@ -128,31 +151,40 @@ class Observer(threading.Thread):
     def look_at_leases(self):
         """A gateway that serves has a lease, and its groups: if nothing in etcd has changed while it was asked."""
         before = self.entries()
-        owned = [(g.name, owned_now(g)) for g in self.scene.gateways] if before is not None else []
-        after = self.entries() if owned else None
-        if before is None or before != after:
+        owned = [(g.name, *owned_now(g)) for g in self.scene.gateways]
+        self.look_at_ended({(name, n) for name, _, ended in owned for n in ended})
+        if before is None or before != self.entries():
             return
         self.etcd_looks += 1
         now = state.decode_state(before)
-        for name, groups in owned:
+        for name, groups, _ in owned:
             for n in groups:
                 owner = now.groups.get(n, state.Group()).owner
                 if owner != name or name not in now.gateways:
                     self.note(f"{name} serves group {n}: in etcd {owner!r} owns it, and there are {sorted(now.gateways)}")
 
+    def look_at_ended(self, keys):
+        """A gateway that was stopped and has just gone on may answer before it looks at its leases, which have ended: Ceph, or the file's lock, keeps it from
+        writing. It looks soon."""
+        now = time.monotonic()
+        self.ended = {key: self.ended.get(key, now) for key in keys}
+        for (name, n), since in self.ended.items():
+            if now - since > LATE_S:
+                self.note(f"{name} says for {now - since:.1f} s that it owns group {n}, although its lease has ended")
+
 
 def owned_now(gateway):
-    """The groups that a gateway serves; none if it does not answer soon. One that was stopped and has just gone on may answer before it looks at its leases,
-    which have ended: Ceph, or the file's lock, keeps it from writing."""
+    """The groups that a gateway serves, and those that it says to own although their lease has ended; none if it does not answer soon."""
     try:
         client = Client(gateway.path)
     except OSError:
-        return set()
+        return set(), set()
     try:
         client.sock.settimeout(0.2)
-        return {int(o["name"][1:]) for o in client.call("bdev_get_owners") if o["state"] == "owner" and o.get("lease_us", 1) > 0}
+        owned = {int(o["name"][1:]): o.get("lease_us", 1) for o in client.call("bdev_get_owners") if o["state"] == "owner"}
+        return {n for n, left in owned.items() if left > 0}, {n for n, left in owned.items() if left == 0}
     except (OSError, Failure, RpcError, ValueError):
-        return set()
+        return set(), set()
     finally:
         client.close()
 
