@@ -3,6 +3,9 @@
  * socket is written to and read as one without TLS is, but that what is no payload comes with its type. A socket is
  * used by one thread at a time; nothing here waits.
  *
+ * OpenSSL's own way to the kernel, SSL_OP_ENABLE_KTLS, is not used: it needs OpenSSL's BIO of a socket, where varve
+ * has one that bounds what is read, and OpenSSL 3.0 has the kernel only send with TLS 1.3.
+ *
  * The kernel has no sessions: it sends alerts that it is told to send, and gives those that come, and messages of
  * the handshake protocol, to the reader. With new keys of the other side (KeyUpdate) kernels before 6.14 can do
  * nothing. */

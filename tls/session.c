@@ -18,9 +18,11 @@
 #define RECORD_BYTES (RECORD_DATA + 256) /* and on the wire, with head, type and tag */
 #define OUT_BYTES    (2 * RECORD_BYTES)
 #define OUT_RESERVE  1024 /* bytes for answers to KeyUpdate, alerts; beyond them the other side reads nothing */
-#define READS_MAX    256  /* pieces of payload, of one record each, that one read takes at most */
-#define OFFERS_MAX   4    /* identities of a ClientHello that are looked at: hosts have one or two */
+#define OUT_TOTAL    (OUT_BYTES + OUT_RESERVE)
+#define READS_MAX    256 /* pieces of payload, of one record each, that one read takes at most */
+#define OFFERS_MAX   4   /* identities of a ClientHello that are looked at: hosts have one or two */
 #define WHY_MAX      320
+#define NO_ALERT     0xff /* in place of an alert: none is sent */
 
 struct tls_session {
 	SSL *ssl; /* NULL: the kernel receives and sends records */
@@ -42,7 +44,7 @@ struct tls_session {
 	struct tls_identity identity;
 	char why[WHY_MAX];
 	size_t out_begin, out_end; /* what is to be sent of `out` */
-	uint8_t out[OUT_BYTES + OUT_RESERVE];
+	uint8_t *out;              /* OUT_TOTAL bytes; NULL: the kernel sends */
 };
 
 static SSL_CTX *server_ctx, *client_ctx;
@@ -61,7 +63,7 @@ static int bio_write(BIO *bio, const char *bytes, int n)
 {
 	struct tls_session *s = BIO_get_data(bio);
 
-	if ((size_t)n > sizeof(s->out) - s->out_end) {
+	if ((size_t)n > OUT_TOTAL - s->out_end) {
 		return -1; /* it floods us with requests, and does not read our answers */
 	}
 	memcpy(s->out + s->out_end, bytes, (size_t)n);
@@ -296,7 +298,8 @@ static struct tls_session *make_session(int fd, bool is_server)
 	}
 	s->fd = fd;
 	s->is_server = is_server;
-	s->ssl = SSL_new(ctx);
+	s->out = malloc(OUT_TOTAL);
+	s->ssl = s->out != NULL ? SSL_new(ctx) : NULL;
 	BIO *bio = s->ssl != NULL ? BIO_new(bio_method) : NULL;
 	if (bio == NULL) {
 		tls_session_free(s);
@@ -346,6 +349,7 @@ void tls_session_free(struct tls_session *s)
 		ERR_clear_error();
 		dhchap_cleanse(&s->credential, sizeof(s->credential));
 		forget_secrets(s);
+		free(s->out);
 		free(s);
 	}
 }
@@ -506,6 +510,8 @@ static void give_to_kernel(struct tls_session *s)
 	if (s->kernel_sends) { /* its keys with it */
 		SSL_free(s->ssl);
 		s->ssl = NULL;
+		free(s->out);
+		s->out = NULL;
 	}
 	ERR_clear_error();
 }
@@ -559,7 +565,7 @@ enum tls_step tls_session_step(struct tls_session *s, size_t bytes)
 static int end_by_kernel(struct tls_session *s, int error, uint8_t alert, const char *why)
 {
 	session_explain(s, why);
-	if (s->kernel_sends && alert != TLS_ALERT_CLOSE_NOTIFY) {
+	if (s->kernel_sends && alert != NO_ALERT) {
 		tls_kernel_alert(s->fd, TLS_ALERT_FATAL, alert);
 	}
 	s->ended = error;
@@ -580,7 +586,7 @@ static int end_by_socket(struct tls_session *s, int error)
 				     "TLS: what it sends is no record of TLS 1.3");
 	default:
 		snprintf(why, sizeof(why), "TLS: %s", strerror(-error));
-		return end_by_kernel(s, error, TLS_ALERT_CLOSE_NOTIFY, why);
+		return end_by_kernel(s, error, NO_ALERT, why);
 	}
 }
 
@@ -600,17 +606,15 @@ static int take_control(struct tls_session *s, uint8_t type, const struct iovec 
 	case TLS_CONTROL_GO_ON:
 		return 0;
 	case TLS_CONTROL_CLOSED:
-		return end_by_kernel(s, -ECONNRESET, TLS_ALERT_CLOSE_NOTIFY,
-				     "TLS: the other side has closed the connection");
+		return end_by_kernel(s, -ECONNRESET, NO_ALERT, "TLS: the other side has closed the connection");
 	case TLS_CONTROL_FAILED:
 		snprintf(why, sizeof(why), "TLS: the other side says: %s",
 			 SSL_alert_desc_string_long(s->control.head[1]));
-		return end_by_kernel(s, -EPROTO, TLS_ALERT_CLOSE_NOTIFY, why);
+		return end_by_kernel(s, -EPROTO, NO_ALERT, why);
 	case TLS_CONTROL_KEY_UPDATE:
-		return end_by_kernel(
-			s, -EPROTO, TLS_ALERT_INTERNAL_ERROR,
-			"TLS: the other side changes its keys (KeyUpdate), for which the kernel, which has "
-			"the records (enable_ktls), has no means");
+		return end_by_kernel(s, -EPROTO, TLS_ALERT_INTERNAL_ERROR,
+				     "TLS: the other side changes its keys (KeyUpdate). With enable_ktls varve cannot "
+				     "follow: the connection ends");
 	case TLS_CONTROL_FLOOD:
 		return end_by_kernel(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
 				     "TLS: the other side sends message after message without payload");
