@@ -7,6 +7,7 @@
 
 #include "env_dpdk/env.h"
 #include "nvmf_tcp/internal.h"
+#include "tls/kernel.h"
 
 #define LEAVE_US    UINT64_C(5000000) /* that the other side has for closing */
 #define LEAVE_READS 4                 /* in one poll */
@@ -64,14 +65,15 @@ void nvmf_tcp_socket_leave(struct nvmf_tcp_group *g, int fd, bool known)
 	}
 }
 
-/* With room for the type of a record: the kernel refuses to give one that is no payload otherwise (tls/kernel.h). */
+/* With room for the type of a record, also where there are none: a kernel that decrypts them refuses to give one that
+ * is no payload otherwise. The number of bytes, or a negative errno. */
 static ssize_t drop_input(int fd)
 {
-	char nothing[4096], type[64] __attribute__((aligned(8)));
+	char nothing[4096];
 	struct iovec iov = {nothing, sizeof(nothing)};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = type, .msg_controllen = sizeof(type)};
+	uint8_t type;
 
-	return recvmsg(fd, &msg, MSG_DONTWAIT);
+	return tls_kernel_receive(fd, &iov, 1, &type);
 }
 
 void nvmf_tcp_leaver_readable(struct nvmf_tcp_group *g, struct nvmf_tcp_leaver *leaver)
@@ -79,7 +81,7 @@ void nvmf_tcp_leaver_readable(struct nvmf_tcp_group *g, struct nvmf_tcp_leaver *
 	for (unsigned i = 0; i < LEAVE_READS; i++) {
 		ssize_t n = drop_input(leaver->fd);
 
-		if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		if (n == -EAGAIN || n == -EINTR) {
 			return;
 		}
 		if (n <= 0) {

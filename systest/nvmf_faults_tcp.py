@@ -15,7 +15,7 @@ from appliance_lib import check, main, wait_for
 from faults_lib import SEED, sweep  # noqa: F401 (main() names the seed)
 from nvmf_faults import REPORT, VICTIM, Faulty, Scenario
 from nvmf_tcp_zerocopy import NEVER_COPIED, configured
-from nvmf_tls_lib import KEYS, kernel_has_tls, ktls_options, vectors
+from nvmf_tls_lib import KERNEL_CALLS, KEYS, ktls_options, vectors
 
 
 class FaultyTcp(Faulty):
@@ -51,12 +51,11 @@ class TcpScenario(Scenario):
         wait_for(lambda: t.process.poll() is not None or self.is_gone(), "the host's connections to be gone")
 
 
-KERNEL_CALLS = (("recvmsg", "kernel.c"), ("sendmsg", "kernel.c")) if kernel_has_tls() else ()
 CALLS = (("socket", "listen.c"), ("setsockopt", "listen.c"), ("bind", "listen.c"), ("listen", "listen.c"), ("getaddrinfo", "listen.c"),
          ("accept4", "listen.c"), ("setsockopt", "qpair.c"), ("getsockname", "qpair.c"), ("getnameinfo", "qpair.c"), ("epoll_ctl", "qpair.c"),
          ("epoll_wait", "group.c"), ("recvmsg", "receiver.c"), ("sendmsg", "send.c"), ("send", "send.c"), ("shutdown", "close.c"), ("epoll_ctl", "close.c"),
-         ("recvmsg", "close.c"), ("malloc", "close.c"), ("malloc", "qpair.c"), ("calloc", "qpair.c"), ("calloc", "request.c"), ("send", "session.c"), ("recv", "session.c"), ("setsockopt", "handshake.c"),
-         ("recv", "handshake.c"), ("calloc", "session.c"), ("setsockopt", "kernel.c"),
+         ("recvmsg", "kernel.c"), ("malloc", "close.c"), ("malloc", "qpair.c"), ("calloc", "qpair.c"), ("calloc", "request.c"), ("send", "session.c"), ("recv", "session.c"), ("setsockopt", "handshake.c"),
+         ("recv", "handshake.c"), ("calloc", "session.c"), ("malloc", "session.c"), ("setsockopt", "kernel.c"),
          *KERNEL_CALLS)
 
 

@@ -15,7 +15,7 @@ from faults_lib import SEED, sweep  # noqa: F401 (main() names the seed)
 from nvmf_faults_host import HOSTNQN, QUICK, Front, Scenario
 from nvmf_lib import NQN
 from nvmf_tcp_zerocopy import NEVER_COPIED, configured
-from nvmf_tls_lib import add_keys as add_psks, kernel_has_tls, ktls_options
+from nvmf_tls_lib import KERNEL_CALLS, add_keys as add_psks, ktls_options
 
 SECURED = NQN + ":secured"
 
@@ -54,8 +54,8 @@ class TcpScenario(Scenario):
 
 CALLS = (("socket", "connect.c"), ("setsockopt", "connect.c"), ("connect", "connect.c"), ("getsockopt", "connect.c"), ("epoll_create1", "connect.c"),
          ("epoll_ctl", "connect.c"), ("getaddrinfo", "connect.c"), ("recvmsg", "receiver.c"), ("sendmsg", "send.c"), ("shutdown", "qpair.c"),
-         ("send", "session.c"), ("recv", "session.c"), ("calloc", "session.c"), ("calloc", "handshake.c"), ("setsockopt", "kernel.c"),
-         *((("recvmsg", "kernel.c"), ("sendmsg", "kernel.c")) if kernel_has_tls() else ()))
+         ("send", "session.c"), ("recv", "session.c"), ("calloc", "session.c"), ("malloc", "session.c"), ("calloc", "handshake.c"), ("setsockopt", "kernel.c"),
+         *KERNEL_CALLS)
 ZEROCOPY_CALLS = (("calloc", "zerocopy.c"), ("setsockopt", "zerocopy.c"), ("sendmsg", "zerocopy.c"), ("recvmsg", "zerocopy.c"))
 
 

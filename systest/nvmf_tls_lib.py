@@ -70,6 +70,10 @@ def kernel_has_tls():
             return False
 
 
+# What a side calls that has TLS and a kernel that takes its records: sweeps of faults come by them.
+KERNEL_CALLS = (("recvmsg", "kernel.c"), ("sendmsg", "kernel.c")) if kernel_has_tls() else ()
+
+
 class TlsTarget(TcpTarget):
     """A target whose listener demands TLS, with a host that has the key `psk`."""
 
