@@ -65,7 +65,7 @@ static bool latency_grow(const json_t *now, const json_t *before, struct latency
 
 static double latency_quantile_us(const struct latency_histogram *h, double share)
 {
-	return h->counted != 0 ? (double)latency_histogram_quantile(h, share) / 1000 : -1;
+	return (double)latency_histogram_quantile(h, share) / 1000;
 }
 
 static void top_build_latencies(struct top_table *t, const struct top_sample *now, const struct top_sample *before)
@@ -78,8 +78,8 @@ static void top_build_latencies(struct top_table *t, const struct top_sample *no
 
 	json_array_foreach (json_object_get(now->answers[TOP_HOST_LATENCIES], "hosts"), i, host) {
 		const json_t *old = latency_find_before(before, host);
-		bool has_grown = latency_grow(host, old, &grown);
-		bool is_known = has_grown && has_bounds && grown.counted != 0;
+		bool has_grown = latency_grow(host, old, &grown) && grown.counted != 0;
+		bool is_known = has_grown && has_bounds;
 		double ns = top_number(host, "total_ns") - top_number(old, "total_ns");
 		struct top_row *row = top_table_row(t);
 		top_set_text(row, 0, top_text(host, "hostnqn"));
@@ -87,7 +87,7 @@ static void top_build_latencies(struct top_table *t, const struct top_sample *no
 		top_set(row, 2, is_known ? latency_quantile_us(&grown, 0.99) : -1);
 		top_set(row, 3, top_rate(host, old, "commands", seconds));
 		top_set(row, 4, top_rate(host, old, "bytes", seconds));
-		top_set(row, 5, has_grown && grown.counted != 0 ? ns / (double)grown.counted / 1000 : -1);
+		top_set(row, 5, has_grown ? ns / (double)grown.counted / 1000 : -1);
 		top_set_text(row, 6, top_text(host, "subnqn"));
 	}
 }
