@@ -347,12 +347,11 @@ static int perf_worker_poll_arrivals(void *ctx)
 /* Microseconds until the next look whether an I/O is due. */
 static uint64_t perf_worker_rate_delay_us(const struct perf_worker *w)
 {
-	double ticks = (double)w->rate_issued / w->rate - (double)(env_ticks() - w->rate_start);
-
-	if (ticks <= 0) {
-		return RATE_FULL_US;
+	if ((double)w->rate_issued < (double)(thread_now() - w->rate_start) * w->rate) {
+		return RATE_FULL_US; /* one is due, as perf_stream_may_issue() has it, and no stream has room */
 	}
-	uint64_t us = (uint64_t)(ticks * 1e6 / (double)env_ticks_hz()) + 1;
+	double ticks = (double)w->rate_issued / w->rate - (double)(env_ticks() - w->rate_start);
+	uint64_t us = ticks > 0 ? (uint64_t)(ticks * 1e6 / (double)env_ticks_hz()) + 1 : 0;
 
 	return us > RATE_POLL_US ? us : RATE_POLL_US;
 }
