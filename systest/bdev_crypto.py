@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from appliance_lib import DEADLINE, Daemon, RpcError, check, main, wait_for
-from nvmf_tcp_lib import Queue, TcpTarget
+from nvmf_tcp_lib import Queue, TcpTarget, disk, host
 
 MIB = 1 << 20
 BLOCK = 4096
@@ -56,16 +56,6 @@ def decrypted(data, lba, key, key2, block=BLOCK):
     return xored(aes(key, xored(data, lbas, key2, block), decrypt=True), lbas, key2, block)
 
 
-@contextlib.contextmanager
-def disk(mb=64):
-    """A file that outlives daemons."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "disk"
-        with open(path, "wb") as f:
-            f.truncate(mb * MIB)
-        yield path
-
-
 def key_file(path, rng, size=64):
     data = rng.randbytes(size)
     path.touch(mode=0o600)
@@ -75,17 +65,6 @@ def key_file(path, rng, size=64):
 
 def attach(d, path, name="A0"):
     d.call("bdev_uring_create", name=name, filename=str(path), block_size=BLOCK)
-
-
-@contextlib.contextmanager
-def host(d, bdev):
-    """A host's queue, and the namespace that the bdev is there."""
-    nsid = d.add_ns(bdev)
-    with Queue(port=d.port) as admin:
-        admin.enable()
-        with Queue(port=d.port, qid=1, cntlid=admin.cntlid) as queue:
-            yield queue, nsid
-    d.remove_ns(nsid)
 
 
 def write(queue, nsid, lba, data):

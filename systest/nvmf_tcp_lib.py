@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A small NVMe/TCP initiator, written from the specifications (NVMe TCP Transport 1.0c, Base 2.0) and from nothing of varve's: it judges the
 target's bytes. Every PDU that arrives is checked: lengths, alignment, flags, order, digests. It blocks, and keeps no state beyond a command."""
+import contextlib
+import pathlib
 import socket
 import struct
+import tempfile
 
 from appliance_lib import DEADLINE, check
 from nvmf_lib import ADDRESS, HOSTNQN, NQN, PORT, Target
@@ -298,6 +301,27 @@ class Queue(Connection):
 
     def read(self, lba, blocks, bs=512, nsid=1, **kwargs):
         return self.command(self.rw_sqe(2, lba, blocks, nsid), length=blocks * bs, **kwargs)
+
+
+@contextlib.contextmanager
+def disk(mb=64):
+    """A file that outlives daemons."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "disk"
+        with open(path, "wb") as f:
+            f.truncate(mb << 20)
+        yield path
+
+
+@contextlib.contextmanager
+def host(d, bdev):
+    """A host's queue, and the namespace that the bdev is there."""
+    nsid = d.add_ns(bdev)
+    with Queue(port=d.port) as admin:
+        admin.enable()
+        with Queue(port=d.port, qid=1, cntlid=admin.cntlid) as queue:
+            yield queue, nsid
+    d.remove_ns(nsid)
 
 
 class TcpTarget(Target):

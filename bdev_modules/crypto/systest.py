@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What system tests do with crypto bdevs: systest/module_lib.py says what these names mean."""
-import time
-
+from appliance_lib import wait_for
 from stock_lib import NO_DEVICE, Error
 
 PASSING = {"accel_crypto_keys_get", "bdev_crypto_rekey_stop"}
@@ -43,8 +42,7 @@ class Steps:
         old, new = self.crypto_key(), self.crypto_key()
         name = self.call("bdev_crypto_create", name=self.name("C"), base_bdev_name=base, key_name=old)
         self.call("bdev_crypto_rekey", name=name, key_name=new, journal_bdev_name=journal)
-        while "rekey" in self.d.call("bdev_get_bdevs", name=name)[0]["driver_specific"]["crypto"]:
-            time.sleep(0.01)
+        wait_for(lambda: "rekey" not in self.d.call("bdev_get_bdevs", name=name)[0]["driver_specific"]["crypto"], "the rekey to end")
         self.call("accel_crypto_key_destroy", key_name=old)
         self.call("bdev_malloc_delete", name=journal)
         self.add("crypto", name)
