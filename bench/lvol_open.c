@@ -2,7 +2,7 @@
 /* What it takes to open a large store of volumes, and what changes write, on sparse memory: the engine (lvol/live.h)
  * alone, without bdevs. Medians of several opens.
  *
- *     lvol_open.crash_64g_ms	a store of 64 GiB with clusters of 1 MiB, all of them in use by 63 volumes, not closed
+ *     lvol_open.crash_64g_ms	a store of 64 GiB with clusters of 1 MiB, all of them in use by 64 volumes, not closed
  *     lvol_open.clean_64g_ms	the same, closed
  *     lvol_open.crash_16t_ms	a store of 16 TiB with clusters of 4 MiB and 10000 volumes, with two clusters each
  *     lvol_open.clean_16t_ms	the same, closed
