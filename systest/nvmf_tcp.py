@@ -135,6 +135,26 @@ def test_commands_under_way_at_once():
         t.stop_clean()
 
 
+def sends(t):
+    return sum(d["sends"] for g in t.call("nvmf_get_stats")["poll_groups"] for x in g["transports"] for d in x["devices"])
+
+
+def test_answers_of_many_commands_are_one_write_to_the_socket():
+    """One for each answer would be 64. `sends` counts what a unit test compares with the calls of sendmsg()."""
+    for c2h_success in (True, False):
+        with TcpTarget(c2h_success=c2h_success) as t:
+            t.add_malloc("M0")
+            t.add_ns("M0")
+            admin, q = both(t, size=128)
+            with admin, q:
+                for _ in range(5):
+                    before = sends(t)
+                    with q.together():
+                        cids = [q.start(q.rw_sqe(2, 8 * i, 1), length=BS) for i in range(64)]
+                    check(all(q.finish(cid).status == 0 for cid in cids), "reads")
+                    check(sends(t) == before + 1, f"{sends(t) - before} writes to the socket for the answers of 64 reads")
+
+
 def test_success_flag_needs_a_queue_without_flow_control():
     with TcpTarget() as t:
         t.add_malloc("M0")

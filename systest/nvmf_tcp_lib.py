@@ -64,6 +64,7 @@ class Connection:
         self.align = 4 * (hpda + 1)
         self.cpda, self.maxh2cdata = 0, 4096
         self.received = []      # types
+        self.held = None        # by together(): PDUs that are not sent yet
         if initialize:
             self.initialize(hdgst, ddgst, hpda, maxr2t)
 
@@ -112,7 +113,18 @@ class Connection:
         return head
 
     def send(self, *args, **kwargs):
-        self.sock.sendall(self.pdu(*args, **kwargs))
+        if self.held is not None:
+            self.held.append(self.pdu(*args, **kwargs))
+        else:
+            self.sock.sendall(self.pdu(*args, **kwargs))
+
+    @contextlib.contextmanager
+    def together(self):
+        """What is sent meanwhile goes out at its end, in one piece."""
+        self.held = []
+        yield
+        held, self.held = self.held, None
+        self.sock.sendall(b"".join(held))
 
     # ---- receiving ----
 

@@ -199,6 +199,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 	size_t n = 0;
 
 	must(fd == FAKE_FD && fake.fd_open && msg->msg_iovlen > 0);
+	fake.sendmsgs++;
 	if (fake.room == 0) {
 		errno = EAGAIN;
 		return -1;
@@ -566,7 +567,7 @@ void fake_open(void)
 	struct sockaddr_in peer = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
 	memset(&fake, 0, offsetof(struct fake, sent)); /* what is behind it are options and counts */
-	fake.sent_bytes = 0;
+	fake.sent_bytes = fake.sendmsgs = 0;
 	fake.host_closed = fake.leaver_open = fake.holds = fake.control_is_quick = fake.closed = false;
 	fake.buffers_used = fake.memory = fake.executed = fake.completed = fake.writes = fake.failures = 0;
 	fake.pinned = fake.max = fake.resets = num_notifications = 0;

@@ -19,6 +19,7 @@ struct fake {
 	size_t room; /* bytes that the socket takes before it is full */
 	uint8_t sent[FAKE_SENT_MAX];
 	size_t sent_bytes;
+	unsigned sendmsgs; /* calls */
 	bool fd_open, leaver_open;
 	/* What it was to send without a copy: it is looked at when the host takes it. */
 	bool zerocopy;         /* the option */

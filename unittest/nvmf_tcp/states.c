@@ -188,6 +188,29 @@ static void test_answers_go_out_in_pieces_of_each_size(void)
 	}
 }
 
+/* Of commands that end at the same time: a queue's answers to writes, and data to reads, with each digest. */
+static void test_answers_of_many_commands_are_one_sendmsg(void)
+{
+	for (uint8_t digests = 0; digests < 4; digests++) {
+		for (unsigned kind = 0; kind < 2; kind++) {
+			open_live(digests);
+			fake.holds = true;
+			for (uint16_t cid = 0; cid < FAKE_ENTRIES; cid++) {
+				fake_command(kind == 0 ? nvme_cmd_read : nvme_cmd_write, cid, 8, cid, kind == 1);
+			}
+			uint64_t sends = fake.qp->tgroup->counters.sends;
+			unsigned calls = fake.sendmsgs;
+			fake_carry_out();
+			CU_ASSERT_EQUAL(fake.completed, FAKE_ENTRIES + 1); /* and Connect */
+			CU_ASSERT_EQUAL(fake.sendmsgs, calls + 1);
+			CU_ASSERT_EQUAL(fake.qp->tgroup->counters.sends, sends + 1);
+			CU_ASSERT_EQUAL(fake.qp->in_use, 0);
+			CU_ASSERT(fake.sent_bytes >= FAKE_ENTRIES * (kind == 0 ? 4096u + 24 : 24u));
+			CU_ASSERT(fake_end());
+		}
+	}
+}
+
 static void test_abort_in_each_state(void)
 {
 	open_live(0);
@@ -396,6 +419,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_commands_behind_unsent_answers_wait),
 	UNIT(test_bytes_come_in_pieces_of_each_size),
 	UNIT(test_answers_go_out_in_pieces_of_each_size),
+	UNIT(test_answers_of_many_commands_are_one_sendmsg),
 	UNIT(test_abort_in_each_state),
 	UNIT(test_abort_after_each_part_of_the_data),
 	UNIT(test_late_data_and_those_of_the_next_command_are_told_apart),
