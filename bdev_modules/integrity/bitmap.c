@@ -13,6 +13,7 @@
 #include "bdev_modules/integrity/internal.h"
 #include "util/log.h"
 
+static void bitmap_write(struct integrity_bitmap *b);
 static void bitmap_write_next(struct integrity_bitmap *b);
 
 void integrity_fail(struct integrity_bdev *d, const char *what, int rc)
@@ -89,6 +90,18 @@ static void bitmap_ended(struct integrity_op *o, int rc)
 	}
 }
 
+static void bitmap_flushed(struct integrity_op *o, int rc)
+{
+	struct integrity_bitmap *b = container_of(o, struct integrity_bitmap, op);
+
+	if (rc == 0 && integrity_flush_is_void(b->d, b->failures_before)) {
+		b->again = true;
+		bitmap_write(b);
+	} else {
+		bitmap_ended(o, rc);
+	}
+}
+
 static void bitmap_written(struct integrity_op *o, int rc)
 {
 	struct integrity_bitmap *b = container_of(o, struct integrity_bitmap, op);
@@ -96,7 +109,7 @@ static void bitmap_written(struct integrity_op *o, int rc)
 	if (rc != 0) {
 		bitmap_ended(o, rc);
 	} else {
-		integrity_op_start(b->d, &b->op, BDEV_IO_FLUSH, 0, 0, NULL, bitmap_ended);
+		integrity_flush(b->d, &b->op, bitmap_flushed);
 	}
 }
 
@@ -107,6 +120,7 @@ static void bitmap_write(struct integrity_bitmap *b)
 
 	STAILQ_CONCAT(&b->now, &b->next);
 	b->writing = true;
+	b->failures_before = integrity_flush_failures(d);
 	b->page.sequence += !b->again;
 	integrity_bitmap_seal(&b->page, &d->layout, index);
 	b->copy = b->page; /* that no change comes into, should there be no memory for the write at first */

@@ -16,6 +16,7 @@ struct integrity_limits integrity_limits = {
 	.idle_us = 5000000, .tick_us = 1000000, .learns = true, .slots = 16384, .end_us = 10000000};
 
 static void batch_start(struct integrity_bdev *d);
+static void sums_write_all(struct integrity_bdev *d);
 
 /* --- The batch --- */
 
@@ -57,6 +58,10 @@ static void batch_is_durable(struct integrity_op *o, int rc)
 		batch_give_up(d, "a flush of data and checksums", rc);
 		return;
 	}
+	if (integrity_flush_is_void(d, d->failures_before)) {
+		sums_write_all(d);
+		return;
+	}
 	STAILQ_CONCAT(&slots, &d->batch);
 	STAILQ_FOREACH (s, &slots, link) {
 		d->batch_left++;
@@ -78,7 +83,7 @@ static void sums_written(struct integrity_op *o, int rc)
 	if (d->batch_error != 0) {
 		batch_give_up(d, "writing checksums", d->batch_error);
 	} else {
-		integrity_op_start(d, &d->flush, BDEV_IO_FLUSH, 0, 0, NULL, batch_is_durable);
+		integrity_flush(d, &d->flush, batch_is_durable);
 	}
 }
 
@@ -100,6 +105,7 @@ static void sums_write_all(struct integrity_bdev *d)
 	uint32_t n = 0;
 
 	d->batch_error = 0;
+	d->failures_before = integrity_flush_failures(d);
 	STAILQ_FOREACH (s, &d->batch, link) {
 		d->batch_left++;
 	}
@@ -229,7 +235,7 @@ static void closer_end_now(struct integrity_bdev *d)
 {
 	thread_timer_stop(&d->tick);
 	d->ended = true;
-	thread_timer_stop(&d->flush.timer);
+	thread_timer_stop(&d->flush_op.timer);
 	thread_timer_stop(&d->learn_op.timer);
 	for (uint32_t i = 0; i < d->num_slots; i++) {
 		thread_timer_stop(&d->slots[i].op.timer);

@@ -7,6 +7,7 @@
  *     slots.c		checksums in memory: which regions have them, and who waits for them
  *     bitmap.c	which regions are open
  *     closer.c	closes regions
+ *     flush.c		an error of a FLUSH is for all who have written
  *     learn.c	notes the checksums of regions that were open when there was a crash
  *     io.c		the I/O of users
  *     errors.c	what is found wrong
@@ -49,8 +50,10 @@ struct integrity_op {
 	struct vbdev_meta_op op;
 	struct integrity_bdev *d;
 	void (*done)(struct integrity_op *o, int rc);
-	struct thread_timer timer; /* there was no memory */
+	struct thread_timer timer;       /* there was no memory */
+	STAILQ_ENTRY(integrity_op) link; /* waits for a FLUSH */
 };
+STAILQ_HEAD(integrity_ops_list, integrity_op);
 
 enum integrity_slot_state {
 	SLOT_FREE,
@@ -66,12 +69,14 @@ enum integrity_slot_state {
 enum integrity_want {
 	WANT_SUMS, /* the checksums of its region */
 	WANT_OPEN, /* and that the region is open */
+	WANT_TURN, /* that it may FLUSH */
 };
 
 enum integrity_io_stage {
 	STAGE_READ,  /* without its units to itself */
 	STAGE_AGAIN, /* with them */
 	STAGE_CHANGE,
+	STAGE_FLUSH,
 };
 
 /* Of an I/O: the module's context. */
@@ -128,7 +133,8 @@ struct integrity_bitmap {
 	struct integrity_bitmap_page copy; /* that is being written */
 	struct integrity_slots now, next;  /* that wait for the write under way, and for the one after it */
 	bool writing;
-	bool again; /* the last write failed */
+	bool again;               /* the last write failed */
+	uint32_t failures_before; /* the write: of FLUSHes */
 	struct integrity_op op;
 	struct integrity_bdev *d;
 };
@@ -167,10 +173,22 @@ struct integrity_bdev {
 	uint32_t gather_at;   /* slot that is looked at first */
 	struct integrity_sums_page *batch_pages;
 	int batch_error;
+	uint32_t failures_before; /* the checksum pages were written: of FLUSHes */
 	bool hurried;
 	bool closing, ending, end_failed;
 	bool ended; /* what the base still answers is for nobody */
 	struct integrity_op flush;
+
+	/* FLUSHes (flush.c). */
+	atomic_uint user_flushes;               /* at the base; and whether it is the module's turn */
+	atomic_uint flush_failures;             /* how many have failed */
+	_Atomic uint16_t flush_untold;          /* status of one of the module; 0: none, or a user was told */
+	struct integrity_ios flush_waiters;     /* of users */
+	struct integrity_ops_list flush_queue;  /* of the module: want one */
+	struct integrity_ops_list flush_joined; /* and wait for that under way */
+	bool flushing;                          /* it is the module's turn */
+	struct integrity_op flush_op;
+	struct thread_msg flush_msg;
 
 	/* The learner. */
 	struct integrity_slot *learning; /* NULL: none */
@@ -301,6 +319,8 @@ bool integrity_slots_take_unknown(struct integrity_bdev *d);
 uint32_t integrity_slots_forget(struct integrity_bdev *d, uint32_t most);
 /* Looks again at the I/Os that wait for any slot. */
 void integrity_serve_starved(struct integrity_bdev *d);
+/* It is the turn of users: answers the FLUSHes that wait for that. */
+void integrity_flushes_enter(struct integrity_bdev *d);
 /* Sends an I/O to the control thread. Its integrity_io_resumed() follows on its own thread. */
 void integrity_ask(struct integrity_io *ctx, enum integrity_want want);
 
@@ -320,6 +340,28 @@ void integrity_fail(struct integrity_bdev *d, const char *what, int rc);
 /* And could be. */
 void integrity_works(struct integrity_bdev *d);
 void integrity_fail(struct integrity_bdev *d, const char *what, int rc);
+
+/* --- flush.c --- */
+
+void integrity_flush_init(struct integrity_bdev *d);
+/* Whether a user's FLUSH may be sent to the base now; otherwise it asks (WANT_TURN). Any thread. */
+bool integrity_flush_enter(struct integrity_bdev *d);
+/* One that may be sent is not. Any thread. */
+void integrity_flush_leave(struct integrity_bdev *d);
+/* One that was sent has ended. touched: the base may have begun it. Returns the status for the user. Any thread. */
+uint16_t integrity_flush_ended(struct integrity_bdev *d, uint16_t status, bool touched);
+/* Makes durable what was written. done(o, rc) follows as for integrity_op_start(). Control thread. */
+void integrity_flush(struct integrity_bdev *d, struct integrity_op *o, void (*done)(struct integrity_op *o, int rc));
+/* How many FLUSHes have failed: to be noted before a write. */
+static inline uint32_t integrity_flush_failures(struct integrity_bdev *d)
+{
+	return atomic_load(&d->flush_failures);
+}
+/* Whether what was written then may be lost, though integrity_flush() has succeeded: in its done(). */
+static inline bool integrity_flush_is_void(struct integrity_bdev *d, uint32_t failures_before)
+{
+	return integrity_flush_failures(d) != failures_before;
+}
 
 /* --- closer.c --- */
 

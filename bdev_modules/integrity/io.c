@@ -11,9 +11,9 @@
  * region to region. What is read after UNMAP is not known, and not checked; an UNMAP of units of which nothing is known
  * needs no open region. On a base without UNMAP it does nothing.
  *
- * FLUSH is passed on: whatever a write needs in order to be read right was durable before it went to the base. All
- * other types the layer makes of these. A RESET waits for what is under way: were it passed on, it would end writes of
- * the bitmap too. */
+ * FLUSH is passed on when no FLUSH of the module is at the base (flush.c): whatever a write needs in order to be read
+ * right was durable before it went to the base. All other types the layer makes of these. A RESET waits for what is
+ * under way: were it passed on, it would end writes of the bitmap too. */
 #include <errno.h>
 #include <rte_common.h>
 #include <stdio.h>
@@ -440,10 +440,81 @@ static void read_begin(struct integrity_bdev *d, struct integrity_io *ctx)
 	child_begin(ctx);
 }
 
+/* --- FLUSH --- */
+
+/* All of the base: the data are at another place there. */
+static void flush_send(struct bdev_io *io)
+{
+	struct integrity_channel *c = bdev_channel_ctx(io->ch);
+	struct bdev_io *child;
+	int rc = bdev_child_get(c->pool, 0, io, &child);
+
+	if (rc == -EAGAIN) {
+		return;
+	}
+	if (rc == 0) {
+		bdev_io_set_rw(child, BDEV_IO_FLUSH, NULL, 0, 0, bdev_num_blocks(bdev_desc_bdev(c->d->base)));
+		bdev_child_send(child);
+	} else if (rc != -ECANCELED) {
+		bdev_children_fail(io, NVME_SC_INVALID_NS | NVME_SC_DNR);
+	}
+	bdev_children_sent(io);
+}
+
+static void flush_begin(struct integrity_io *ctx)
+{
+	struct bdev_io *io = bdev_io_from_ctx(ctx);
+
+	ctx->touched = false;
+	bdev_children_begin(io);
+	flush_send(io);
+}
+
+static void flush_ask(struct integrity_io *ctx)
+{
+	ctx->stage = STAGE_FLUSH;
+	ctx->slot = NULL;
+	ctx->touched = false;
+	ctx->done_units = 0;
+	if (likely(integrity_flush_enter(integrity_io_bdev(ctx)))) {
+		flush_begin(ctx);
+	} else {
+		io_ask(ctx, WANT_TURN);
+	}
+}
+
+/* It has been its turn, or it is aborted. */
+static void flush_go_on(struct integrity_io *ctx)
+{
+	if (ctx->answer == 0 && !ctx->ended) {
+		flush_begin(ctx);
+		return;
+	}
+	if (ctx->answer == 0) {
+		integrity_flush_leave(integrity_io_bdev(ctx));
+	}
+	io_fail(ctx, NVME_SC_ABORT_REQ);
+}
+
+static void flush_ended(struct integrity_io *ctx)
+{
+	uint16_t status = integrity_flush_ended(integrity_io_bdev(ctx), ctx->status, ctx->touched);
+
+	if (status != 0) {
+		io_fail(ctx, status);
+	} else {
+		bdev_io_complete(bdev_io_from_ctx(ctx), 0);
+	}
+}
+
 /* --- All types --- */
 
 static void io_go_on(struct integrity_io *ctx)
 {
+	if (ctx->stage == STAGE_FLUSH) {
+		flush_go_on(ctx);
+		return;
+	}
 	if (unlikely(ctx->ended)) {
 		if (ctx->slot != NULL) {
 			units_release(ctx);
@@ -534,12 +605,8 @@ static void step_ended(struct bdev_io *io, uint16_t status)
 	struct integrity_io *ctx = bdev_io_ctx(io);
 
 	ctx->status = status;
-	if (io->type == BDEV_IO_FLUSH) {
-		if (status != 0) {
-			io_fail(ctx, status);
-		} else {
-			bdev_io_complete(io, 0);
-		}
+	if (ctx->stage == STAGE_FLUSH) {
+		flush_ended(ctx);
 	} else if (ctx->stage == STAGE_READ) {
 		read_arrived(ctx);
 	} else if (ctx->stage == STAGE_AGAIN) {
@@ -547,25 +614,6 @@ static void step_ended(struct bdev_io *io, uint16_t status)
 	} else {
 		change_ended(ctx);
 	}
-}
-
-/* All of the base: the data are at another place there. */
-static void flush_send(struct bdev_io *io)
-{
-	struct integrity_channel *c = bdev_channel_ctx(io->ch);
-	struct bdev_io *child;
-	int rc = bdev_child_get(c->pool, 0, io, &child);
-
-	if (rc == -EAGAIN) {
-		return;
-	}
-	if (rc == 0) {
-		bdev_io_set_rw(child, BDEV_IO_FLUSH, NULL, 0, 0, bdev_num_blocks(bdev_desc_bdev(c->d->base)));
-		bdev_child_send(child);
-	} else if (rc != -ECANCELED) {
-		bdev_children_fail(io, NVME_SC_INVALID_NS | NVME_SC_DNR);
-	}
-	bdev_children_sent(io);
 }
 
 static void integrity_resume(struct bdev_io *io)
@@ -589,10 +637,7 @@ static void integrity_submit(void *channel, struct bdev_io *io)
 		integrity_abort(c, io);
 		return;
 	case BDEV_IO_FLUSH:
-		ctx->touched = false;
-		ctx->done_units = 0;
-		bdev_children_begin(io);
-		flush_send(io);
+		flush_ask(ctx);
 		return;
 	case BDEV_IO_UNMAP:
 		if (!c->unmaps) {
@@ -671,6 +716,8 @@ static void integrity_describe_io(struct bdev_io *io, char *text, size_t size)
 	if (has_units && io->children == 0 && ctx->slot == NULL) {
 		snprintf(text, size, "region %u: its checksums, that it is open, or another write of the same units",
 			 ctx->region);
+	} else if (io->type == BDEV_IO_FLUSH && io->children == 0) {
+		snprintf(text, size, "a FLUSH of the bdev itself");
 	}
 }
 

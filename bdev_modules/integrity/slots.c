@@ -114,6 +114,17 @@ void integrity_slot_fail(struct integrity_slot *s, enum integrity_slot_state sta
 	asks_fail(s, status);
 }
 
+void integrity_flushes_enter(struct integrity_bdev *d)
+{
+	struct integrity_io *ctx;
+
+	while ((ctx = STAILQ_FIRST(&d->flush_waiters)) != NULL) {
+		STAILQ_REMOVE_HEAD(&d->flush_waiters, link);
+		ctx->list = NULL;
+		ask_answer(ctx, 0);
+	}
+}
+
 void integrity_serve_starved(struct integrity_bdev *d)
 {
 	asks_serve(d, &d->starved);
@@ -443,8 +454,15 @@ static void ask_serve(struct integrity_bdev *d, struct integrity_io *ctx)
 static void ask_message(struct thread_msg *msg)
 {
 	struct integrity_io *ctx = container_of(msg, struct integrity_io, msg);
+	struct integrity_bdev *d = integrity_io_bdev(ctx);
 
-	ask_serve(integrity_io_bdev(ctx), ctx);
+	if (ctx->want != WANT_TURN) {
+		ask_serve(d, ctx);
+	} else if (integrity_flush_enter(d)) {
+		ask_answer(ctx, 0);
+	} else {
+		ask_wait(ctx, &d->flush_waiters);
+	}
 }
 
 void integrity_ask(struct integrity_io *ctx, enum integrity_want want)
@@ -491,6 +509,7 @@ int integrity_slots_init(struct integrity_bdev *d)
 	STAILQ_INIT(&d->free);
 	STAILQ_INIT(&d->starved);
 	STAILQ_INIT(&d->batch);
+	integrity_flush_init(d);
 	d->num_slots = RTE_MIN(l->regions, integrity_limits.slots);
 	/* While there are more regions than slots, half of the slots are for regions that are only read. */
 	d->max_open = d->num_slots == l->regions ? d->num_slots : RTE_MAX(d->num_slots / 2, 1u);

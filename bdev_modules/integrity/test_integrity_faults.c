@@ -90,6 +90,14 @@ static void fault_release(void)
 	base.real->submit(base.held_channel, base.held);
 }
 
+static void held_fails(void *arg)
+{
+	struct bdev_io *io = base.held;
+
+	atomic_store(&base.holds, false);
+	bdev_io_complete(io, STATUS_AGAIN);
+}
+
 /* memory: what is on it; NULL: zeroes, and i0 is made on it. unmaps: whether it has UNMAP. */
 static void faults_start(struct user *u, uint32_t regions, const uint8_t *memory, bool unmaps)
 {
@@ -588,6 +596,144 @@ static void test_it_goes_while_its_base_does_not_answer(void)
 	faults_end(&u);
 }
 
+/* --- A base that reports what it has lost to one FLUSH only --- */
+
+static void closer_goes(void)
+{
+	thread_timer_start(&integrity_of(bdev_integrity_find("i0"))->tick, 0);
+}
+
+static void closes_when_told(struct user *u)
+{
+	no_ticks();
+	faults_start(u, KIT_REGIONS, NULL, true);
+	CU_ASSERT_EQUAL(kit_write(u, 0, 4, 1), 0);
+	integrity_limits.idle_us = 1;
+}
+
+static bool is_read_only(void *arg)
+{
+	return kit_info().read_only;
+}
+
+static void test_a_user_is_told_of_a_flush_that_failed(void)
+{
+	struct user u;
+
+	closes_when_told(&u);
+	base.fail_kind = KIND_FLUSH;
+	base.fail_count = 1;
+	closer_goes();
+	CU_ASSERT_TRUE(fixture_poll(is_read_only, NULL));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), STATUS_AGAIN);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0);
+	faults_end(&u);
+}
+
+static struct request *flush_submit(struct user *u)
+{
+	struct request *r = request_new(u);
+
+	r->io->type = BDEV_IO_FLUSH;
+	request_submit(r);
+	return r;
+}
+
+static bool a_user_waits(void *arg)
+{
+	return !STAILQ_EMPTY(&integrity_of(bdev_integrity_find("i0"))->flush_waiters);
+}
+
+static bool the_module_waits(void *arg)
+{
+	return !STAILQ_EMPTY(&integrity_of(bdev_integrity_find("i0"))->flush_queue);
+}
+
+/* Whose FLUSH was first is not known while both are at the base. */
+static void test_a_user_waits_for_a_flush_that_fails(void)
+{
+	struct user u;
+
+	closes_when_told(&u);
+	base.hold_kind = KIND_FLUSH;
+	closer_goes();
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
+	unsigned before = base.writes[KIND_FLUSH];
+	for (unsigned i = 0; i < ENDERS; i++) {
+		struct request *ended = flush_submit(&u);
+		CU_ASSERT_TRUE_FATAL(fixture_poll(a_user_waits, NULL));
+		end_by(&u, ended, i);
+		CU_ASSERT_EQUAL(request_finish(ended), NVME_SC_ABORT_REQ);
+	}
+	struct request *r = flush_submit(&u);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(a_user_waits, NULL));
+	CU_ASSERT_EQUAL(base.writes[KIND_FLUSH], before);
+	held_fails(NULL);
+	CU_ASSERT_EQUAL(request_finish(r), STATUS_AGAIN);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0);
+	faults_end(&u);
+}
+
+/* The user's FLUSH fails when the write of that kind is at the base, before it is flushed. */
+static void users_flush_fails_behind(struct user *u, enum kind kind)
+{
+	struct iovec iov = {kit_data, UNIT_BYTES};
+	struct request *r = request_new(u);
+
+	bdev_io_set_rw(r->io, BDEV_IO_WRITE, &iov, 1, kind == KIND_BITMAP ? 512 : 0, 1);
+	base.hold_kind = kind;
+	if (kind == KIND_BITMAP) {
+		request_submit(r);
+	} else {
+		closer_goes();
+	}
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
+	unsigned before = base.writes[kind];
+	base.fail_kind = KIND_FLUSH;
+	base.fail_count = 1;
+	CU_ASSERT_EQUAL(user_io(u, BDEV_IO_FLUSH, NULL, 0, 0), STATUS_AGAIN);
+	fault_release();
+	if (kind == KIND_BITMAP) {
+		CU_ASSERT_EQUAL(request_finish(r), 0);
+	} else {
+		CU_ASSERT_TRUE(kit_wait_closed());
+		request_free(r);
+	}
+	CU_ASSERT_EQUAL(base.writes[kind], before + 1);
+	CU_ASSERT_FALSE(kit_info().read_only);
+}
+
+static void test_what_a_users_flush_may_have_lost_is_written_again(void)
+{
+	struct user u;
+
+	closes_when_told(&u);
+	users_flush_fails_behind(&u, KIND_SUMS);
+	users_flush_fails_behind(&u, KIND_BITMAP);
+	faults_end(&u);
+}
+
+static void test_it_waits_for_a_users_flush_that_fails(void)
+{
+	struct iovec iov = {kit_data, UNIT_BYTES};
+	struct user u;
+
+	closes_when_told(&u);
+	base.hold_kind = KIND_FLUSH;
+	struct request *flush = flush_submit(&u), *write = request_new(&u);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
+	unsigned flushes = base.writes[KIND_FLUSH], bitmaps = base.writes[KIND_BITMAP];
+	bdev_io_set_rw(write->io, BDEV_IO_WRITE, &iov, 1, 512, 1);
+	request_submit(write);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(the_module_waits, NULL));
+	CU_ASSERT_EQUAL(base.writes[KIND_FLUSH], flushes);
+	CU_ASSERT_EQUAL_FATAL(thread_send(u.thread, held_fails, NULL), 0);
+	CU_ASSERT_EQUAL(request_finish(flush), STATUS_AGAIN);
+	CU_ASSERT_EQUAL(request_finish(write), 0);
+	CU_ASSERT_EQUAL(base.writes[KIND_BITMAP], bitmaps + 2);
+	faults_end(&u);
+}
+
 /* --- It goes while it does something of its own --- */
 
 struct going {
@@ -623,11 +769,6 @@ static void go_on(struct going *g)
 	fault_release();
 	CU_ASSERT_TRUE_FATAL(fixture_wait(&g->done));
 	CU_ASSERT_EQUAL(g->rc, 0);
-}
-
-static void closer_goes(void)
-{
-	thread_timer_start(&integrity_of(bdev_integrity_find("i0"))->tick, 0);
 }
 
 static void created_again(struct user *u)
@@ -835,6 +976,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_base_without_unmap_keeps_its_checksums),
 	UNIT(test_io_that_waits_is_ended),
 	UNIT(test_it_goes_while_its_base_does_not_answer),
+	UNIT(test_a_user_is_told_of_a_flush_that_failed),
+	UNIT(test_a_user_waits_for_a_flush_that_fails),
+	UNIT(test_what_a_users_flush_may_have_lost_is_written_again),
+	UNIT(test_it_waits_for_a_users_flush_that_fails),
 	UNIT(test_it_goes_while_a_region_is_opened),
 	UNIT(test_what_was_open_is_learned_after_errors_that_pass),
 	UNIT(test_what_was_not_learned_stays_open),

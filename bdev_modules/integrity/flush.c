@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* FLUSHes. Some bases report data that they have lost to one FLUSH only, and the next one succeeds. So an error that
+ * one FLUSH gets is for all who have written before it, be it a user or the module:
+ *
+ * - What the module has written is durable only if no FLUSH has failed since the write began. Otherwise it is written
+ *   again (integrity_flush_is_void()).
+ * - The error of a FLUSH of the module is also that of the next FLUSH of a user, with the base's status: DNR tells
+ *   whether the data are lost for good.
+ *
+ * For that it has to be known which FLUSH was first at the base. So those of users and those of the module take turns
+ * there. */
+#include "bdev_modules/integrity/internal.h"
+
+#define MODULES_TURN 0x80000000u
+
+static void flush_next(struct integrity_bdev *d);
+
+void integrity_flush_init(struct integrity_bdev *d)
+{
+	STAILQ_INIT(&d->flush_queue);
+	STAILQ_INIT(&d->flush_joined);
+	STAILQ_INIT(&d->flush_waiters);
+}
+
+/* --- Those of users --- */
+
+bool integrity_flush_enter(struct integrity_bdev *d)
+{
+	uint32_t n = atomic_load(&d->user_flushes);
+
+	while (!(n & MODULES_TURN)) {
+		if (atomic_compare_exchange_weak(&d->user_flushes, &n, n + 1)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void users_are_done(struct thread_msg *msg)
+{
+	flush_next(container_of(msg, struct integrity_bdev, flush_msg));
+}
+
+void integrity_flush_leave(struct integrity_bdev *d)
+{
+	if (atomic_fetch_sub(&d->user_flushes, 1) == (MODULES_TURN | 1)) {
+		thread_post(thread_control(), &d->flush_msg, users_are_done);
+	}
+}
+
+uint16_t integrity_flush_ended(struct integrity_bdev *d, uint16_t status, bool touched)
+{
+	if (status == 0) {
+		status = atomic_exchange(&d->flush_untold, 0);
+	} else if (touched) {
+		atomic_fetch_add(&d->flush_failures, 1);
+	}
+	integrity_flush_leave(d);
+	return status;
+}
+
+static void users_turn(struct integrity_bdev *d)
+{
+	const struct integrity_io *ctx;
+	uint32_t n = 0;
+
+	STAILQ_FOREACH (ctx, &d->flush_waiters, link) {
+		n++;
+	}
+	atomic_store(&d->user_flushes, n);
+	integrity_flushes_enter(d);
+}
+
+/* --- Those of the module --- */
+
+/* If it has something to flush: as soon as no user's FLUSH is at the base. */
+static void modules_turn(struct integrity_bdev *d)
+{
+	if (!d->flushing && !STAILQ_EMPTY(&d->flush_queue)) {
+		d->flushing = true;
+		if (atomic_fetch_or(&d->user_flushes, MODULES_TURN) == 0) {
+			flush_next(d);
+		}
+	}
+}
+
+static void own_flush_ended(struct integrity_op *flush, int rc)
+{
+	struct integrity_bdev *d = flush->d;
+	struct integrity_op *o;
+
+	if (rc != 0) {
+		atomic_fetch_add(&d->flush_failures, 1);
+		if (!(atomic_load(&d->flush_untold) & NVME_SC_DNR)) {
+			atomic_store(&d->flush_untold, integrity_op_status(flush));
+		}
+	}
+	users_turn(d);
+	while ((o = STAILQ_FIRST(&d->flush_joined)) != NULL) {
+		STAILQ_REMOVE_HEAD(&d->flush_joined, link);
+		o->op.error = rc;
+		o->op.status = flush->op.status;
+		o->done(o, rc);
+	}
+	d->flushing = false;
+	modules_turn(d);
+}
+
+/* It is the module's turn, and no user's FLUSH is at the base. */
+static void flush_next(struct integrity_bdev *d)
+{
+	STAILQ_CONCAT(&d->flush_joined, &d->flush_queue);
+	integrity_op_start(d, &d->flush_op, BDEV_IO_FLUSH, 0, 0, NULL, own_flush_ended);
+}
+
+void integrity_flush(struct integrity_bdev *d, struct integrity_op *o, void (*done)(struct integrity_op *o, int rc))
+{
+	*o = (struct integrity_op){.d = d, .done = done};
+	STAILQ_INSERT_TAIL(&d->flush_queue, o, link);
+	modules_turn(d);
+}
