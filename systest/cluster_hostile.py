@@ -276,6 +276,33 @@ def test_a_configuration_that_cannot_be_used_is_named():
                 check(p.returncode == 1 and all(x in p.stderr for x in words) and p.stderr.count("\n") == 1 and not p.stdout, p.stderr)
 
 
+def kept(answers):
+    """What keep_alive() makes of these answers, one after the other."""
+    one, left = etcd.Etcd({"endpoints": ["http://x"]}, 1), list(answers)
+    one.call = lambda path, request: left.pop(0)
+    try:
+        return one.keep_alive(7), left
+    except etcd.EtcdError as e:
+        return str(e), left
+
+
+def test_a_lease_is_prolonged_by_the_present_leader_only():
+    """By another one, it may end earlier than the answer says."""
+    def keep(term, ttl="8"):
+        return {"result": {"header": {"raft_term": term}, "ID": "7", "TTL": ttl}}
+
+    def read(term):
+        return {"header": {"raft_term": term}}
+    check(kept([keep("2"), read("2")]) == (8, []), "the present one")
+    check(kept([keep("2"), read("3"), keep("3"), read("3")]) == (8, []), "an election between the two")
+    for answers in ([keep("2"), read("3")] * 2, [keep("2"), read("3"), keep("2"), read("3")]):
+        check("not the leader any more" in kept(answers)[0], kept(answers))
+    check(kept([keep("2", "0")]) == (0, []), "the lease has ended, whoever says so")
+    for answers in ([keep(None), read("2")], [{"result": {"ID": "7", "TTL": "8"}}, read("2")], [keep("2"), {}], [keep("2"), read("x")], [keep("2"), {"header": []}]):
+        check("raft_term" in str(kept(answers)[0]), f"{answers}: {kept(answers)}")
+    check("another request" in kept([{"result": {"ID": "8"}}])[0], "another lease")
+
+
 class Watched(http.server.BaseHTTPRequestHandler):
     """A watch whose lines are given, and which then stays open or ends."""
     protocol_version = "HTTP/1.1"

@@ -42,7 +42,7 @@ Gateway = collections.namedtuple("Gateway", "up link left sent phase view change
 State = collections.namedtuple("State", "gateways lease owner lock etcd faults slow surprised")
 
 START = State((Gateway(RUN, True, 0, None, IDLE, UNKNOWN, False, False, None, None, False, False, False, False, 0, 0),) * 2, (0, 0), NONE, NONE, True, FAULTS, 1, None)
-RULES = ("blocklist", "revision", "absent", "request", "expire", "takeover", "old_client", "move", "reread", "present", "reclaim", "watch", "silent")
+RULES = ("blocklist", "revision", "absent", "request", "expire", "takeover", "old_client", "move", "reread", "present", "reclaim", "watch", "silent", "confirm")
 
 
 def with_gateway(s, g, **changes):
@@ -271,6 +271,8 @@ class Model:
         if gw.link:     # requests to etcd end, and their answers are lost
             ended = {**idle(gw), "mine": gw.mine and gw.request is None} if gw.phase in (ASKING, GIVING) else {}
             yield with_gateway(s, g, link=False, sent=None if gw.sent and gw.sent[0] not in ("granted", "kept") else gw.sent, **ended)
+        if gw.sent and gw.sent[0] == "keep" and gw.link and s.etcd and "confirm" not in self.rules:     # answered by who was etcd's leader before, and does not know
+            yield with_gateway(s, g, sent=("kept", gw.sent[1]))
         if gw.phase == ACTIVE and gw.up == RUN:     # the operator moves the group
             yield with_gateway(s, g, phase=LEAVING, patience=LEASE)
 
@@ -401,6 +403,10 @@ def test_keys_that_are_read_only_when_the_watch_says_so_are_found():
 
 def test_a_lease_that_is_counted_from_the_answer_is_found():
     found("request", STOLEN)
+
+
+def test_a_lease_that_an_earlier_leader_of_etcd_prolongs_is_found():
+    found("confirm", STOLEN)
 
 
 def test_a_gateway_that_serves_beyond_its_lease_is_found():

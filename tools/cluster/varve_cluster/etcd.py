@@ -71,6 +71,12 @@ def decode_range(answer, prefix):
     return entries
 
 
+def decode_term(answer):
+    """The term of the leader that the member knew when it made its answer: each election has another."""
+    header = answer.get("header")
+    return decode_number(header, "raft_term") if isinstance(header, dict) else decode_number({}, "raft_term")
+
+
 def range_request(prefix):
     last = prefix[:-1] + chr(ord(prefix[-1]) + 1)
     return {"key": encode(prefix), "range_end": encode(last)}
@@ -201,12 +207,22 @@ class Etcd:
         return decode_number(answer, "ID"), decode_number(answer, "TTL")
 
     def keep_alive(self, lease):
-        """The seconds that it has now; 0: it has ended."""
-        answer = self.call("/v3/lease/keepalive", {"ID": str(lease)})
-        result = answer.get("result")
-        if not isinstance(result, dict) or decode_number(result, "ID") != lease:
-            raise EtcdError(f"an answer to another request: {str(answer)[:200]}")
-        return decode_number(result, "TTL", 0)
+        """The seconds that it has now; 0: it has ended. A leader that does not know yet that another one has been elected answers as before, and the lease
+        may end earlier than it says: the new leader counts for itself. So a read, which a majority confirms, must find the same term afterwards. An election
+        may come between the two: it is tried twice."""
+        for _ in range(2):
+            answer = self.call("/v3/lease/keepalive", {"ID": str(lease)})
+            result = answer.get("result")
+            if not isinstance(result, dict) or decode_number(result, "ID") != lease:
+                raise EtcdError(f"an answer to another request: {str(answer)[:200]}")
+            ttl_s = decode_number(result, "TTL", 0)
+            if ttl_s <= 0 or decode_term(result) == self.term():
+                return ttl_s
+        raise EtcdError("the member that has prolonged the lease is not the leader any more")
+
+    def term(self):
+        """That of the present leader: a read of a key, which a majority confirms."""
+        return decode_term(self.call("/v3/kv/range", {"key": encode("/varve"), "count_only": True}))
 
     def left(self, lease):
         """The seconds that a lease has; 0 or less: it has ended."""
