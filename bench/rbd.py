@@ -7,6 +7,8 @@ random reads and writes, rbd_cache off for both. All share the CPUs; the OSD tak
     rbd.read_ratio_q1, q32, q128            the one by the other, the median of all turns; and write_ratio_; wanted: 0.9 or more
     rbd.read_cpu_us_q1, q32, q128           CPU time of varve per I/O, librbd's threads included; and write_cpu_us_
     rbd.fio_read_cpu_us_q1, q32, q128       of fio per I/O, without its start; and fio_write_cpu_us_
+    rbd.threads                             that varve has more than before, when it is connected and has an image open
+    rbd.connected_mb                        varve's resident memory when it is connected, without images
     rbd.images1000_mb                       varve's resident memory with 1000 images open over one connection; wanted: 1024 at most
     rbd.images1000_idle_percent             of a CPU that it takes then, without I/O; and images1_idle_percent; wanted: 0; librbd 16 takes
                                             0.004 for each image: the timers of its rate limits (doc/ceph.md)
@@ -39,6 +41,10 @@ figures = collections.defaultdict(list)
 def cpu_seconds(pid):
     """Of all threads that it has now: nanoseconds on a CPU, in the first field."""
     return sum(int((t / "schedstat").read_text().split()[0]) for t in pathlib.Path(f"/proc/{pid}/task").iterdir()) / 1e9
+
+
+def threads(t):
+    return len(os.listdir(f"/proc/{t.pid}/task"))
 
 
 def resident_mb(t):
@@ -86,9 +92,16 @@ def varve_turn(t, kind, depth):
     return result[kind]["iops"]
 
 
+def connect(ceph, t):
+    before = threads(t)
+    t.call("bdev_rbd_register_cluster", name="c", config_file=str(ceph.conf))
+    figures["connected_mb"].append(resident_mb(t))
+    t.call("bdev_rbd_create", name="R0", pool_name="rbd", rbd_name="image", block_size=BS, cluster_name="c")
+    figures["threads"].append(threads(t) - before)
+
+
 def load(ceph, t):
     fill(ceph)
-    t.call("bdev_rbd_create", name="R0", pool_name="rbd", rbd_name="image", block_size=BS, cluster_name="c")
     t.add_ns("R0", nsid=1)
     start = start_cost(ceph)
     for _ in range(TURNS):
@@ -113,7 +126,7 @@ def open_many(ceph, t):
     figures[f"images{IMAGES}_idle_percent"].append(idle_percent(t))
 
 
-UNITS = (("_iops", "IOPS"), ("_ratio", "ratio"), ("_cpu_us", "us"), ("_mb", "MiB"), ("_percent", "%"))
+UNITS = (("_iops", "IOPS"), ("_ratio", "ratio"), ("_cpu_us", "us"), ("_mb", "MiB"), ("_percent", "%"), ("threads", "threads"))
 
 
 def main():
@@ -122,7 +135,7 @@ def main():
         ceph.conf.write_text(ceph.conf.read_text() + "rbd cache = false\n")
         ceph.image("rbd/image", MIB)
         t = stack.enter_context(Target(trtype="TCP"))
-        t.call("bdev_rbd_register_cluster", name="c", config_file=str(ceph.conf))
+        connect(ceph, t)
         load(ceph, t)
         open_many(ceph, t)
     for name, values in figures.items():

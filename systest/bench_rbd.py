@@ -22,7 +22,7 @@ def names():
             for who in ("", "fio_"):
                 yield f"{who}{kind}_iops_q{depth}", "IOPS"
                 yield f"{who}{kind}_cpu_us_q{depth}", "us"
-    yield from {"images1_idle_percent": "%", "images20_idle_percent": "%", "images20_mb": "MiB"}.items()
+    yield from {"images1_idle_percent": "%", "images20_idle_percent": "%", "images20_mb": "MiB", "connected_mb": "MiB", "threads": "threads"}.items()
 
 
 def test_all_figures_are_printed():
