@@ -33,7 +33,7 @@ LEFT_ALONE = {"rados_ioctx_set_namespace", "rbd_config_image_list_cleanup", "rbd
 LIES = {"rbd_stat": 5, "rbd_get_features": 2, "rados_getaddrs": 2, "rados_notify2": 2, "rbd_lock_get_owners": 2, "rbd_aio_get_return_value": 4}
 ERRORS = {"rbd_aio_get_return_value": 6}        # kinds of failure, where there are several
 NEVER_FAIL = {"rados_shutdown", "rados_ioctx_destroy", "rbd completion"}       # they return nothing
-FENCE = {"rbd_get_id", "rados_notify2", "rbd_lock_get_owners", "rados_getaddrs", "rados_blocklist_add", "rbd_lock_break"}      # called if another client watches the image and has its lock
+FENCE = {"rbd_get_id", "rados_notify2", "rbd_lock_get_owners", "rados_blocklist_add", "rbd_lock_break"}      # called if another client watches the image and has its lock
 # Failures that nobody is told of, and why.
 SILENT = {"rbd_close": "the image is closed nevertheless", "rbd_update_unwatch": "the same",
           "rbd_aio_create_completion": "the I/O waits, and is tried again"}

@@ -47,8 +47,12 @@ static const struct bdev_rbd_setting defaults[] = {
  */
 #define FENCE "rbd_blocklist_on_break_lock"
 /* 0: for the cluster's default time, since librbd 16 cannot ask for another. lock.c has blocklisted the client before,
- * for longer, and the longer time stays. */
+ * for FENCE_S, and the longer time stays. */
 #define FENCE_TIME "rbd_blocklist_expire_seconds"
+
+/* How long a client stays blocklisted. A client that was stopped sends what it had begun when it goes on, however late.
+ */
+#define FENCE_S ((uint32_t)365 * 86400)
 
 #define ADDRESS_MAX 512 /* bytes; a client has one or two addresses */
 
@@ -159,7 +163,7 @@ static int cluster_configure(struct rbd_cluster *c)
 					   c->opts.config_file != NULL ? c->opts.config_file : "/etc/ceph/ceph.conf");
 		}
 	}
-	for (size_t i = 0; rc == 0 && i < sizeof(defaults) / sizeof(defaults[0]); i++) {
+	for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(defaults); i++) {
 		if (!cluster_has_setting(c, defaults[i].key)) {
 			rc = cluster_set(c, defaults[i].key, defaults[i].value);
 		}
@@ -432,6 +436,13 @@ rados_t bdev_rbd_cluster_handle(const struct rbd_cluster *c)
 const char *bdev_rbd_cluster_client(const struct rbd_cluster *c)
 {
 	return c->client;
+}
+
+int bdev_rbd_blocklist(const struct rbd_cluster *c, const char *address, uint64_t until_us)
+{
+	/* this process may have been stopped since its lease was looked at */
+	return bdev_owner_now_us() >= until_us ? -ETIME
+					       : librbd.rados_blocklist_add(c->rados, (char *)address, FENCE_S);
 }
 
 const struct bdev_rbd_cluster_opts *bdev_rbd_cluster_opts(const struct rbd_cluster *c)

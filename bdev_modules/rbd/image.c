@@ -68,7 +68,7 @@ static int image_check_setting(const struct rbd_bdev *r, const rbd_config_option
 			 : option->source == RBD_CONFIG_SOURCE_POOL ? "pool"
 								    : "connection";
 
-	for (size_t k = 0; k < sizeof(off) / sizeof(off[0]); k++) {
+	for (size_t k = 0; k < ARRAY_SIZE(off); k++) {
 		if (strcmp(option->name, off[k].key) == 0 && strcmp(option->value, off[k].value) != 0) {
 			return bdev_error(error, -EINVAL,
 					  "standby: %s of image '%.80s' is '%.40s' in the settings of its %s: it must "

@@ -39,6 +39,9 @@ rados_t bdev_rbd_cluster_handle(const struct rbd_cluster *c);
 /* The addresses by which the cluster knows this client, as rados_getaddrs() gives them; valid as the connection is. Any
  * thread. */
 const char *bdev_rbd_cluster_client(const struct rbd_cluster *c);
+/* Blocklists another client, by one of its addresses. until_us: of CLOCK_BOOTTIME. 0; -ETIME: that has passed; errors
+ * of the cluster. A worker thread: it waits for the cluster. */
+int bdev_rbd_blocklist(const struct rbd_cluster *c, const char *address, uint64_t until_us);
 const struct bdev_rbd_cluster_opts *bdev_rbd_cluster_opts(const struct rbd_cluster *c);
 /* Whether connections are being made or closed. */
 bool bdev_rbd_clusters_busy(void);
@@ -123,10 +126,6 @@ void bdev_rbd_job_ended(struct rbd_bdev *r);
 /* --- lock.c --- */
 
 extern const struct bdev_owner_ops bdev_rbd_owner_ops;
-
-/* How long a client stays blocklisted. A client that was stopped sends what it had begun when it goes on, however late.
- * librbd blocklists it as well, for an hour; a client that is blocklisted already keeps its time. */
-#define RBD_FENCE_S ((uint32_t)365 * 86400)
 
 /* Whether client, "IP:PORT/NONCE", is one of the addresses in a text such as "[v2:IP:PORT/NONCE,v1:IP:PORT/NONCE]".
  * Pure. */

@@ -103,10 +103,8 @@ static void image_io_ended(struct thread_msg *msg)
 /* librbd leaves out what is behind the end of an image that has been made smaller, and reports success. Its own
  * functions that tell the size must not be called here: they wait until librbd has read the image's header again, which
  * needs the thread that is in here. */
-static uint64_t image_size_now(const struct rbd_io *x)
+static uint64_t image_size_now(const struct rbd_bdev *r)
 {
-	const struct rbd_bdev *r = image_of(bdev_io_from_ctx((void *)x));
-
 	return __atomic_load_n(&r->image.size, __ATOMIC_RELAXED);
 }
 
@@ -117,7 +115,7 @@ static void on_complete(rbd_completion_t completion, void *arg)
 
 	x->end_ticks = ticks_now();
 	x->result = librbd.rbd_aio_get_return_value(completion);
-	if (x->end != 0 && x->result >= 0 && x->end > image_size_now(x)) {
+	if (x->end != 0 && x->result >= 0 && x->end > image_size_now(image_of(bdev_io_from_ctx(x)))) {
 		x->result = -ERANGE;
 	}
 	librbd.rbd_aio_release(completion);

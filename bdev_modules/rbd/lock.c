@@ -4,7 +4,6 @@
  * calls are on worker threads: they wait for the cluster. */
 #include <ctype.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bdev_modules/rbd/internal.h"
@@ -37,19 +36,11 @@ bool bdev_rbd_address_is_in(const char *client, const char *addresses)
 /* Refuses to fence this process itself, all of whose images that share the connection would be lost. */
 static int lock_check_other(struct rbd_bdev *r, const char *owner)
 {
-	char *own = NULL;
-	int rc = librbd.rados_getaddrs(bdev_rbd_cluster_handle(r->image.cluster), &own);
-
-	if (rc < 0) {
-		return lock_say(r, rc, "asking for this client's address, before fencing who has");
-	}
-	if (bdev_rbd_address_is_in(owner, own)) {
-		rc = bdev_error(r->lock_change.error, -EBUSY,
-				"bdev '%.80s': the lock of image '%.80s' is in use by this process", r->name,
-				r->image_name);
-	}
-	free(own);
-	return rc;
+	return bdev_rbd_address_is_in(owner, bdev_rbd_cluster_client(r->image.cluster))
+		       ? bdev_error(r->lock_change.error, -EBUSY,
+				    "bdev '%.80s': the lock of image '%.80s' is in use by this process", r->name,
+				    r->image_name)
+		       : 0;
 }
 
 /* Another client has the lock: that client is fenced, or this one may not have it. The cluster blocklists the client
@@ -65,16 +56,15 @@ static int lock_fence(struct rbd_bdev *r, const char *owner)
 	if (rc != 0) {
 		return rc;
 	}
-	/* This process may have been stopped since its lease was looked at. */
-	if (bdev_owner_now_us() >= r->lock_change.until_us) {
-		return bdev_error(r->lock_change.error, -ETIME,
+	rc = bdev_rbd_blocklist(r->image.cluster, owner, r->lock_change.until_us);
+	if (rc == -ETIME) {
+		return bdev_error(r->lock_change.error, rc,
 				  "bdev '%.80s': its lease ended before client %.80s was fenced", r->name, owner);
 	}
-	log_notice("bdev %s: client %s, which has the lock of image %s, is blocklisted", r->name, owner, r->image_name);
-	rc = librbd.rados_blocklist_add(bdev_rbd_cluster_handle(r->image.cluster), (char *)owner, RBD_FENCE_S);
 	if (rc < 0) {
 		return lock_say(r, rc, "blocklisting the client that has");
 	}
+	log_notice("bdev %s: client %s, which has the lock of image %s, is blocklisted", r->name, owner, r->image_name);
 	rc = librbd.rbd_lock_break(r->image.image, RBD_LOCK_MODE_EXCLUSIVE, owner);
 	return rc == 0 || rc == -ENOENT ? 0 : lock_say(r, rc, "breaking");
 }

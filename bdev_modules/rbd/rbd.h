@@ -71,12 +71,12 @@ void bdev_rbd_observe_losses(void (*fn)(const char *name, const char *reason));
 /* rc 0 and the addresses of the n clients that were blocklisted; or a negative errno, error says why, and the n clients
  * were blocklisted before. Pointers are valid until it returns. */
 typedef void (*bdev_rbd_fenced_cb)(void *arg, int rc, const char *error, const char *const *addresses, size_t n);
-/* Blocklists those of some other clients of the cluster that watch the image of a bdev and do not answer, twice for two
- * seconds, as a process that has died or is stopped: the lock of the image is given and taken without waiting for them
- * then. Who has the lock is left alone: bdev_own() takes it away. clients: their addresses, as `client` of
- * bdev_get_bdevs has them, behind each other. until_us: of CLOCK_BOOTTIME; nobody is blocklisted after that. -ENODEV:
- * there is no such bdev of this module; -EBUSY: an earlier call for this bdev has not ended; -ETIME: until_us has
- * passed; errors of the cluster. */
+/* Blocklists those of the named clients of the cluster that watch the image of a bdev, do not have its lock, and twice
+ * in a row do not answer within two seconds, as a process that has died or is stopped: the lock of the image is given
+ * and taken without waiting for them then. Who has the lock is left alone: bdev_own() takes it away. clients: their
+ * addresses, as `client` of bdev_get_bdevs has them, behind each other. until_us: of CLOCK_BOOTTIME; nobody is
+ * blocklisted after that. -ENODEV: there is no such bdev of this module; -EBUSY: an earlier call for this bdev has not
+ * ended; -ETIME: until_us has passed; errors of the cluster. */
 void bdev_rbd_fence_silent(const char *name, const char *clients, uint64_t until_us, bdev_rbd_fenced_cb cb, void *arg);
 
 /* What makes b again. Pointers are into b. False: b is of another module. */

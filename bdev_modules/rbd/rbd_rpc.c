@@ -311,8 +311,8 @@ static void rpc_bdev_rbd_fence_silent(struct rpc_request *req, void *params)
 RPC_METHOD(
 	"bdev_rbd_fence_silent", rpc_bdev_rbd_fence_silent, struct rbd_fence_silent, rbd_fence_silent_params,
 	RPC_RUNTIME,
-	"Blocklist those of some other clients of Ceph that watch the image, do not have its lock and do not answer, "
-	"twice for 2 seconds; answered with their addresses",
+	"Blocklist those of the named clients of Ceph that watch the image, do not have its lock, and twice in a row "
+	"do not answer within 2 seconds. Answers the addresses of those that were blocklisted",
 	.result = "[string]")
 
 /* --- Saved configuration --- */

@@ -104,24 +104,20 @@ static bool silent_is_fenced(const struct silent_search *s, const char *address)
 	return false;
 }
 
-static int silent_fence(struct silent_search *s, char *address)
+static int silent_fence(struct silent_search *s, const char *address)
 {
 	char *copy = strdup(address);
 
 	if (copy == NULL) {
 		return silent_say(s, -ENOMEM, "a watcher of");
 	}
-	/* This process may have been stopped since its lease was looked at. */
-	int rc = bdev_owner_now_us() >= s->until_us ? -ETIME : 0;
-	if (rc == 0) {
-		log_notice("bdev %s: client %.80s, which watches image %s and does not answer, is blocklisted",
-			   s->r->name, address, s->r->image_name);
-		rc = librbd.rados_blocklist_add(bdev_rbd_cluster_handle(s->r->image.cluster), address, RBD_FENCE_S);
-	}
+	int rc = bdev_rbd_blocklist(s->r->image.cluster, address, s->until_us);
 	if (rc < 0) {
 		free(copy);
 		return silent_say(s, rc, "blocklisting a client that watches");
 	}
+	log_notice("bdev %s: client %.80s, which watches image %s and does not answer, is blocklisted", s->r->name,
+		   address, s->r->image_name);
 	s->fenced[s->num_fenced++] = copy;
 	return 0;
 }
@@ -219,7 +215,7 @@ static int silent_search_and_fence(struct silent_search *s, rbd_image_watcher_t 
 {
 	int left = (int)n, rc = 0;
 
-	for (size_t i = 0; left > 0 && i < sizeof(silent_steps) / sizeof(silent_steps[0]); i++) {
+	for (size_t i = 0; left > 0 && i < ARRAY_SIZE(silent_steps); i++) {
 		left = silent_steps[i](s, w, (size_t)left);
 	}
 	for (int i = 0; rc == 0 && i < left; i++) {

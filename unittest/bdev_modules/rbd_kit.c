@@ -1,6 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "unittest/bdev_modules/rbd_kit.h"
 
+int rbd_kit_start(void)
+{
+	fake_start();
+	return fixture_start();
+}
+
+int rbd_kit_end(void)
+{
+	int rc = fixture_stop();
+
+	fake_stop();
+	return rc;
+}
+
 void on_answer(void *arg, int rc, const char *text)
 {
 	struct answer *a = arg;

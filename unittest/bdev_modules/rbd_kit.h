@@ -12,6 +12,10 @@
 
 #define BS 4096u
 
+/* For UNIT_MAIN(): the library in memory, and the fixture of bdevs on it. */
+int rbd_kit_start(void);
+int rbd_kit_end(void);
+
 struct answer {
 	atomic_bool done;
 	int rc;

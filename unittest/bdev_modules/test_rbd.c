@@ -392,7 +392,7 @@ static void test_the_size_follows_the_image(void)
 }
 
 /* The image has become smaller, and varve does not know it yet: nothing that is missing is taken for data. A write that
- * ends when varve knows is not acknowledged. */
+ * ends before varve knows is acknowledged, as one that was made before the change; one that ends later is not. */
 static void test_what_is_behind_the_end_of_the_image_is_an_error(void)
 {
 	static uint8_t data[4 * BS];
@@ -404,6 +404,10 @@ static void test_what_is_behind_the_end_of_the_image_is_an_error(void)
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 8, 4), 0);
 	atomic_store(&fake.size, 10 * BS);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_READ, data, 8, 4) & BDEV_STATUS_MASK, NVME_SC_LBA_RANGE);
+	memset(data, 1, sizeof(data));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, data, 8, 4), 0);
+	CU_ASSERT_EQUAL(fake.memory[10 * BS - 1], 1);
+	CU_ASSERT_EQUAL(fake.memory[10 * BS], 0);
 	fake.hold_io = true;
 	struct request *q = request_new(&u);
 	bdev_io_set_rw(q->io, BDEV_IO_WRITE, &iov, 1, 8, 4);
@@ -722,6 +726,7 @@ static void test_this_process_does_not_fence_itself(void)
 	struct user u;
 	struct answer a;
 
+	fake.addr_is_other = true;
 	open_standby(&u);
 	CU_ASSERT_EQUAL(create_standby("R1"), 0);
 	CU_ASSERT_EQUAL(own("R0", false, &a), 0);
@@ -731,10 +736,8 @@ static void test_this_process_does_not_fence_itself(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R1"), 0);
 	/* a lock of this client of which no bdev knows */
 	fake.lock_owner = FAKE_LOCK_OTHER;
-	fake.addr_is_other = true;
 	CU_ASSERT_EQUAL(own("R0", true, &a), -EBUSY);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "this process"));
-	fake.addr_is_other = false;
 	CU_ASSERT_EQUAL(fake.blocklisted, 0);
 	close_and_delete(&u, "R0");
 }
@@ -852,17 +855,4 @@ static const struct unit_test tests[] = {
 	UNIT_END,
 };
 
-static int start(void)
-{
-	fake_start();
-	return fixture_start();
-}
-
-static int end(void)
-{
-	int rc = fixture_stop();
-
-	fake_stop();
-	return rc;
-}
-UNIT_MAIN("bdev_rbd", tests, start, end)
+UNIT_MAIN("bdev_rbd", tests, rbd_kit_start, rbd_kit_end)

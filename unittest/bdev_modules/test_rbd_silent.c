@@ -191,17 +191,4 @@ static const struct unit_test tests[] = {
 	UNIT_END,
 };
 
-static int start(void)
-{
-	fake_start();
-	return fixture_start();
-}
-
-static int end(void)
-{
-	int rc = fixture_stop();
-
-	fake_stop();
-	return rc;
-}
-UNIT_MAIN("bdev_rbd_silent", tests, start, end)
+UNIT_MAIN("bdev_rbd_silent", tests, rbd_kit_start, rbd_kit_end)
