@@ -17,6 +17,7 @@ import sys
 from appliance_lib import BUILD, TOP, VARVE, Daemon, check, main, wait_for
 from core_lib import Core
 from nvmf_lib import HOSTNQN, NQN, Host, Target, verifying, wait_io
+from nvmf_tcp_lib import Queue, TcpTarget
 
 SCRIPT = TOP / "tools" / "gdb" / "varve.py"
 SLOW = 240              # seconds that a gdb may take on a busy machine
@@ -219,6 +220,38 @@ def test_a_live_daemon_over_tcp():
             events = Gdb("-p", t.pid, commands=[f"varve_trace 30000 {facts.hung[0]['object']}", "varve_qpairs"])
             check(" TCP_REQ_EXECUTING " in events.all or "No event is recorded of" in events.all, events.all[-3000:])
             check("LIVE" in events["varve_qpairs"], events["varve_qpairs"])
+
+
+def spell(t):
+    """How long the reactor polls without work before it sleeps, as a part of the longest that it may."""
+    g = Gdb("-p", t.pid, commands=["print reactors[0].spell.ticks", "print reactors[0].spell.max"], load=False)
+    ticks, most = (int(g[c].split("=")[1]) for c in ("print reactors[0].spell.ticks", "print reactors[0].spell.max"))
+    return ticks / most
+
+
+def sleeps(t):
+    return t.call("framework_get_reactors", detail=True)["reactors"][0]["sleeps"]
+
+
+def test_how_long_a_tcp_targets_reactor_polls_follows_its_host():
+    with TcpTarget() as t:
+        t.add_malloc("M0")
+        t.add_ns("M0")
+        with Queue() as admin:
+            admin.enable()
+            with Queue(qid=1, cntlid=admin.cntlid) as q:
+                def rarely():
+                    for _ in range(8):
+                        wait_for(lambda before=sleeps(t): sleeps(t) >= before + 2, "the reactor to sleep")  # asking wakes it
+                        check(q.read(0, 8).status == 0, "read")
+                    return True
+
+                def again_and_again():
+                    return all(q.read(0, 8).status == 0 for _ in range(300))
+
+                for _ in range(2):
+                    wait_for(lambda: rarely() and spell(t) < 1 / 15, "the least spell", SLOW)
+                    wait_for(lambda: again_and_again() and spell(t) > 1 / 9, "a longer spell", SLOW)
 
 
 def test_a_gcore():
