@@ -135,6 +135,9 @@ int __wrap_ioctl(int fd, unsigned long what, ...)
 		return __real_ioctl(fd, what, arg);
 	}
 	must(fake.fd_open && what == SIOCOUTQ);
+	if (fake.outq_fd != 0) {
+		return __real_ioctl(fake.outq_fd, what, arg);
+	}
 	*(int *)arg = (int)fake.unacknowledged;
 	return 0;
 }
@@ -572,6 +575,7 @@ void fake_open(void)
 	fake.buffers_used = fake.memory = fake.executed = fake.completed = fake.writes = fake.failures = 0;
 	fake.pinned = fake.max = fake.resets = num_notifications = 0;
 	fake.unacknowledged = 0;
+	fake.outq_fd = 0;
 	next_number = UINT32_MAX - 1;
 	fake.fd_open = true;
 	fake.buffers = 8;

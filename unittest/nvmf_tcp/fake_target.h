@@ -26,6 +26,7 @@ struct fake {
 	unsigned optmem;       /* such sends that the kernel takes before it has no means */
 	unsigned resets;       /* connections that were reset so that nothing more is sent */
 	size_t unacknowledged; /* bytes that the host has not taken, as the socket tells */
+	int outq_fd;           /* a real socket, which tells it instead; 0: there is none */
 	unsigned pinned, max;  /* sends that were not taken; the most of them */
 	/* The target. */
 	bool control_is_quick;         /* the control thread does at once what it is asked to */

@@ -4,6 +4,14 @@
 #include "unittest/nvmf_tcp/fake_target.h"
 #include "unittest/unit.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <linux/sockios.h>
+
 #include "nvmf_tcp/rules.h"
 
 #define LARGE 16 /* blocks: 8 KiB, which is the threshold */
@@ -415,6 +423,122 @@ static void test_host_that_takes_too_few_bytes_is_disconnected(void)
 	end_with_reads();
 }
 
+/* ---- The same with what a real socket tells ---- */
+
+/* The target's side and the host's of a connection on the loopback interface. */
+struct real_pair {
+	int target, host;
+};
+
+int __real_connect(int fd, const struct sockaddr *at, socklen_t n);
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t n);
+int __real_getsockname(int fd, struct sockaddr *at, socklen_t *n);
+
+/* With a descriptor that is not the fake's. */
+static int socket_above_fake(int fd)
+{
+	int above = fcntl(fd, F_DUPFD, 100);
+
+	CU_ASSERT_FATAL(fd >= 0 && above >= 100);
+	(void)close(fd);
+	return above;
+}
+
+static struct real_pair open_real_pair(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t n = sizeof(at);
+	int much = 1 << 20, little = 16384, rc;
+	int listener = socket_above_fake(socket(AF_INET, SOCK_STREAM, 0));
+	struct real_pair p = {.target = socket_above_fake(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0))};
+
+	CU_ASSERT_EQUAL(__real_setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little)), 0);
+	CU_ASSERT_EQUAL(__real_setsockopt(p.target, SOL_SOCKET, SO_SNDBUF, &much, sizeof(much)), 0);
+	CU_ASSERT_EQUAL_FATAL(bind(listener, (struct sockaddr *)&at, n), 0);
+	CU_ASSERT_EQUAL_FATAL(listen(listener, 1), 0);
+	CU_ASSERT_EQUAL_FATAL(__real_getsockname(listener, (struct sockaddr *)&at, &n), 0);
+	rc = __real_connect(p.target, (struct sockaddr *)&at, n);
+	CU_ASSERT_FATAL(rc == 0 || errno == EINPROGRESS);
+	p.host = socket_above_fake(accept(listener, NULL, NULL));
+	(void)close(listener);
+	return p;
+}
+
+static size_t unacknowledged(const struct real_pair *p)
+{
+	int bytes = 0;
+
+	CU_ASSERT_EQUAL(ioctl(p->target, SIOCOUTQ, &bytes), 0);
+	return (size_t)bytes;
+}
+
+/* A connection whose answers to reads have been given to the real socket, as many bytes of them as it takes. */
+static struct real_pair open_real_with_reads(void)
+{
+	struct real_pair p = open_real_pair();
+	struct pollfd writable = {.fd = p.target, .events = POLLOUT};
+	size_t bytes = open_with_reads(256), given = 0;
+	ssize_t n;
+
+	CU_ASSERT_EQUAL(poll(&writable, 1, 60000), 1);
+	while (given < bytes && (n = write(p.target, fake.sent + given, bytes - given)) > 0) {
+		given += (size_t)n;
+	}
+	CU_ASSERT_FATAL(unacknowledged(&p) > 32 * 4096);
+	fake.outq_fd = p.target;
+	return p;
+}
+
+static void end_real(const struct real_pair *p)
+{
+	end_with_reads();
+	(void)close(p->target);
+	(void)close(p->host);
+}
+
+/* The host reads until the target's kernel knows that it has taken so many bytes. */
+static void take_real(const struct real_pair *p, size_t bytes)
+{
+	static uint8_t taken[4096];
+	size_t before = unacknowledged(p);
+
+	while (before - unacknowledged(p) < bytes) {
+		struct pollfd readable = {.fd = p->host, .events = POLLIN};
+
+		CU_ASSERT_EQUAL_FATAL(poll(&readable, 1, 60000), 1);
+		CU_ASSERT_FATAL(read(p->host, taken, sizeof(taken)) > 0);
+	}
+}
+
+static void test_slow_host_behind_a_real_socket_stays(void)
+{
+	struct real_pair p = open_real_with_reads();
+	unsigned looks = 0;
+
+	while (unacknowledged(&p) > 65536) {
+		take_real(&p, 4096);
+		CU_ASSERT_FATAL(look_for_stalled(0, false));
+		looks++;
+	}
+	CU_ASSERT(looks > 6); /* one that takes nothing has ended by then: below */
+	end_real(&p);
+}
+
+/* Its kernel takes as much as there is room for, so that the first looks may find that it does. */
+static void test_host_behind_a_real_socket_that_reads_nothing_is_disconnected(void)
+{
+	struct real_pair p = open_real_with_reads();
+	size_t before = unacknowledged(&p);
+	unsigned looks = 1;
+
+	while (look_for_stalled(0, false) && looks < 60) {
+		looks++;
+	}
+	CU_ASSERT(looks >= 6 && looks < 60);
+	CU_ASSERT(before - unacknowledged(&p) < 65536);
+	end_real(&p);
+}
+
 /* Enough at each look, but what it has was to be acknowledged long ago. */
 static void test_host_that_keeps_scarce_buffers_is_disconnected(void)
 {
@@ -472,6 +596,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_more_sends_than_are_followed),
 	UNIT(test_slow_host_that_takes_data_stays),
 	UNIT(test_host_that_takes_too_few_bytes_is_disconnected),
+	UNIT(test_slow_host_behind_a_real_socket_stays),
+	UNIT(test_host_behind_a_real_socket_that_reads_nothing_is_disconnected),
 	UNIT(test_host_that_keeps_scarce_buffers_is_disconnected),
 	UNIT(test_quick_host_with_few_data_stays),
 	UNIT(test_held_request_has_its_own_state),
