@@ -28,6 +28,7 @@ nvmf/decode_capsule.c,nvmf/decode_fabrics.c,nvmf/decode_admin.c,nvmf/decode_io.c
 nvmf/resv_file.c nvmf-decode nvmf-resv 0
 nvmf_rdma/cm_decode.c nvmf_rdma_cm nvmf_rdma_cm 0
 tcp/decode.c,tcp/encode.c,tcp/digest.c,tcp/receiver.c,tcp/text.c tcp_pdu tcp_pdu,tcp_receiver 0
+tcp/zerocopy.c - tcp_zerocopy 0
 rpc/base64.c rpc_base64 rpc_base64 2
 rpc/frame.c,rpc/lexer.c,rpc/message.c rpc_parser rpc_frame,rpc_message 17
 rpc/params.c rpc_params rpc_params 5

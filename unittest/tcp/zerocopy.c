@@ -43,6 +43,47 @@ int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t 
 	return __real_setsockopt(fd, level, name, value, n);
 }
 
+/* Messages of the error queue, while it pretends: each of one copied send from `number` on, or of something else. */
+static unsigned messages, strange;
+static uint32_t number;
+
+ssize_t __real_recvmsg(int fd, struct msghdr *msg, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	struct sock_extended_err e = {.ee_origin = SO_EE_ORIGIN_ZEROCOPY, .ee_code = SO_EE_CODE_ZEROCOPY_COPIED};
+	struct cmsghdr *c = msg->msg_control;
+
+	if (!pretend) {
+		return __real_recvmsg(fd, msg, flags);
+	}
+	CU_ASSERT_EQUAL(flags, MSG_ERRQUEUE | MSG_DONTWAIT);
+	if (messages == 0) {
+		errno = EAGAIN;
+		return -1;
+	}
+	messages--;
+	if (strange > 0) {
+		strange--;
+		e.ee_origin = SO_EE_ORIGIN_LOCAL;
+	} else {
+		e.ee_info = e.ee_data = number++;
+	}
+	*c = (struct cmsghdr){.cmsg_level = SOL_IP, .cmsg_type = IP_RECVERR, .cmsg_len = CMSG_LEN(sizeof(e))};
+	memcpy(CMSG_DATA(c), &e, sizeof(e));
+	msg->msg_controllen = CMSG_SPACE(sizeof(e));
+	return 0;
+}
+
+static bool no_memory;
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return no_memory ? NULL : __real_calloc(n, size);
+}
+
 static char owners[TCP_ZEROCOPY_MAX + 1]; /* have addresses */
 static unsigned notified[TCP_ZEROCOPY_MAX + 1], all_notified, all_copied;
 
@@ -102,8 +143,17 @@ static void test_threshold_is_bounded(void)
 		CU_ASSERT_EQUAL(z->threshold, had[i]);
 		free(z);
 	}
+}
+
+static void test_without_the_kernel_or_memory_there_is_none(void)
+{
+	pretend = true;
 	refuse_errno = EOPNOTSUPP;
 	CU_ASSERT_PTR_NULL(tcp_zerocopy_make(0, 0));
+	refuse_errno = 0;
+	no_memory = true;
+	CU_ASSERT_PTR_NULL(tcp_zerocopy_make(0, 0));
+	no_memory = false;
 }
 
 static void test_each_send_is_notified_once_in_any_order(void)
@@ -204,6 +254,7 @@ static void test_messages_of_the_error_queue(void)
 	CU_ASSERT(range.copied);
 	CU_ASSERT_FALSE(decode(SOL_IP, IP_RECVERR, whole - 1, e, &range));
 	CU_ASSERT_FALSE(decode(SOL_IP, IP_TTL, whole, e, &range));
+	CU_ASSERT_FALSE(decode(SOL_IPV6, IPV6_HOPLIMIT, whole, e, &range));
 	CU_ASSERT_FALSE(decode(SOL_SOCKET, IP_RECVERR, whole, e, &range));
 	e.ee_errno = ENOMSG;
 	CU_ASSERT_FALSE(decode(SOL_IP, IP_RECVERR, whole, e, &range));
@@ -211,6 +262,28 @@ static void test_messages_of_the_error_queue(void)
 	e.ee_origin = SO_EE_ORIGIN_LOCAL;
 	CU_ASSERT_FALSE(decode(SOL_IP, IP_RECVERR, whole, e, &range));
 	CU_ASSERT_FALSE(tcp_zerocopy_decode(&none, &range));
+}
+
+/* A call reads so many, and tells that there may be more; what is about something else is passed over. */
+static void test_many_notifications_are_read_in_several_calls(void)
+{
+	struct tcp_zerocopy *z = begin_at(UINT32_MAX - 20);
+	unsigned calls = 0;
+
+	send_some(z, 100);
+	number = UINT32_MAX - 20;
+	strange = 3;
+	messages = 103;
+	while (tcp_zerocopy_read(z, 0, count_notified, NULL)) {
+		calls++;
+	}
+	CU_ASSERT_EQUAL(calls, 7); /* of 16 messages each */
+	CU_ASSERT_EQUAL(all_notified, 100);
+	CU_ASSERT_EQUAL(all_copied, 100);
+	CU_ASSERT_FALSE(z->on);
+	send_some(z, 1);
+	CU_ASSERT_FALSE(tcp_zerocopy_read(z, 0, count_notified, NULL)); /* none is there */
+	free(z);
 }
 
 /* ---- Real sockets ---- */
@@ -316,11 +389,13 @@ static void test_reset_takes_back_what_was_not_sent(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_threshold_is_bounded),
+	UNIT(test_without_the_kernel_or_memory_there_is_none),
 	UNIT(test_each_send_is_notified_once_in_any_order),
 	UNIT(test_numbers_of_no_send_are_passed_over),
 	UNIT(test_what_has_no_place_is_copied),
 	UNIT(test_refused_sends_are_copied_or_told),
 	UNIT(test_messages_of_the_error_queue),
+	UNIT(test_many_notifications_are_read_in_several_calls),
 	UNIT(test_loopback_tells_that_it_copies),
 	UNIT(test_reset_takes_back_what_was_not_sent),
 	UNIT_END,
