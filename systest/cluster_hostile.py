@@ -276,10 +276,17 @@ def test_a_configuration_that_cannot_be_used_is_named():
                 check(p.returncode == 1 and all(x in p.stderr for x in words) and p.stderr.count("\n") == 1 and not p.stdout, p.stderr)
 
 
-def kept(answers):
-    """What keep_alive() makes of these answers, one after the other."""
-    one, left = etcd.Etcd({"endpoints": ["http://x"]}, 1), list(answers)
-    one.call = lambda path, request: left.pop(0)
+def kept(answers, known=2):
+    """What keep_alive() makes of these answers, one after the other, of a member that was known to be in that term. "none": this member does not answer, the
+    next one has the answer that follows."""
+    one, left = etcd.Etcd({"endpoints": ["http://x", "http://y"]}, 1), list(answers)
+
+    def call(_path, _request):
+        if left[0] == "none":
+            one.endpoints.append(one.endpoints.pop(0))
+            left.pop(0)
+        return left.pop(0)
+    one.call, one.known = call, known and (one.endpoints[0], known)
     try:
         return one.keep_alive(7), left
     except etcd.EtcdError as e:
@@ -294,8 +301,13 @@ def test_a_lease_is_prolonged_by_the_present_leader_only():
     def read(term):
         return {"header": {"raft_term": term}}
     check(kept([keep("2"), read("2")]) == (8, []), "the present one")
+    check(kept([keep("2"), read("2")] * 2, None) == (8, []), "a member that is not known yet")
     check(kept([keep("2"), read("3"), keep("3"), read("3")]) == (8, []), "an election between the two")
-    for answers in ([keep("2"), read("3")] * 2, [keep("2"), read("3"), keep("2"), read("3")]):
+    # The member has passed the request on to the leader of term 2, and learned of the election until the answer came.
+    check(kept([keep("3"), read("3"), keep("3"), read("3")]) == (8, []), "an election meanwhile")
+    check(kept(["none", keep("2"), read("2"), keep("2"), read("2")]) == (8, []), "another member, which may have been in term 1")
+    check(kept([keep("2"), "none", read("2")]) == (8, []), "another member, which has read")
+    for answers in ([keep("2"), read("3")] * 3, [keep("3"), read("4"), keep("5"), read("5"), keep("6"), read("6")]):
         check("not the leader any more" in kept(answers)[0], kept(answers))
     check(kept([keep("2", "0")]) == (0, []), "the lease has ended, whoever says so")
     for answers in ([keep(None), read("2")], [{"result": {"ID": "7", "TTL": "8"}}, read("2")], [keep("2"), {}], [keep("2"), read("x")], [keep("2"), {"header": []}]):
