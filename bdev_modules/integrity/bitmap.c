@@ -16,9 +16,11 @@
 static void bitmap_write(struct integrity_bitmap *b);
 static void bitmap_write_next(struct integrity_bitmap *b);
 
-void integrity_fail(struct integrity_bdev *d, const char *what, int rc)
+void integrity_fail(struct integrity_bdev *d, bool *part, const char *what, int rc)
 {
 	d->end_failed = d->ending;
+	d->failing += !*part;
+	*part = true;
 	if (!atomic_exchange(&d->failed, true)) {
 		char text[BDEV_ERROR_MAX + 128];
 		snprintf(text, sizeof(text),
@@ -29,9 +31,12 @@ void integrity_fail(struct integrity_bdev *d, const char *what, int rc)
 	}
 }
 
-void integrity_works(struct integrity_bdev *d)
+void integrity_works(struct integrity_bdev *d, bool *part)
 {
-	if (atomic_load_explicit(&d->failed, memory_order_relaxed)) {
+	bool was_last = *part && --d->failing == 0;
+
+	*part = false;
+	if (was_last) {
 		atomic_store(&d->failed, false);
 		log_limited(LOG_LEVEL_NOTICE, "bdev %s: what it keeps on bdev %s can be written again", d->name,
 			    d->base_name);
@@ -79,9 +84,9 @@ static void bitmap_ended(struct integrity_op *o, int rc)
 	b->writing = false;
 	b->again = rc != 0;
 	if (rc != 0) {
-		integrity_fail(b->d, "writing the bitmap of open regions", rc);
+		integrity_fail(b->d, &b->fails, "writing the bitmap of open regions", rc);
 	} else {
-		integrity_works(b->d);
+		integrity_works(b->d, &b->fails);
 	}
 	slots_change_ended(&b->now, rc != 0 ? integrity_op_status(o) : 0);
 	bitmap_write_next(b);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Closes regions that nobody writes to, a batch at a time: writes their checksum pages, makes these and their data
  * durable by one flush, and then clears their bits. After a failure on the way they are open, and are closed another
- * time. */
+ * time. Of a batch only those regions stay open whose checksum page cannot be written; they are tried again when they
+ * have been idle for as long as others, so that they are in nobody's way. */
+#include <inttypes.h>
 #include <rte_common.h>
 #include <string.h>
 
@@ -24,8 +26,10 @@ static void batch_ended(struct integrity_bdev *d)
 {
 	d->closing = false;
 	integrity_serve_starved(d);
-	if (d->ending || (d->hurried && !atomic_load(&d->failed))) { /* otherwise at the next tick */
+	if (d->ending || (d->hurried && !atomic_load(&d->failed))) {
 		batch_start(d);
+	} else {
+		d->hurried = false; /* at the next tick; who starves until then has it come soon */
 	}
 }
 
@@ -36,15 +40,17 @@ void integrity_closer_slot_ended(struct integrity_slot *s)
 	}
 }
 
-static void batch_give_up(struct integrity_bdev *d, const char *what, int rc)
+/* Nothing of it could be made durable. */
+static void batch_give_up(struct integrity_bdev *d, int rc)
 {
 	struct integrity_slot *s;
 
-	integrity_fail(d, what, rc);
+	integrity_fail(d, &d->flush_fails, "a flush of data and checksums", rc);
 	while ((s = STAILQ_FIRST(&d->batch)) != NULL) {
 		STAILQ_REMOVE_HEAD(&d->batch, link);
 		integrity_slot_set_state(s, SLOT_OPEN);
 	}
+	integrity_fail_starved(d, integrity_op_status(&d->flush));
 	batch_ended(d);
 }
 
@@ -55,7 +61,11 @@ static void batch_is_durable(struct integrity_op *o, int rc)
 	struct integrity_slot *s;
 
 	if (rc != 0) {
-		batch_give_up(d, "a flush of data and checksums", rc);
+		batch_give_up(d, rc);
+		return;
+	}
+	if (STAILQ_EMPTY(&d->batch)) {
+		batch_ended(d);
 		return;
 	}
 	if (integrity_flush_is_void(d, d->failures_before)) {
@@ -72,16 +82,66 @@ static void batch_is_durable(struct integrity_op *o, int rc)
 	}
 }
 
+void integrity_sums_work(struct integrity_slot *s)
+{
+	s->d->pages_failing -= s->sums_fail;
+	s->sums_fail = s->stays_open = false;
+}
+
+static void sums_failed(struct integrity_slot *s)
+{
+	struct integrity_bdev *d = s->d;
+	char text[BDEV_ERROR_MAX];
+
+	d->close_status = integrity_op_status(&s->op);
+	s->stays_open = d->ending;
+	if (s->sums_fail) {
+		return;
+	}
+	s->sums_fail = true;
+	snprintf(text, sizeof(text),
+		 "checksum page %" PRIu32 " cannot be written (bdev %.80s: %.60s): its region stays open, and after a "
+		 "restart its checksums do not count",
+		 s->region, d->base_name, strerror(-s->op.op.error));
+	if (d->pages_failing++ == 0) {
+		integrity_tell(d, text);
+	} else {
+		log_limited(LOG_LEVEL_ERROR, "bdev %s: %s", d->name, text);
+	}
+}
+
+static void batch_drop_failed(struct integrity_bdev *d)
+{
+	struct integrity_slots slots = STAILQ_HEAD_INITIALIZER(slots);
+	struct integrity_slot *s;
+
+	STAILQ_CONCAT(&slots, &d->batch);
+	while ((s = STAILQ_FIRST(&slots)) != NULL) {
+		STAILQ_REMOVE_HEAD(&slots, link);
+		if (s->op.op.error == 0) {
+			integrity_sums_work(s);
+			STAILQ_INSERT_TAIL(&d->batch, s, link);
+			continue;
+		}
+		sums_failed(s);
+		rte_spinlock_lock(&s->lock);
+		s->written_ticks = thread_now();
+		rte_spinlock_unlock(&s->lock);
+		integrity_slot_set_state(s, SLOT_OPEN);
+	}
+}
+
 static void sums_written(struct integrity_op *o, int rc)
 {
 	struct integrity_bdev *d = o->d;
 
-	d->batch_error = d->batch_error != 0 ? d->batch_error : rc;
 	if (--d->batch_left > 0) {
 		return;
 	}
-	if (d->batch_error != 0) {
-		batch_give_up(d, "writing checksums", d->batch_error);
+	batch_drop_failed(d);
+	if (STAILQ_EMPTY(&d->batch)) {
+		integrity_fail_starved(d, d->close_status);
+		batch_ended(d);
 	} else {
 		integrity_flush(d, &d->flush, batch_is_durable);
 	}
@@ -104,7 +164,6 @@ static void sums_write_all(struct integrity_bdev *d)
 	struct integrity_slot *s;
 	uint32_t n = 0;
 
-	d->batch_error = 0;
 	d->failures_before = integrity_flush_failures(d);
 	STAILQ_FOREACH (s, &d->batch, link) {
 		d->batch_left++;
@@ -139,8 +198,13 @@ void integrity_check_drained(struct integrity_slot *s)
  * wait until it has been closed. GATHER_ANY: even one that has still to be read. */
 static bool slot_begin_closing(struct integrity_slot *s, enum gather which, uint64_t now, uint64_t idle_ticks)
 {
-	if (s->state != SLOT_OPEN || s == s->d->learning || (which != GATHER_ANY && integrity_slot_is_unlearned(s))) {
+	if (s->state != SLOT_OPEN || s == s->d->learning || s->stays_open ||
+	    (which != GATHER_ANY && integrity_slot_is_unlearned(s))) {
 		return false;
+	}
+	if (unlikely(s->sums_fail) && !s->d->ending) {
+		which = GATHER_IDLE;
+		idle_ticks = env_us_to_ticks(integrity_limits.idle_us);
 	}
 	rte_spinlock_lock(&s->lock);
 	bool is_idle = s->writers == 0 && (s->written_ticks >= now ? 0 : now - s->written_ticks) >= idle_ticks;
@@ -224,8 +288,12 @@ static bool batch_fill(struct integrity_bdev *d, bool soon)
 	if (d->ending) {
 		return batch_gather(d, GATHER_IDLE, 0, INTEGRITY_CLOSE_BATCH) > 0;
 	}
-	return (soon ? batch_gather_soon(d)
-		     : batch_gather(d, GATHER_IDLE, integrity_limits.idle_us, INTEGRITY_CLOSE_BATCH)) > 0;
+	uint32_t n = soon ? batch_gather_soon(d)
+			  : batch_gather(d, GATHER_IDLE, integrity_limits.idle_us, INTEGRITY_CLOSE_BATCH);
+	if (n == 0 && d->pages_failing > 0) {
+		integrity_fail_starved(d, d->close_status);
+	}
+	return n > 0;
 }
 
 /* --- The end --- */
@@ -244,6 +312,16 @@ static void closer_end_now(struct integrity_bdev *d)
 		thread_timer_stop(&d->bitmap[i].op.timer);
 	}
 	integrity_closer_ended(d);
+}
+
+static bool bitmap_is_under_way(const struct integrity_bdev *d)
+{
+	bool is = d->slots_opening > 0;
+
+	for (uint32_t i = 0; i < d->layout.bitmap_pages; i++) {
+		is |= d->bitmap[i].writing;
+	}
+	return is;
 }
 
 /* Regions may stay open: that is as after a crash. */
@@ -272,8 +350,17 @@ static void batch_start(struct integrity_bdev *d)
 	d->closing = batch_fill(d, soon);
 	if (d->closing && d->drains_left == 0) {
 		sums_write_all(d);
-	} else if (!d->closing && d->ending && (d->slots_opening == 0 || d->end_failed)) {
+	} else if (!d->closing && d->ending && (d->end_failed || !bitmap_is_under_way(d))) {
 		closer_end_now(d);
+	}
+}
+
+/* Nothing is to be closed, and the last FLUSH failed: another one tells whether that has passed. */
+static void batch_start_empty(struct integrity_bdev *d)
+{
+	if (!d->closing && d->flush_fails) {
+		d->closing = true;
+		integrity_flush(d, &d->flush, batch_is_durable);
 	}
 }
 
@@ -292,8 +379,10 @@ static void closer_tick(void *arg)
 	integrity_bitmap_again(d);
 	integrity_learn(d);
 	batch_start(d);
+	batch_start_empty(d);
 	integrity_serve_starved(d);
-	thread_timer_start(&d->tick, STAILQ_EMPTY(&d->starved) ? integrity_limits.tick_us : HURRY_TICK_US);
+	d->hurried = !STAILQ_EMPTY(&d->starved); /* while it is true, the next tick is soon */
+	thread_timer_start(&d->tick, d->hurried ? HURRY_TICK_US : integrity_limits.tick_us);
 }
 
 void integrity_closer_hurry(struct integrity_bdev *d)
@@ -316,7 +405,8 @@ void integrity_closer_end(struct integrity_bdev *d)
 		thread_timer_stop(&d->tick);
 		d->tick = (struct thread_timer){.fn = closer_end_limit, .arg = d};
 		thread_timer_start(&d->tick, integrity_limits.end_us);
+		d->ending = true;
+		integrity_bitmap_again(d); /* regions that are closed in memory may be open on the base */
 	}
-	d->ending = true;
 	batch_start(d);
 }

@@ -94,6 +94,8 @@ static void own_flush_ended(struct integrity_op *flush, int rc)
 		if (!(atomic_load(&d->flush_untold) & NVME_SC_DNR)) {
 			atomic_store(&d->flush_untold, integrity_op_status(flush));
 		}
+	} else {
+		integrity_works(d, &d->flush_fails);
 	}
 	users_turn(d);
 	while ((o = STAILQ_FIRST(&d->flush_joined)) != NULL) {

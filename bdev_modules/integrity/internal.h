@@ -124,6 +124,8 @@ struct integrity_slot {
 	bool referenced;                  /* since the hand passed */
 	bool unknown;                     /* its region was found open, and has not been closed since */
 	bool learned;                     /* and has been read (learn.c) */
+	bool sums_fail;                   /* its checksum page could not be written the last time */
+	bool stays_open;                  /* nor could it at the end */
 };
 STAILQ_HEAD(integrity_slots, integrity_slot);
 
@@ -133,7 +135,8 @@ struct integrity_bitmap {
 	struct integrity_bitmap_page copy; /* that is being written */
 	struct integrity_slots now, next;  /* that wait for the write under way, and for the one after it */
 	bool writing;
-	bool again;               /* the last write failed */
+	bool again;               /* the last write may have failed: it is done again, to the same copy */
+	bool fails;               /* it has */
 	uint32_t failures_before; /* the write: of FLUSHes */
 	struct integrity_op op;
 	struct integrity_bdev *d;
@@ -161,7 +164,12 @@ struct integrity_bdev {
 	uint8_t *unknown; /* bits: regions that were found open, and have no slot yet */
 	uint64_t regions_unknown, regions_unclean;
 	uint32_t unknown_at; /* where the next one is looked for */
-	_Atomic bool failed; /* the last write of what is kept on the base failed; it is tried again */
+	/* The bitmap cannot be written, or nothing can be made durable; it is tried again. */
+	_Atomic bool failed;
+	uint32_t failing; /* pages of the bitmap; and the closer's FLUSH */
+	bool flush_fails;
+	uint32_t pages_failing; /* slots with sums_fail */
+	uint16_t close_status;  /* why */
 	atomic_ullong errors, unchecked;
 	uint64_t pages_wrong;
 
@@ -172,7 +180,6 @@ struct integrity_bdev {
 	uint32_t drains_left; /* of it: slots that still have writers */
 	uint32_t gather_at;   /* slot that is looked at first */
 	struct integrity_sums_page *batch_pages;
-	int batch_error;
 	uint32_t failures_before; /* the checksum pages were written: of FLUSHes */
 	bool hurried;
 	bool closing, ending, end_failed;
@@ -319,6 +326,8 @@ bool integrity_slots_take_unknown(struct integrity_bdev *d);
 uint32_t integrity_slots_forget(struct integrity_bdev *d, uint32_t most);
 /* Looks again at the I/Os that wait for any slot. */
 void integrity_serve_starved(struct integrity_bdev *d);
+/* The same, but those that wait for a region to be closed get an error: none can be. */
+void integrity_fail_starved(struct integrity_bdev *d, uint16_t status);
 /* It is the turn of users: answers the FLUSHes that wait for that. */
 void integrity_flushes_enter(struct integrity_bdev *d);
 /* Sends an I/O to the control thread. Its integrity_io_resumed() follows on its own thread. */
@@ -335,11 +344,10 @@ void integrity_ask_cancel(struct integrity_io *ctx);
 void integrity_bitmap_change(struct integrity_slot *s, bool open);
 /* Writes the pages again whose last write has failed. */
 void integrity_bitmap_again(struct integrity_bdev *d);
-/* Something that is kept on the base could not be written. what: that failed. */
-void integrity_fail(struct integrity_bdev *d, const char *what, int rc);
-/* And could be. */
-void integrity_works(struct integrity_bdev *d);
-void integrity_fail(struct integrity_bdev *d, const char *what, int rc);
+/* Something without which no region can be opened failed. part: that it does, of d or of a page of its bitmap. */
+void integrity_fail(struct integrity_bdev *d, bool *part, const char *what, int rc);
+/* And works again. */
+void integrity_works(struct integrity_bdev *d, bool *part);
 
 /* --- flush.c --- */
 
@@ -365,6 +373,8 @@ static inline bool integrity_flush_is_void(struct integrity_bdev *d, uint32_t fa
 
 /* --- closer.c --- */
 
+/* The checksum page of a slot can be written, or need not be any more. */
+void integrity_sums_work(struct integrity_slot *s);
 /* Starts to close regions in the background. */
 void integrity_closer_start(struct integrity_bdev *d);
 /* Regions should be closed now, for others need their place. */

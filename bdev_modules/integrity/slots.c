@@ -130,12 +130,30 @@ void integrity_serve_starved(struct integrity_bdev *d)
 	asks_serve(d, &d->starved);
 }
 
+void integrity_fail_starved(struct integrity_bdev *d, uint16_t status)
+{
+	struct integrity_ios ios = STAILQ_HEAD_INITIALIZER(ios);
+	struct integrity_io *ctx;
+
+	integrity_serve_starved(d);
+	STAILQ_CONCAT(&ios, &d->starved);
+	while ((ctx = STAILQ_FIRST(&ios)) != NULL) {
+		STAILQ_REMOVE_HEAD(&ios, link);
+		if (ctx->want == WANT_OPEN) {
+			ctx->list = NULL;
+			ask_answer(ctx, status);
+		} else {
+			STAILQ_INSERT_TAIL(&d->starved, ctx, link);
+		}
+	}
+}
+
 /* --- Slots and their regions --- */
 
 /* While nothing can be closed, regions that were found open need no slot: nothing is known of them, as before. */
 static bool slot_may_be_evicted(const struct integrity_slot *s)
 {
-	bool forgets = s->state == SLOT_OPEN && s->unknown && atomic_load(&s->d->failed);
+	bool forgets = s->state == SLOT_OPEN && s->unknown && (s->sums_fail || atomic_load(&s->d->failed));
 
 	return (s->state == SLOT_CLEAN || forgets) && STAILQ_EMPTY(&s->asks);
 }
@@ -162,6 +180,7 @@ static bool slot_reclaim(struct integrity_slot *s)
 			region_is_unknown_again(s->d, region);
 		}
 		s->unknown = false;
+		integrity_sums_work(s);
 	}
 	return evicted;
 }

@@ -3,130 +3,7 @@
 #include <errno.h>
 #include <rte_common.h>
 
-#include "bdev_modules/integrity/test_integrity_kit.h"
-
-#define STATUS_AGAIN BDEV_STATUS(NVME_SCT_PATH, NVME_SC_HOST_PATH_ERROR)
-
-/* --- A base whose single operations fail --- */
-
-enum kind { KIND_NONE, KIND_FLUSH, KIND_BITMAP, KIND_SUMS, KIND_UNMAP, KIND_READ, KINDS }; /* READ: of data */
-
-static struct fault_base {
-	struct testdev *t;
-	const struct bdev_ops *real;
-	struct bdev_ops ops;
-	struct integrity_layout layout;
-	atomic_uint fail_kind, fail_count; /* the next ones of this kind fail */
-	atomic_bool carried_out;           /* those that fail are carried out all the same */
-	atomic_uint writes[KINDS];
-	atomic_uint hold_kind; /* the next one of this kind is not answered until fault_release() */
-	atomic_bool holds;
-	void *held_channel;
-	struct bdev_io *held;
-	bool notes_stack; /* UNMAPs are not carried out, and note where the stack is then */
-	uintptr_t stack_low, stack_high;
-} base;
-
-static enum kind kind_of(const struct bdev_io *io)
-{
-	uint64_t unit = io->offset_blocks * bdev_block_size(&base.t->bdev) / UNIT_BYTES;
-
-	if (io->type == BDEV_IO_FLUSH || io->type == BDEV_IO_UNMAP) {
-		return io->type == BDEV_IO_FLUSH ? KIND_FLUSH : KIND_UNMAP;
-	}
-	if (io->type == BDEV_IO_READ && unit >= base.layout.data_first && unit < base.layout.size_units - 1) {
-		return KIND_READ;
-	}
-	if (io->type != BDEV_IO_WRITE || unit < base.layout.bitmap_first || unit >= base.layout.data_first) {
-		return KIND_NONE;
-	}
-	return unit < base.layout.sums_first ? KIND_BITMAP : KIND_SUMS;
-}
-
-static bool fails_now(enum kind kind)
-{
-	if (kind == KIND_NONE || kind != atomic_load(&base.fail_kind) || atomic_load(&base.fail_count) == 0) {
-		return false;
-	}
-	atomic_fetch_sub(&base.fail_count, 1);
-	return true;
-}
-
-static void fault_submit(void *channel, struct bdev_io *io)
-{
-	enum kind kind = kind_of(io);
-
-	atomic_fetch_add(&base.writes[kind], 1);
-	if (fails_now(kind)) {
-		if (io->type == BDEV_IO_WRITE && base.carried_out) {
-			struct iov_cursor c = {.iov = io->iovs};
-			iov_to_buffer(&c, base.t->memory + io->offset_blocks * bdev_block_size(&base.t->bdev),
-				      io->num_blocks * bdev_block_size(&base.t->bdev));
-		}
-		bdev_io_complete(io, STATUS_AGAIN);
-		return;
-	}
-	if (kind != KIND_NONE && kind == atomic_load(&base.hold_kind)) {
-		atomic_store(&base.hold_kind, KIND_NONE);
-		base.held = io;
-		base.held_channel = channel;
-		set_done(&base.holds);
-		return;
-	}
-	if (kind == KIND_UNMAP && base.notes_stack) {
-		uintptr_t at = (uintptr_t)__builtin_frame_address(0);
-		base.stack_low = RTE_MIN(base.stack_low, at);
-		base.stack_high = RTE_MAX(base.stack_high, at);
-		bdev_io_complete(io, 0);
-		return;
-	}
-	base.real->submit(channel, io);
-}
-
-/* Of an I/O of the module itself. */
-static void fault_release(void)
-{
-	atomic_store(&base.holds, false);
-	base.real->submit(base.held_channel, base.held);
-}
-
-static void held_fails(void *arg)
-{
-	struct bdev_io *io = base.held;
-
-	atomic_store(&base.holds, false);
-	bdev_io_complete(io, STATUS_AGAIN);
-}
-
-/* memory: what is on it; NULL: zeroes, and i0 is made on it. unmaps: whether it has UNMAP. */
-static void faults_start(struct user *u, uint32_t regions, const uint8_t *memory, bool unmaps)
-{
-	uint32_t units = 256 + regions * INTEGRITY_REGION_UNITS + 1;
-	struct testdev *t = testdev_new("m0", 512, (uint64_t)units * UNIT_BYTES / 512);
-	struct integrity_error e;
-
-	memset(&base, 0, sizeof(base));
-	CU_ASSERT_EQUAL_FATAL(integrity_layout_make(&base.layout, units, &e), 0);
-	base.t = t;
-	base.real = t->bdev.ops;
-	base.ops = *base.real;
-	base.ops.submit = fault_submit;
-	t->bdev.ops = &base.ops;
-	t->bdev.io_types |= (unmaps ? 1u << BDEV_IO_UNMAP : 0) | 1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_FLUSH;
-	if (memory != NULL) {
-		memcpy(t->memory, memory, (size_t)units * UNIT_BYTES);
-	}
-	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
-	CU_ASSERT_EQUAL_FATAL(kit_create("m0", memory == NULL), 0);
-	CU_ASSERT_EQUAL_FATAL(user_open(u, "i0", true, fixture_thread(0)), 0);
-}
-
-static void faults_end(struct user *u)
-{
-	user_close(u);
-	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
-	CU_ASSERT_TRUE(testdev_delete(base.t));
-}
+#include "bdev_modules/integrity/test_integrity_fault_base.h"
 
 /* --- Load: I/Os that write single units without pause --- */
 
@@ -216,7 +93,7 @@ static void test_a_large_io_has_its_turn_among_small_ones(void)
 	faults_start(&u, 1, NULL, true);
 	CU_ASSERT_EQUAL_FATAL(user_open(&busy, "i0", true, fixture_thread(1)), 0);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_ZEROES, NULL, 0, 512), 0);
-	base.t->shuffle = true;
+	fault_base.t->shuffle = true;
 	load_start(loaders, LOADERS, &busy, 0, 256);
 	for (unsigned i = 0; i < 10; i++) {
 		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE_ZEROES, NULL, 0, 256), 0);
@@ -224,7 +101,7 @@ static void test_a_large_io_has_its_turn_among_small_ones(void)
 		CU_ASSERT_EQUAL(kit_read(&u, 0, 256), 0);
 	}
 	CU_ASSERT_TRUE(load_stop(loaders, LOADERS) > 0);
-	base.t->shuffle = false;
+	fault_base.t->shuffle = false;
 	CU_ASSERT_EQUAL(kit_info().errors, 0);
 	user_close(&busy);
 	faults_end(&u);
@@ -245,7 +122,7 @@ static void test_a_region_has_its_turn_among_busy_ones(void)
 	integrity_limits.slots = 4;
 	faults_start(&u, 20, NULL, true);
 	CU_ASSERT_EQUAL_FATAL(user_open(&busy, "i0", true, fixture_thread(1)), 0);
-	base.t->shuffle = true;
+	fault_base.t->shuffle = true;
 	load_start(loaders, LOADERS / 2, &busy, 0, 4);
 	load_start(loaders + LOADERS / 2, LOADERS / 2, &busy, 512, 4);
 	CU_ASSERT_TRUE(fixture_poll(load_goes_on, &enough));
@@ -255,7 +132,7 @@ static void test_a_region_has_its_turn_among_busy_ones(void)
 	enough += load_count(loaders, LOADERS);
 	CU_ASSERT_TRUE(fixture_poll(load_goes_on, &enough));
 	(void)load_stop(loaders, LOADERS);
-	base.t->shuffle = false;
+	fault_base.t->shuffle = false;
 	for (unsigned i = 2; i < 10; i++) {
 		CU_ASSERT_TRUE(kit_reads(&u, i * 512ul, 1, i));
 	}
@@ -271,13 +148,13 @@ static uint8_t image[(256 + 20 * INTEGRITY_REGION_UNITS + 1) * UNIT_BYTES];
 
 static bool fault_has_come(void *arg)
 {
-	return atomic_load(&base.fail_count) == 0;
+	return atomic_load(&fault_base.fail_count) == 0;
 }
 
 /* What is on the base at this moment opens, has the data, and calls none of it wrong. */
 static void opens_as_it_is(struct user *u)
 {
-	memcpy(image, base.t->memory, (size_t)KIT_UNITS * UNIT_BYTES);
+	memcpy(image, fault_base.t->memory, (size_t)KIT_UNITS * UNIT_BYTES);
 	faults_end(u);
 	faults_start(u, KIT_REGIONS, image, true);
 	CU_ASSERT_TRUE(kit_reads(u, 0, 4, 1));
@@ -285,16 +162,16 @@ static void opens_as_it_is(struct user *u)
 	CU_ASSERT_EQUAL(kit_info().errors, 0);
 }
 
-static void a_failure_passes(enum kind kind, bool carried_out)
+static void a_failure_passes(enum fault_kind kind, bool carried_out)
 {
 	struct user u;
 
 	kit_close_soon(false);
 	faults_start(&u, KIT_REGIONS, NULL, true);
 	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
-	base.fail_kind = kind;
-	base.carried_out = carried_out;
-	base.fail_count = 1;
+	fault_base.fail_kind = kind;
+	fault_base.carried_out = carried_out;
+	fault_base.fail_count = 1;
 	kit_close_soon(true);
 	CU_ASSERT_TRUE(fixture_poll(fault_has_come, NULL));
 	CU_ASSERT_TRUE(kit_wait_closed());
@@ -318,32 +195,25 @@ static void test_a_failure_of_closing_passes(void)
 	a_failure_passes(KIND_BITMAP, true);
 }
 
-/* Nothing is tried again but by a write. */
-static void no_ticks(void)
-{
-	kit_close_soon(false);
-	integrity_limits.tick_us = 1000000000;
-}
-
 /* The write has the base's status, so that its host may go another way; and a later one succeeds. */
 static void test_a_failure_of_opening_is_the_bases(void)
 {
 	struct user u;
 
 	for (unsigned i = 0; i < 4; i++) {
-		no_ticks();
+		fault_no_ticks();
 		faults_start(&u, KIT_REGIONS, NULL, true);
 		CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
-		base.fail_kind = i % 2 == 0 ? KIND_BITMAP : KIND_FLUSH;
-		base.carried_out = i / 2;
-		base.fail_count = 1;
+		fault_base.fail_kind = i % 2 == 0 ? KIND_BITMAP : KIND_FLUSH;
+		fault_base.carried_out = i / 2;
+		fault_base.fail_count = 1;
 		CU_ASSERT_EQUAL(kit_write(&u, 512, 4, 1), STATUS_AGAIN);
 		CU_ASSERT_TRUE(kit_info().read_only);
 		CU_ASSERT_EQUAL(kit_write(&u, 2, 2, 1), 0); /* is open */
 		CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
 		CU_ASSERT_EQUAL(kit_write(&u, 512, 4, 2), 0);
 		CU_ASSERT_FALSE(kit_info().read_only);
-		memcpy(image, base.t->memory, (size_t)KIT_UNITS * UNIT_BYTES);
+		memcpy(image, fault_base.t->memory, (size_t)KIT_UNITS * UNIT_BYTES);
 		opens_as_it_is(&u);
 		faults_end(&u);
 		faults_start(&u, KIT_REGIONS, image, true);
@@ -359,20 +229,21 @@ static void test_after_a_failure_the_same_copy_is_written(void)
 	struct integrity_bitmap_page *copies[2];
 	struct user u;
 
-	no_ticks();
+	fault_no_ticks();
 	faults_start(&u, KIT_REGIONS, NULL, true);
 	for (unsigned i = 0; i < 2; i++) {
-		copies[i] = (struct integrity_bitmap_page *)(base.t->memory +
-							     (base.layout.bitmap_first + i * base.layout.bitmap_pages) *
-								     UNIT_BYTES);
+		copies[i] =
+			(struct integrity_bitmap_page *)(fault_base.t->memory + (fault_base.layout.bitmap_first +
+										 i * fault_base.layout.bitmap_pages) *
+											UNIT_BYTES);
 	}
 	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
 	const unsigned newer = copies[1]->sequence > copies[0]->sequence;
 	const uint64_t right = copies[newer]->sequence;
-	base.fail_kind = KIND_FLUSH;
-	base.carried_out = true;
+	fault_base.fail_kind = KIND_FLUSH;
+	fault_base.carried_out = true;
 	for (unsigned i = 0; i < 3; i++) {
-		base.fail_count = 1;
+		fault_base.fail_count = 1;
 		CU_ASSERT_EQUAL(kit_write(&u, 512, 4, 1), STATUS_AGAIN);
 		CU_ASSERT_EQUAL(copies[newer]->sequence, right);
 	}
@@ -383,7 +254,7 @@ static void test_after_a_failure_the_same_copy_is_written(void)
 }
 
 /* More regions were open than there is memory for, and nothing can be closed: they can be read, and it can go. */
-static void test_what_was_open_is_read_while_nothing_can_be_closed(void)
+static void what_was_open_is_read_while_this_fails(enum fault_kind kind)
 {
 	struct user u;
 
@@ -392,29 +263,35 @@ static void test_what_was_open_is_read_while_nothing_can_be_closed(void)
 	for (uint64_t r = 0; r < 20; r++) {
 		CU_ASSERT_EQUAL(kit_write(&u, r * 512, 1, 1), 0);
 	}
-	memcpy(image, base.t->memory, sizeof(image));
+	memcpy(image, fault_base.t->memory, sizeof(image));
 	faults_end(&u);
 	integrity_limits.slots = 4;
 	faults_start(&u, 20, image, true);
 	CU_ASSERT_EQUAL(kit_info().regions_unclean, 20);
-	base.fail_kind = KIND_FLUSH;
-	base.fail_count = UINT32_MAX;
+	fault_base.fail_kind = kind;
+	fault_base.fail_count = UINT32_MAX;
 	for (uint64_t r = 0; r < 20; r++) {
 		CU_ASSERT_TRUE(kit_reads(&u, r * 512, 1, 1));
 	}
-	CU_ASSERT_TRUE(kit_info().read_only);
+	CU_ASSERT_EQUAL(kit_info().read_only, kind == KIND_FLUSH);
 	CU_ASSERT_EQUAL(kit_info().regions_unknown, 20);
-	base.fail_count = 0;
+	fault_base.fail_count = 0;
 	kit_close_soon(true);
 	CU_ASSERT_TRUE(kit_wait_closed());
 	CU_ASSERT_FALSE(kit_info().read_only);
 	for (uint64_t r = 0; r < 20; r++) {
 		CU_ASSERT_TRUE(kit_reads(&u, r * 512, 1, 1));
 	}
-	base.fail_count = UINT32_MAX;
-	CU_ASSERT_EQUAL(kit_write(&u, 0, 1, 2), STATUS_AGAIN);
+	fault_base.fail_count = UINT32_MAX;
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 1, 2), kind == KIND_FLUSH ? STATUS_AGAIN : 0);
 	faults_end(&u);
 	integrity_limits.slots = 16384;
+}
+
+static void test_what_was_open_is_read_while_nothing_can_be_closed(void)
+{
+	what_was_open_is_read_while_this_fails(KIND_FLUSH);
+	what_was_open_is_read_while_this_fails(KIND_SUMS);
 }
 
 /* --- What the base did not do, and what it does at once --- */
@@ -428,7 +305,7 @@ static void test_a_write_that_never_began_leaves_the_old_checksums(void)
 	faults_start(&u, KIT_REGIONS, NULL, true);
 	d = integrity_of(bdev_integrity_find("i0"));
 	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
-	base.t->untouched_status = STATUS_AGAIN;
+	fault_base.t->untouched_status = STATUS_AGAIN;
 	struct request *r = request_new(&u);
 	struct iovec iov = {kit_data, 4ul * UNIT_BYTES};
 	bdev_io_set_rw(r->io, BDEV_IO_WRITE, &iov, 1, 0, 4);
@@ -437,14 +314,14 @@ static void test_a_write_that_never_began_leaves_the_old_checksums(void)
 	CU_ASSERT_EQUAL(r->status, STATUS_AGAIN);
 	CU_ASSERT_TRUE(bdev_io_was_untouched(r->io)); /* so it may be sent another way */
 	request_free(r);
-	base.t->untouched_status = 0;
+	fault_base.t->untouched_status = 0;
 	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
 	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
-	base.t->memory[(d->layout.data_first + 2) * UNIT_BYTES] ^= 1;
+	fault_base.t->memory[(d->layout.data_first + 2) * UNIT_BYTES] ^= 1;
 	CU_ASSERT_EQUAL(kit_read(&u, 0, 4), STATUS_WRONG);
-	base.t->fail_status = STATUS_AGAIN;
+	fault_base.t->fail_status = STATUS_AGAIN;
 	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 2), STATUS_AGAIN);
-	base.t->fail_status = 0;
+	fault_base.t->fail_status = 0;
 	CU_ASSERT_EQUAL(kit_read(&u, 0, 4), 0); /* perhaps some of it was written */
 	CU_ASSERT_EQUAL(kit_info().units_unchecked, 4);
 	faults_end(&u);
@@ -457,14 +334,14 @@ static void test_many_regions_do_not_fill_the_stack(void)
 
 	kit_close_soon(false);
 	faults_start(&u, regions, NULL, true);
-	base.notes_stack = true;
+	fault_base.notes_stack = true;
 	for (unsigned i = 0; i < 2; i++) { /* all regions are in memory the second time */
-		base.stack_low = UINTPTR_MAX;
-		base.stack_high = 0;
+		fault_base.stack_low = UINTPTR_MAX;
+		fault_base.stack_high = 0;
 		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, bdev_num_blocks(bdev_find("i0"))), 0);
 	}
-	CU_ASSERT_TRUE(base.stack_high - base.stack_low < 128 * 1024);
-	printf("stack: %lu bytes\n", base.stack_high - base.stack_low);
+	CU_ASSERT_TRUE(fault_base.stack_high - fault_base.stack_low < 128 * 1024);
+	printf("stack: %lu bytes\n", fault_base.stack_high - fault_base.stack_low);
 	faults_end(&u);
 }
 
@@ -478,19 +355,19 @@ static void test_unmap_writes_little_of_its_own(void)
 	kit_close_soon(true);
 	faults_start(&u, regions, NULL, true);
 	uint64_t units = bdev_num_blocks(bdev_find("i0"));
-	unsigned before = base.writes[KIND_BITMAP];
+	unsigned before = fault_base.writes[KIND_BITMAP];
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, units), 0);
-	CU_ASSERT_EQUAL(base.writes[KIND_BITMAP], before); /* nothing is known of any unit */
-	CU_ASSERT_EQUAL(base.writes[KIND_UNMAP], regions);
+	CU_ASSERT_EQUAL(fault_base.writes[KIND_BITMAP], before); /* nothing is known of any unit */
+	CU_ASSERT_EQUAL(fault_base.writes[KIND_UNMAP], regions);
 	for (uint64_t r = 0; r < regions; r++) {
 		CU_ASSERT_EQUAL(kit_write(&u, r * 512, 1, 1), 0);
 	}
 	CU_ASSERT_TRUE(kit_wait_closed());
 	kit_close_soon(false);
-	before = base.writes[KIND_BITMAP];
+	before = fault_base.writes[KIND_BITMAP];
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, units), 0);
-	CU_ASSERT_TRUE(base.writes[KIND_BITMAP] - before >= 1);
-	CU_ASSERT_TRUE(base.writes[KIND_BITMAP] - before < regions);
+	CU_ASSERT_TRUE(fault_base.writes[KIND_BITMAP] - before >= 1);
+	CU_ASSERT_TRUE(fault_base.writes[KIND_BITMAP] - before < regions);
 	CU_ASSERT_EQUAL(kit_read(&u, 0, 1), 0);
 	CU_ASSERT_EQUAL(kit_data[0], 0xee);
 	CU_ASSERT_EQUAL(kit_info().units_unchecked, 1);
@@ -513,32 +390,14 @@ static void test_a_base_without_unmap_keeps_its_checksums(void)
 
 /* --- A base that does not answer --- */
 
-enum ender { TAKE_BACK, ABORT, RESET, ENDERS };
-
 static struct request *held_write(struct user *u, struct iovec *iov, uint64_t unit, unsigned held)
 {
 	struct request *r = request_new(u);
 
 	bdev_io_set_rw(r->io, BDEV_IO_WRITE, iov, 1, unit, 1);
 	request_submit(r);
-	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&base.t->held, held));
+	CU_ASSERT_TRUE_FATAL(fixture_wait_count(&fault_base.t->held, held));
 	return r;
-}
-
-static void end_by(struct user *u, struct request *r, enum ender ender)
-{
-	if (ender == TAKE_BACK) {
-		request_take_back(r);
-	} else if (ender == RESET) {
-		CU_ASSERT_EQUAL(user_io(u, BDEV_IO_RESET, NULL, 0, 0), 0);
-	} else {
-		struct request *abort = request_new(u);
-		abort->io->type = BDEV_IO_ABORT;
-		abort->io->abort.target = r->io;
-		CU_ASSERT_EQUAL(request_run(abort), 0);
-		CU_ASSERT_EQUAL(abort->cdw0 & 1, 0);
-		request_free(abort);
-	}
 }
 
 /* The base does not answer the write of the bitmap, or another write of the same unit (for which a RESET would wait).
@@ -555,15 +414,15 @@ static void test_io_that_waits_is_ended(void)
 		CU_ASSERT_EQUAL_FATAL(user_open(&other, "i0", true, fixture_thread(1)), 0);
 		CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
 		CU_ASSERT_EQUAL(kit_read(&u, 512, 1), 0);
-		base.t->hold = true;
+		fault_base.t->hold = true;
 		struct request *first = of_units ? held_write(&other, &iov, 0, 1) : NULL;
 		struct request *r = held_write(&u, &iov, of_units ? 0 : 512, 1);
-		end_by(&u, r, i % ENDERS);
+		fault_end_by(&u, r, i % ENDERS);
 		CU_ASSERT_TRUE_FATAL(request_wait(r));
 		CU_ASSERT_EQUAL(r->status, NVME_SC_ABORT_REQ);
 		CU_ASSERT_TRUE(bdev_io_was_untouched(r->io));
 		request_free(r);
-		base.t->hold = false;
+		fault_base.t->hold = false;
 		if (first != NULL) {
 			CU_ASSERT_EQUAL(request_finish(first), 0);
 		}
@@ -585,152 +444,14 @@ static void test_it_goes_while_its_base_does_not_answer(void)
 	faults_start(&u, KIT_REGIONS, NULL, true);
 	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
 	user_close(&u);
-	base.t->hold = true;
+	fault_base.t->hold = true;
 	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
-	base.t->hold = false;
+	fault_base.t->hold = false;
 	integrity_limits.end_us = usual;
 	CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
 	CU_ASSERT_EQUAL(kit_info().regions_unclean, 1);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
 	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
-	faults_end(&u);
-}
-
-/* --- A base that reports what it has lost to one FLUSH only --- */
-
-static void closer_goes(void)
-{
-	thread_timer_start(&integrity_of(bdev_integrity_find("i0"))->tick, 0);
-}
-
-static void closes_when_told(struct user *u)
-{
-	no_ticks();
-	faults_start(u, KIT_REGIONS, NULL, true);
-	CU_ASSERT_EQUAL(kit_write(u, 0, 4, 1), 0);
-	integrity_limits.idle_us = 1;
-}
-
-static bool is_read_only(void *arg)
-{
-	return kit_info().read_only;
-}
-
-static void test_a_user_is_told_of_a_flush_that_failed(void)
-{
-	struct user u;
-
-	closes_when_told(&u);
-	base.fail_kind = KIND_FLUSH;
-	base.fail_count = 1;
-	closer_goes();
-	CU_ASSERT_TRUE(fixture_poll(is_read_only, NULL));
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), STATUS_AGAIN);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0);
-	faults_end(&u);
-}
-
-static struct request *flush_submit(struct user *u)
-{
-	struct request *r = request_new(u);
-
-	r->io->type = BDEV_IO_FLUSH;
-	request_submit(r);
-	return r;
-}
-
-static bool a_user_waits(void *arg)
-{
-	return !STAILQ_EMPTY(&integrity_of(bdev_integrity_find("i0"))->flush_waiters);
-}
-
-static bool the_module_waits(void *arg)
-{
-	return !STAILQ_EMPTY(&integrity_of(bdev_integrity_find("i0"))->flush_queue);
-}
-
-/* Whose FLUSH was first is not known while both are at the base. */
-static void test_a_user_waits_for_a_flush_that_fails(void)
-{
-	struct user u;
-
-	closes_when_told(&u);
-	base.hold_kind = KIND_FLUSH;
-	closer_goes();
-	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
-	unsigned before = base.writes[KIND_FLUSH];
-	for (unsigned i = 0; i < ENDERS; i++) {
-		struct request *ended = flush_submit(&u);
-		CU_ASSERT_TRUE_FATAL(fixture_poll(a_user_waits, NULL));
-		end_by(&u, ended, i);
-		CU_ASSERT_EQUAL(request_finish(ended), NVME_SC_ABORT_REQ);
-	}
-	struct request *r = flush_submit(&u);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(a_user_waits, NULL));
-	CU_ASSERT_EQUAL(base.writes[KIND_FLUSH], before);
-	held_fails(NULL);
-	CU_ASSERT_EQUAL(request_finish(r), STATUS_AGAIN);
-	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0);
-	faults_end(&u);
-}
-
-/* The user's FLUSH fails when the write of that kind is at the base, before it is flushed. */
-static void users_flush_fails_behind(struct user *u, enum kind kind)
-{
-	struct iovec iov = {kit_data, UNIT_BYTES};
-	struct request *r = request_new(u);
-
-	bdev_io_set_rw(r->io, BDEV_IO_WRITE, &iov, 1, kind == KIND_BITMAP ? 512 : 0, 1);
-	base.hold_kind = kind;
-	if (kind == KIND_BITMAP) {
-		request_submit(r);
-	} else {
-		closer_goes();
-	}
-	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
-	unsigned before = base.writes[kind];
-	base.fail_kind = KIND_FLUSH;
-	base.fail_count = 1;
-	CU_ASSERT_EQUAL(user_io(u, BDEV_IO_FLUSH, NULL, 0, 0), STATUS_AGAIN);
-	fault_release();
-	if (kind == KIND_BITMAP) {
-		CU_ASSERT_EQUAL(request_finish(r), 0);
-	} else {
-		CU_ASSERT_TRUE(kit_wait_closed());
-		request_free(r);
-	}
-	CU_ASSERT_EQUAL(base.writes[kind], before + 1);
-	CU_ASSERT_FALSE(kit_info().read_only);
-}
-
-static void test_what_a_users_flush_may_have_lost_is_written_again(void)
-{
-	struct user u;
-
-	closes_when_told(&u);
-	users_flush_fails_behind(&u, KIND_SUMS);
-	users_flush_fails_behind(&u, KIND_BITMAP);
-	faults_end(&u);
-}
-
-static void test_it_waits_for_a_users_flush_that_fails(void)
-{
-	struct iovec iov = {kit_data, UNIT_BYTES};
-	struct user u;
-
-	closes_when_told(&u);
-	base.hold_kind = KIND_FLUSH;
-	struct request *flush = flush_submit(&u), *write = request_new(&u);
-	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
-	unsigned flushes = base.writes[KIND_FLUSH], bitmaps = base.writes[KIND_BITMAP];
-	bdev_io_set_rw(write->io, BDEV_IO_WRITE, &iov, 1, 512, 1);
-	request_submit(write);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(the_module_waits, NULL));
-	CU_ASSERT_EQUAL(base.writes[KIND_FLUSH], flushes);
-	CU_ASSERT_EQUAL_FATAL(thread_send(u.thread, held_fails, NULL), 0);
-	CU_ASSERT_EQUAL(request_finish(flush), STATUS_AGAIN);
-	CU_ASSERT_EQUAL(request_finish(write), 0);
-	CU_ASSERT_EQUAL(base.writes[KIND_BITMAP], bitmaps + 2);
 	faults_end(&u);
 }
 
@@ -789,25 +510,25 @@ static void it_goes_while_a_region_is_opened(bool fails)
 	CU_ASSERT_EQUAL(kit_write(&u, 512, 4, 1), 0);
 	user_close(&u);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
-	base.t->memory[(base.layout.sums_first + 1) * UNIT_BYTES + 100] ^= 1;
+	fault_base.t->memory[(fault_base.layout.sums_first + 1) * UNIT_BYTES + 100] ^= 1;
 	created_again(&u);
 	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
-	base.hold_kind = KIND_SUMS;
+	fault_base.hold_kind = KIND_SUMS;
 	kit_close_soon(true);
-	closer_goes();
-	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
-	base.hold_kind = KIND_BITMAP;
+	fault_closer_goes();
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&fault_base.holds));
+	fault_base.hold_kind = KIND_BITMAP;
 	fault_release();
-	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&fault_base.holds));
 	CU_ASSERT_TRUE(kit_reads(&u, 512, 4, 1));
 	CU_ASSERT_EQUAL(kit_info().checksum_pages_wrong, 1);
 	CU_ASSERT_EQUAL(kit_info().regions_open, 2);
 	user_close(&u);
 	go(&g);
-	base.fail_kind = KIND_BITMAP;
-	base.fail_count = fails;
+	fault_base.fail_kind = KIND_BITMAP;
+	fault_base.fail_count = fails;
 	go_on(&g);
-	base.fail_count = 0;
+	fault_base.fail_count = 0;
 	created_again(&u);
 	CU_ASSERT_EQUAL(kit_info().regions_unclean, 0);
 	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
@@ -834,13 +555,13 @@ static void crashed_with_open(uint32_t regions, uint32_t open)
 	for (uint64_t r = 0; r < open; r++) {
 		CU_ASSERT_EQUAL(kit_write(&u, r * 512, 1, 1), 0);
 	}
-	memcpy(image, base.t->memory, (256ul + regions * INTEGRITY_REGION_UNITS + 1) * UNIT_BYTES);
+	memcpy(image, fault_base.t->memory, (256ul + regions * INTEGRITY_REGION_UNITS + 1) * UNIT_BYTES);
 	faults_end(&u);
 	kit_close_soon(true);
 	integrity_limits.learns = true;
 }
 
-/* i0 on that; it does nothing before closer_goes(). */
+/* i0 on that; it does nothing before fault_closer_goes(). */
 static void faults_start_unlearned(struct user *u, uint32_t regions)
 {
 	uint64_t usual = integrity_limits.tick_us;
@@ -855,7 +576,8 @@ static void all_units_are_checked(struct user *u, uint32_t regions)
 	CU_ASSERT_TRUE(kit_wait_closed());
 	for (uint64_t r = 0; r < regions; r++) {
 		for (uint64_t unit = r * 512; unit < r * 512 + 512; unit += 511) {
-			uint8_t *byte = base.t->memory + (base.layout.data_first + unit) * UNIT_BYTES + unit % 512;
+			uint8_t *byte =
+				fault_base.t->memory + (fault_base.layout.data_first + unit) * UNIT_BYTES + unit % 512;
 			CU_ASSERT_EQUAL(kit_read(u, unit, 1), 0);
 			*byte ^= 1;
 			CU_ASSERT_EQUAL(kit_read(u, unit, 1), STATUS_WRONG);
@@ -870,11 +592,11 @@ static void test_what_was_open_is_learned_after_errors_that_pass(void)
 
 	crashed_with_open(KIT_REGIONS, KIT_REGIONS);
 	faults_start_unlearned(&u, KIT_REGIONS);
-	base.fail_kind = KIND_READ;
-	base.fail_count = 4 * KIT_REGIONS;
-	closer_goes();
+	fault_base.fail_kind = KIND_READ;
+	fault_base.fail_count = 4 * KIT_REGIONS;
+	fault_closer_goes();
 	all_units_are_checked(&u, KIT_REGIONS);
-	CU_ASSERT_EQUAL(base.fail_count, 0);
+	CU_ASSERT_EQUAL(fault_base.fail_count, 0);
 	faults_end(&u);
 }
 
@@ -885,9 +607,9 @@ static void test_what_was_not_learned_stays_open(void)
 
 	crashed_with_open(KIT_REGIONS, KIT_REGIONS);
 	faults_start_unlearned(&u, KIT_REGIONS);
-	base.hold_kind = KIND_READ;
-	closer_goes();
-	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
+	fault_base.hold_kind = KIND_READ;
+	fault_closer_goes();
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&fault_base.holds));
 	user_close(&u);
 	go(&g);
 	go_on(&g);
@@ -905,9 +627,9 @@ static void test_what_was_not_learned_is_not_closed_for_others(void)
 	crashed_with_open(20, 4);
 	integrity_limits.slots = 4;
 	faults_start_unlearned(&u, 20);
-	base.hold_kind = KIND_READ;
-	closer_goes();
-	CU_ASSERT_TRUE_FATAL(fixture_wait(&base.holds));
+	fault_base.hold_kind = KIND_READ;
+	fault_closer_goes();
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&fault_base.holds));
 	CU_ASSERT_EQUAL(kit_info().regions_open, 2);
 	CU_ASSERT_EQUAL(kit_write(&u, 10 * 512, 1, 1), 0);
 	CU_ASSERT_EQUAL(kit_info().regions_unknown, 4);
@@ -936,25 +658,25 @@ static void test_a_region_has_its_turn_among_unlearned_ones(void)
 	integrity_limits.slots = 4;
 	faults_start_unlearned(&u, 20);
 	CU_ASSERT_EQUAL(kit_read(&u, 10ul * 512, 1), 0); /* its checksums are in memory */
-	base.fail_kind = KIND_READ;
-	base.fail_count = UINT32_MAX;
+	fault_base.fail_kind = KIND_READ;
+	fault_base.fail_count = UINT32_MAX;
 	CU_ASSERT_EQUAL_FATAL(user_open(&other, "i0", true, fixture_thread(1)), 0);
 	CU_ASSERT_EQUAL(kit_write(&u, 0, 1, 1), 0); /* they have slots */
 	CU_ASSERT_EQUAL(kit_write(&u, 512, 1, 1), 0);
 	kit_fill(kit_data, 0, 2);
-	base.t->hold = true;
+	fault_base.t->hold = true;
 	struct request *writes[3] = {held_write(&u, &iov, 0, 1), held_write(&u, &iov, 512, 2), request_new(&other)};
 	bdev_io_set_rw(writes[2]->io, BDEV_IO_WRITE, &iov, 1, 10ul * 512, 1);
-	closer_goes();
+	fault_closer_goes();
 	request_submit(writes[2]);
 	CU_ASSERT_TRUE(fixture_poll(one_is_closing, NULL));
 	CU_ASSERT_FALSE(writes[2]->done);
-	base.t->hold = false;
+	fault_base.t->hold = false;
 	for (unsigned i = 0; i < 3; i++) {
 		CU_ASSERT_EQUAL(request_finish(writes[i]), 0);
 	}
 	CU_ASSERT_TRUE(kit_info().regions_unknown < 2);
-	base.fail_count = 0;
+	fault_base.fail_count = 0;
 	CU_ASSERT_TRUE(kit_wait_closed());
 	CU_ASSERT_TRUE(kit_reads(&u, 0, 1, 2));
 	CU_ASSERT_EQUAL(kit_info().units_unchecked, 1);
@@ -976,10 +698,6 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_base_without_unmap_keeps_its_checksums),
 	UNIT(test_io_that_waits_is_ended),
 	UNIT(test_it_goes_while_its_base_does_not_answer),
-	UNIT(test_a_user_is_told_of_a_flush_that_failed),
-	UNIT(test_a_user_waits_for_a_flush_that_fails),
-	UNIT(test_what_a_users_flush_may_have_lost_is_written_again),
-	UNIT(test_it_waits_for_a_users_flush_that_fails),
 	UNIT(test_it_goes_while_a_region_is_opened),
 	UNIT(test_what_was_open_is_learned_after_errors_that_pass),
 	UNIT(test_what_was_not_learned_stays_open),

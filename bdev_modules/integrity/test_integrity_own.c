@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* FLUSHes and metadata of integrity bdevs that fail. */
+#include "bdev_modules/integrity/test_integrity_fault_base.h"
+
+/* --- A base that reports what it has lost to one FLUSH only --- */
+
+static void closes_when_told(struct user *u)
+{
+	fault_no_ticks();
+	faults_start(u, KIT_REGIONS, NULL, true);
+	CU_ASSERT_EQUAL(kit_write(u, 0, 4, 1), 0);
+	integrity_limits.idle_us = 1;
+}
+
+static bool is_read_only(void *arg)
+{
+	return kit_info().read_only;
+}
+
+static void test_a_user_is_told_of_a_flush_that_failed(void)
+{
+	struct user u;
+
+	closes_when_told(&u);
+	fault_base.fail_kind = KIND_FLUSH;
+	fault_base.fail_count = 1;
+	fault_closer_goes();
+	CU_ASSERT_TRUE(fixture_poll(is_read_only, NULL));
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), STATUS_AGAIN);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0);
+	faults_end(&u);
+}
+
+static struct request *flush_submit(struct user *u)
+{
+	struct request *r = request_new(u);
+
+	r->io->type = BDEV_IO_FLUSH;
+	request_submit(r);
+	return r;
+}
+
+static bool a_user_waits(void *arg)
+{
+	return !STAILQ_EMPTY(&integrity_of(bdev_integrity_find("i0"))->flush_waiters);
+}
+
+static bool the_module_waits(void *arg)
+{
+	return !STAILQ_EMPTY(&integrity_of(bdev_integrity_find("i0"))->flush_queue);
+}
+
+/* Whose FLUSH was first is not known while both are at the fault_base. */
+static void test_a_user_waits_for_a_flush_that_fails(void)
+{
+	struct user u;
+
+	closes_when_told(&u);
+	fault_base.hold_kind = KIND_FLUSH;
+	fault_closer_goes();
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&fault_base.holds));
+	unsigned before = fault_base.writes[KIND_FLUSH];
+	for (unsigned i = 0; i < ENDERS; i++) {
+		struct request *ended = flush_submit(&u);
+		CU_ASSERT_TRUE_FATAL(fixture_poll(a_user_waits, NULL));
+		fault_end_by(&u, ended, i);
+		CU_ASSERT_EQUAL(request_finish(ended), NVME_SC_ABORT_REQ);
+	}
+	struct request *r = flush_submit(&u);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(a_user_waits, NULL));
+	CU_ASSERT_EQUAL(fault_base.writes[KIND_FLUSH], before);
+	fault_held_fails(NULL);
+	CU_ASSERT_EQUAL(request_finish(r), STATUS_AGAIN);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0);
+	faults_end(&u);
+}
+
+/* The user's FLUSH fails when the write of that kind is at the base, before it is flushed. */
+static void users_flush_fails_behind(struct user *u, enum fault_kind kind)
+{
+	struct iovec iov = {kit_data, UNIT_BYTES};
+	struct request *r = request_new(u);
+
+	bdev_io_set_rw(r->io, BDEV_IO_WRITE, &iov, 1, kind == KIND_BITMAP ? 512 : 0, 1);
+	fault_base.hold_kind = kind;
+	if (kind == KIND_BITMAP) {
+		request_submit(r);
+	} else {
+		fault_closer_goes();
+	}
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&fault_base.holds));
+	unsigned before = fault_base.writes[kind];
+	fault_base.fail_kind = KIND_FLUSH;
+	fault_base.fail_count = 1;
+	CU_ASSERT_EQUAL(user_io(u, BDEV_IO_FLUSH, NULL, 0, 0), STATUS_AGAIN);
+	fault_release();
+	if (kind == KIND_BITMAP) {
+		CU_ASSERT_EQUAL(request_finish(r), 0);
+	} else {
+		CU_ASSERT_TRUE(kit_wait_closed());
+		request_free(r);
+	}
+	CU_ASSERT_EQUAL(fault_base.writes[kind], before + 1);
+	CU_ASSERT_FALSE(kit_info().read_only);
+}
+
+static void test_what_a_users_flush_may_have_lost_is_written_again(void)
+{
+	struct user u;
+
+	closes_when_told(&u);
+	users_flush_fails_behind(&u, KIND_SUMS);
+	users_flush_fails_behind(&u, KIND_BITMAP);
+	faults_end(&u);
+}
+
+static void test_it_waits_for_a_users_flush_that_fails(void)
+{
+	struct iovec iov = {kit_data, UNIT_BYTES};
+	struct user u;
+
+	closes_when_told(&u);
+	fault_base.hold_kind = KIND_FLUSH;
+	struct request *flush = flush_submit(&u), *write = request_new(&u);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&fault_base.holds));
+	unsigned flushes = fault_base.writes[KIND_FLUSH], bitmaps = fault_base.writes[KIND_BITMAP];
+	bdev_io_set_rw(write->io, BDEV_IO_WRITE, &iov, 1, 512, 1);
+	request_submit(write);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(the_module_waits, NULL));
+	CU_ASSERT_EQUAL(fault_base.writes[KIND_FLUSH], flushes);
+	CU_ASSERT_EQUAL_FATAL(thread_send(u.thread, fault_held_fails, NULL), 0);
+	CU_ASSERT_EQUAL(request_finish(flush), STATUS_AGAIN);
+	CU_ASSERT_EQUAL(request_finish(write), 0);
+	CU_ASSERT_EQUAL(fault_base.writes[KIND_BITMAP], bitmaps + 2);
+	faults_end(&u);
+}
+
+/* --- Metadata that cannot be written --- */
+
+static atomic_uint notices;
+
+static void count_notice(const char *type, const char *bdev, const char *text)
+{
+	atomic_fetch_add(&notices, 1);
+}
+
+static bool one_is_open(void *arg)
+{
+	return kit_info().regions_open == 1;
+}
+
+static bool was_tried_often(void *arg)
+{
+	return atomic_load(&fault_base.writes[KIND_SUMS]) >= *(const unsigned *)arg;
+}
+
+static void test_a_checksum_page_that_cannot_be_written_is_in_nobodys_way(void)
+{
+	struct user u;
+
+	bdev_integrity_set_notice_fn(count_notice);
+	atomic_store(&notices, 0);
+	kit_close_soon(false);
+	faults_start(&u, KIT_REGIONS, NULL, true);
+	fault_base.fail_kind = KIND_SUMS;
+	fault_base.fail_unit = fault_base.layout.sums_first + 1;
+	fault_base.fail_count = UINT32_MAX;
+	for (uint64_t r = 0; r < KIT_REGIONS; r++) {
+		CU_ASSERT_EQUAL(kit_write(&u, r * 512, 1, 1), 0);
+	}
+	kit_close_soon(true);
+	CU_ASSERT_TRUE(fixture_poll(one_is_open, NULL));
+	unsigned often = fault_base.writes[KIND_SUMS] + 10;
+	CU_ASSERT_TRUE(fixture_poll(was_tried_often, &often));
+	CU_ASSERT_FALSE(kit_info().read_only);
+	CU_ASSERT_EQUAL(notices, 1);
+	for (unsigned i = 0; i < 2; i++) { /* it can be written the second time */
+		user_close(&u);
+		CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+		fault_base.fail_count = 0;
+		CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
+		CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
+		CU_ASSERT_EQUAL(kit_info().regions_unclean, 1 - i);
+		CU_ASSERT_TRUE(kit_wait_closed());
+	}
+	for (uint64_t r = 0; r < KIT_REGIONS; r++) {
+		CU_ASSERT_TRUE(kit_reads(&u, r * 512, 1, 1));
+	}
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 1);
+	faults_end(&u);
+	bdev_integrity_set_notice_fn(NULL);
+}
+
+/* As many regions are open as may be, and none can be closed. */
+static void test_a_write_that_waits_for_a_region_to_be_closed_ends(void)
+{
+	struct user u;
+
+	for (enum fault_kind kind = KIND_FLUSH; kind <= KIND_SUMS; kind += KIND_SUMS - KIND_FLUSH) {
+		fault_no_ticks();
+		integrity_limits.slots = 4;
+		faults_start(&u, 20, NULL, true);
+		for (uint64_t r = 0; r < 2; r++) {
+			CU_ASSERT_EQUAL(kit_write(&u, r * 512, 1, 1), 0);
+		}
+		fault_base.fail_kind = kind;
+		fault_base.fail_count = UINT32_MAX;
+		for (uint64_t r = 2; r < 5; r++) {
+			CU_ASSERT_EQUAL(kit_write(&u, r * 512, 1, 1), STATUS_AGAIN);
+		}
+		CU_ASSERT_EQUAL(kit_write(&u, 0, 1, 2), 0);
+		fault_base.fail_count = 0;
+		integrity_limits.idle_us = 1;
+		for (uint64_t r = 2; r < 5; r++) {
+			CU_ASSERT_EQUAL(kit_write(&u, r * 512, 1, 2), 0);
+		}
+		CU_ASSERT_TRUE(kit_reads(&u, 0, 1, 2));
+		CU_ASSERT_FALSE(kit_info().read_only);
+		faults_end(&u);
+		integrity_limits.slots = 16384;
+	}
+}
+
+static bool is_not_read_only(void *arg)
+{
+	return !kit_info().read_only;
+}
+
+static void test_it_is_told_that_a_base_works_again_though_nothing_is_closed(void)
+{
+	struct user u;
+
+	closes_when_told(&u);
+	fault_base.fail_kind = KIND_FLUSH;
+	fault_base.fail_count = 1;
+	fault_closer_goes();
+	CU_ASSERT_TRUE(fixture_poll(is_read_only, NULL));
+	integrity_limits.idle_us = 1000000000;
+	fault_closer_goes();
+	CU_ASSERT_TRUE(fixture_poll(is_not_read_only, NULL));
+	CU_ASSERT_EQUAL(kit_info().regions_open, 1);
+	faults_end(&u);
+}
+
+static void test_a_page_of_the_bitmap_that_failed_is_written_at_the_end(void)
+{
+	struct user u;
+
+	closes_when_told(&u);
+	fault_base.fail_kind = KIND_BITMAP;
+	fault_base.fail_count = 1;
+	fault_closer_goes();
+	CU_ASSERT_TRUE(fixture_poll(is_read_only, NULL));
+	CU_ASSERT_EQUAL(kit_info().regions_open, 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
+	CU_ASSERT_EQUAL(kit_info().regions_unclean, 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
+	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
+	faults_end(&u);
+}
+
+static const struct unit_test tests[] = {
+	UNIT(test_a_checksum_page_that_cannot_be_written_is_in_nobodys_way),
+	UNIT(test_a_write_that_waits_for_a_region_to_be_closed_ends),
+	UNIT(test_it_is_told_that_a_base_works_again_though_nothing_is_closed),
+	UNIT(test_a_page_of_the_bitmap_that_failed_is_written_at_the_end),
+	UNIT(test_a_user_is_told_of_a_flush_that_failed),
+	UNIT(test_a_user_waits_for_a_flush_that_fails),
+	UNIT(test_what_a_users_flush_may_have_lost_is_written_again),
+	UNIT(test_it_waits_for_a_users_flush_that_fails),
+	UNIT_END,
+};
+UNIT_MAIN("bdev_integrity_own", tests, fixture_start, fixture_stop)
