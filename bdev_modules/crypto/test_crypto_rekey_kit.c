@@ -121,10 +121,10 @@ static void users_close(void)
 }
 
 /* Writes somewhere, or reads and compares. */
-void user_acts(unsigned i, uint64_t blocks)
+void user_acts_from(unsigned i, uint64_t first, uint64_t blocks)
 {
 	static uint8_t in[8][BLOCK];
-	uint64_t n = 1 + fixture_random(&seed) % 8, at = fixture_random(&seed) % (blocks - n + 1);
+	uint64_t n = 1 + fixture_random(&seed) % 8, at = first + fixture_random(&seed) % (blocks - first - n + 1);
 
 	if (fixture_random(&seed) % 2 != 0) {
 		crypto_fill(plain[at], n * BLOCK, fixture_random(&seed) + 1);
@@ -133,6 +133,11 @@ void user_acts(unsigned i, uint64_t blocks)
 		CU_ASSERT_EQUAL(user_io(&users[i % USERS], BDEV_IO_READ, in, at, n), 0);
 		CU_ASSERT_EQUAL(memcmp(in, plain[at], n * BLOCK), 0);
 	}
+}
+
+void user_acts(unsigned i, uint64_t blocks)
+{
+	user_acts_from(i, 0, blocks);
 }
 
 void expect_plain(uint64_t blocks)
@@ -162,6 +167,20 @@ int make_crypto(const char *key, const char *rekey_key)
 					      .rekey_journal_bdev_name = rekey_key != NULL ? "j0" : NULL};
 
 	return bdev_crypto_create(&opts, error);
+}
+
+void make_crypto_again(void)
+{
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
+	users_open();
+}
+
+void rekey_to_the_end(const char *journal)
+{
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", journal, 0), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
 }
 
 void make_all_of(uint64_t blocks)
@@ -240,9 +259,9 @@ static bool is_held(void *arg)
 }
 
 /* Begins a rekey, and waits until it holds the first chunk, of which the base keeps an I/O. */
-void rekey_holds(void)
+void rekey_holds(uint64_t mib_per_second)
 {
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", mib_per_second), 0);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(is_held, NULL));
 }
 
@@ -261,10 +280,10 @@ static bool chunk_is_kept(void *arg)
 }
 
 /* The same, and waits until the base keeps what the rekey reads of the chunk. */
-void rekey_reads(void)
+void rekey_reads(uint64_t mib_per_second)
 {
 	base_keeps_next(BDEV_IO_READ);
-	rekey_holds();
+	rekey_holds(mib_per_second);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(chunk_is_kept, NULL));
 }
 

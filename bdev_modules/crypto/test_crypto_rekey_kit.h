@@ -41,9 +41,11 @@ const char *rekey_shown(const char *member);
 uint64_t rekey_position(void);
 /* Lets it go on, slowly, until so many blocks have the new key, and stops it. */
 void rekey_until(uint64_t blocks);
+/* Lets it go on until all blocks have the new key. */
+void rekey_to_the_end(const char *journal);
 /* Begins one, and waits until it holds the first chunk; or until the base keeps what it reads of that. */
-void rekey_holds(void);
-void rekey_reads(void);
+void rekey_holds(uint64_t mib_per_second);
+void rekey_reads(uint64_t mib_per_second);
 /* The saved configuration names that journal; NULL: it has no rekey. */
 void expect_saved_journal(const char *name);
 
@@ -52,10 +54,13 @@ void make_all(void);
 void make_all_of(uint64_t blocks);
 void unmake_all(void);
 int make_crypto(const char *key, const char *rekey_key);
+/* Makes it in the middle of the rekey, with "j0", and opens its users. */
+void make_crypto_again(void);
 void delete_crypto(void);
 void users_open(void);
-/* A user writes somewhere, or reads and compares. */
+/* A user writes somewhere, or reads and compares; from block `first` on. */
 void user_acts(unsigned i, uint64_t blocks);
+void user_acts_from(unsigned i, uint64_t first, uint64_t blocks);
 void expect_plain(uint64_t blocks);
 /* All blocks have that key and no other. */
 void expect_key(const char *key, const char *other);

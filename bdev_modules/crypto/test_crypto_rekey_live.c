@@ -13,12 +13,15 @@
 static void test_all_blocks_get_the_new_key_while_threads_read_and_write(void)
 {
 	make_all();
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 50), 0);
-	unsigned acts = 0;
-	for (; told.ended == 0; acts++) {
-		user_acts(acts, BLOCKS);
+	rekey_reads(50);
+	for (unsigned i = 0; i < 20; i++) {
+		user_acts_from(i, 256, BLOCKS);
 	}
-	CU_ASSERT_TRUE(acts > 10);
+	CU_ASSERT_EQUAL(told.ended, 0);
+	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
+	for (unsigned i = 0; told.ended == 0; i++) {
+		user_acts(i, BLOCKS);
+	}
 	CU_ASSERT_EQUAL(told.failed, 0);
 	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "");
 	CU_ASSERT_EQUAL(crypto_key_users(crypto_key_find("k")), 0);
@@ -39,18 +42,14 @@ static void test_it_stops_and_goes_on_and_the_bdev_is_made_again_in_the_middle(v
 	}
 	rekey_until(rekey_position() + 256);
 	delete_crypto();
-	memset(&told, 0, sizeof(told));
-	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
-	users_open();
+	make_crypto_again();
 	expect_plain(BLOCKS);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
 	expect_plain(BLOCKS);
 	expect_key("k2", "k");
 	/* The journal says that it has ended: whoever has not saved the configuration since gets the new key. */
 	delete_crypto();
-	memset(&told, 0, sizeof(told));
-	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
-	users_open();
+	make_crypto_again();
 	expect_plain(BLOCKS);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
 	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "");
@@ -116,9 +115,7 @@ static void test_a_base_that_cannot_be_written_fails_the_chunk_alone(void)
 	CU_ASSERT_EQUAL(user_io(&users[1], BDEV_IO_WRITE, in, 0, 1), NVME_SC_NS_NOT_READY);
 	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 256, 1), 0);
 	CU_ASSERT_EQUAL(memcmp(in, plain[256], BLOCK), 0);
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
-	expect_plain(BLOCKS);
+	rekey_to_the_end("j0");
 	expect_key("k2", "k");
 	unmake_all();
 }
@@ -199,7 +196,7 @@ static void test_io_of_the_chunk_waits_and_can_be_ended_and_other_io_goes_on(voi
 	struct iovec one = {in, BLOCK}, ten = {out, sizeof(out)};
 
 	make_all();
-	rekey_reads();
+	rekey_reads(0);
 	struct request *back = submit(BDEV_IO_READ, &one, 255, 1);
 	struct request *aborted = submit(BDEV_IO_WRITE, &ten, 250, 10);
 	struct request *reset = submit(BDEV_IO_READ, &one, 0, 1);
@@ -238,7 +235,7 @@ static void test_io_that_waited_is_carried_out_with_the_new_key(void)
 	struct iovec read = {in, sizeof(in)}, written = {plain[250], 10 * BLOCK};
 
 	make_all();
-	rekey_reads();
+	rekey_reads(0);
 	struct request *r = submit(BDEV_IO_READ, &read, 240, 10);
 	expect_waiting(1);
 	crypto_fill(plain[250], 10 * BLOCK, 77);
@@ -268,7 +265,7 @@ static void test_a_chunk_waits_for_writes_in_flight_and_a_stop_does_not(void)
 	base_keeps_next(BDEV_IO_WRITE);
 	crypto_fill(plain[5], BLOCK, 99);
 	struct request *w = submit(BDEV_IO_WRITE, &iov, 5, 1);
-	rekey_holds();
+	rekey_holds(0);
 	struct iovec again = {plain[7], BLOCK};
 	struct request *held = submit(BDEV_IO_WRITE, &again, 7, 1);
 	expect_waiting(1);
@@ -299,9 +296,7 @@ static void test_a_bdev_that_grows_meanwhile_gets_the_new_key_there_too(void)
 		crypto_fill(plain[at], 64ul * BLOCK, at + 5);
 		CU_ASSERT_EQUAL(user_io(&users[1], BDEV_IO_WRITE, plain[at], at, 64), 0);
 	}
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
-	expect_plain(BLOCKS);
+	rekey_to_the_end("j0");
 	expect_key("k2", "k");
 	unmake_all();
 }
@@ -320,9 +315,7 @@ static void test_a_base_that_goes_and_comes_goes_on(void)
 	users_open();
 	expect_plain(BLOCKS);
 	rekey_stop();
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
-	expect_plain(BLOCKS);
+	rekey_to_the_end("j0");
 	expect_key("k2", "k");
 	unmake_all();
 }
@@ -344,9 +337,7 @@ static void test_io_that_is_aborted_again_and_again_fails_it_and_is_no_stop(void
 	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "failed");
 	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "the base cannot be written"));
 	clear_errors("EE_m0");
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j0", 0), 0);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
-	expect_plain(BLOCKS);
+	rekey_to_the_end("EE_j0");
 	unmake_journal_that_fails();
 	unmake_all();
 }
@@ -369,16 +360,14 @@ static void test_the_same_key_by_another_name_is_refused(void)
 static void test_a_stop_does_not_wait_for_a_chunk_that_is_not_under_way(void)
 {
 	make_all();
-	rekey_reads();
+	rekey_reads(0);
 	CU_ASSERT_EQUAL_FATAL(bdev_crypto_rekey_stop("c0", told_stopped, NULL, error), 0);
 	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
 	CU_ASSERT_TRUE_FATAL(fixture_wait(&told.stopped));
 	CU_ASSERT_EQUAL(rekey_position(), 0);
 	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "stopped");
 	expect_plain(BLOCKS);
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
-	expect_plain(BLOCKS);
+	rekey_to_the_end("j0");
 	unmake_all();
 }
 

@@ -32,9 +32,7 @@ static void test_a_journal_that_goes_stops_it_and_one_that_comes_goes_on(void)
 	CU_ASSERT_EQUAL_FATAL(bdev_error_create("j1", NULL, NULL, error), 0); /* goes on by itself */
 	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "running");
 	rekey_stop();
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j1", 0), 0);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
-	expect_plain(BLOCKS);
+	rekey_to_the_end("EE_j1");
 	expect_key("k2", "k");
 	unmake_all();
 	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_j1"), 0);
@@ -79,7 +77,7 @@ static void rekey_is_kept(void)
 	make_silent();
 	CU_ASSERT_EQUAL_FATAL(testdev_register(silent), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&silent_user, "j0", false, thread_control()), 0);
-	rekey_reads();
+	rekey_reads(0);
 	silent->hold = silent->deaf = true;
 }
 
@@ -110,9 +108,7 @@ static void test_a_rekey_that_waits_for_its_journal_can_be_stopped(void)
 	CU_ASSERT_EQUAL(told.failed, 0);
 	make_journal_that_fails();
 	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "stopped");
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j0", 0), 0);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
-	expect_plain(BLOCKS);
+	rekey_to_the_end("EE_j0");
 	unmake_journal_that_fails();
 	unmake_all();
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
@@ -138,9 +134,7 @@ static void test_a_bdev_that_comes_in_place_of_the_journal_is_left_as_it_is(void
 	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "has no journal of this rekey"));
 	CU_ASSERT_EQUAL(bdev_get_claim(bdev_find("j0"), NULL), BDEV_CLAIM_NONE);
 	expect_plain(BLOCKS);
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 0), 0); /* who asks for it has it overwritten */
-	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
-	expect_plain(BLOCKS);
+	rekey_to_the_end("j0"); /* who asks for it has it overwritten */
 	unmake_all();
 	CU_ASSERT_TRUE(testdev_delete(silent));
 }
@@ -164,9 +158,7 @@ static void test_the_journal_by_another_name_is_refused(void)
 	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0);
 	expect_saved_journal("j1");
 	rekey_stop();
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 0), 0);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
-	expect_plain(BLOCKS);
+	rekey_to_the_end("j1");
 	unmake_all();
 	CU_ASSERT_TRUE(testdev_delete(twin));
 }
@@ -255,9 +247,7 @@ static void test_a_journal_that_does_not_answer_does_not_keep_the_bdev(void)
 	CU_ASSERT_EQUAL(make_crypto("k", "k2"), -EPERM);
 	journal_answers();
 	CU_ASSERT_TRUE_FATAL(fixture_poll(journal_is_free, NULL));
-	memset(&told, 0, sizeof(told));
-	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
-	users_open();
+	make_crypto_again();
 	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
 	expect_plain(BLOCKS);
 	unmake_all();
@@ -313,13 +303,20 @@ static void test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_rig
 	CU_ASSERT_EQUAL_FATAL(bdev_error_create("j1", NULL, NULL, error), 0);
 	CU_ASSERT_STRING_EQUAL(rekey_shown("state"), "running");
 	rekey_stop();
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j1", 0), 0);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
-	expect_plain(BLOCKS);
+	rekey_to_the_end("EE_j1");
 	unmake_journal_that_fails();
 	unmake_all();
 	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_j1"), 0);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+}
+
+/* The bdev is made with it again, as a configuration has it that was not saved again. */
+static void former_says_nothing(void)
+{
+	delete_crypto();
+	make_crypto_again();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "has none that counts"));
 }
 
 /* Whoever goes on with it after that would read blocks with the wrong key: it says nothing any more. */
@@ -333,16 +330,9 @@ static void test_a_former_journal_becomes_void(void)
 	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0);
 	rekey_stop();
 	CU_ASSERT_TRUE_FATAL(fixture_poll(journal_is_free, NULL));
-	delete_crypto();
-	memset(&told, 0, sizeof(told));
-	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0); /* as a configuration has it that was not saved again */
-	users_open();
-	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
-	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "has none that counts"));
+	former_says_nothing();
 	CU_ASSERT_EQUAL(user_io(&users[0], BDEV_IO_READ, in, 300, 1), NVME_SC_NS_NOT_READY);
-	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 0), 0);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
-	expect_plain(BLOCKS);
+	rekey_to_the_end("j1");
 	unmake_all();
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
 }
@@ -360,9 +350,7 @@ static void test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused(vo
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "j0", true, fixture_thread(0)), 0);
 	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_WRITE, block, 0, 1), 0);
 	user_close(&u);
-	memset(&told, 0, sizeof(told));
-	CU_ASSERT_EQUAL_FATAL(make_crypto("k", "k2"), 0);
-	users_open();
+	make_crypto_again();
 	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
 	CU_ASSERT_PTR_NOT_NULL(strstr(rekey_shown("error"), "another rekey"));
 	unmake_all();
