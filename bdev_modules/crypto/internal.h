@@ -43,6 +43,11 @@ struct crypto_rekey_patience {
 };
 extern struct crypto_rekey_patience crypto_rekey_patience;
 
+struct vbdev_meta;
+struct vbdev_meta_op;
+/* vbdev_meta_run(), again and again while a reset of the bdev ends it. -ENODATA: blocks cannot be read. Worker thread.
+ */
+int crypto_rekey_io(struct vbdev_meta *meta, struct vbdev_meta_op *op);
 /* vbdev.is_busy: has a rekey stop, whose worker thread still uses the base. */
 bool crypto_rekey_is_busy(struct vbdev *v);
 /* The bdev goes: what is left of a rekey that does not run. */
@@ -92,8 +97,6 @@ void crypto_journal_make_void(const char *name, const uint8_t *salt, const char 
 int crypto_keys_publish(struct crypto_bdev *c, const struct crypto_keys *keys);
 /* Whether some channel has an I/O of these blocks at the base. */
 bool crypto_blocks_are_in_use(struct crypto_bdev *c, uint64_t first, uint64_t last);
-
-#define CRYPTO_BLOCK_MAX 65536u
 
 extern const struct bdev_ops crypto_ops;
 /* What the module needs behind each I/O. */

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "bdev_modules/crypto/internal.h"
 #include "bdev_modules/crypto/keys.h"
@@ -75,22 +74,6 @@ size_t crypto_io_ctx_size(void)
 
 static struct iobuf_module iobuf_module = {.name = "crypto"};
 
-/* Plain data are in it. So it has pages of its own, which are left out of core dumps, and which nobody gets uncleared.
- * NULL: no memory. */
-static uint8_t *block_alloc(void)
-{
-	void *p = mmap(NULL, CRYPTO_BLOCK_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p == MAP_FAILED) {
-		return NULL;
-	}
-	if (madvise(p, CRYPTO_BLOCK_MAX, MADV_DONTDUMP) != 0) {
-		munmap(p, CRYPTO_BLOCK_MAX);
-		return NULL;
-	}
-	return p;
-}
-
 static int buffers_channel_create(struct io_device *device, void *ctx)
 {
 	struct iobuf_channel_opts opts = {.module = &iobuf_module};
@@ -98,7 +81,7 @@ static int buffers_channel_create(struct io_device *device, void *ctx)
 	char error[ENV_ERROR_MAX];
 
 	TAILQ_INIT(&b->waiting);
-	b->block = block_alloc();
+	b->block = crypto_plain_alloc();
 	if (b->block == NULL) {
 		log_error("crypto bdevs: no memory");
 		return -ENOMEM;
@@ -109,7 +92,7 @@ static int buffers_channel_create(struct io_device *device, void *ctx)
 	int rc = iobuf_channel_create(&b->iobuf, &opts, error);
 	if (rc != 0) {
 		log_error("crypto bdevs: %s", error);
-		munmap(b->block, CRYPTO_BLOCK_MAX);
+		crypto_plain_free(b->block);
 	}
 	return rc;
 }
@@ -119,7 +102,7 @@ static void buffers_channel_destroy(struct io_device *device, void *ctx)
 	struct crypto_buffers *b = ctx;
 
 	iobuf_channel_destroy(&b->iobuf);
-	munmap(b->block, CRYPTO_BLOCK_MAX);
+	crypto_plain_free(b->block);
 }
 
 static struct io_device buffers_device = {.name = "crypto_buffers",
@@ -439,7 +422,7 @@ static bool held_io_end(struct crypto_channel *c, struct bdev_io *io)
 
 static void crypto_submit(void *channel, struct bdev_io *io);
 
-/* the keys have changed: those that wait try again. */
+/* The keys have changed: those that wait try again. */
 static void held_serve(struct crypto_channel *c)
 {
 	struct waiter_list list = TAILQ_HEAD_INITIALIZER(list);

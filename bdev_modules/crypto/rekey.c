@@ -191,7 +191,7 @@ static bool journal_is_late(const char *bdev, const uint8_t *salt)
 /* The former journal, of another bdev, has a position that will be wrong: the worker waits until it is void. */
 static void rekey_begun_message(struct thread_msg *msg)
 {
-	struct crypto_rekey *r = container_of(msg, struct crypto_rekey, begun_msg);
+	struct crypto_rekey *r = container_of(msg, struct crypto_rekey, msg);
 	const char *name = bdev_name(bdev_desc_bdev(r->journal->desc));
 	char former[sizeof(r->journal_name)];
 	uint8_t salt[REKEY_SALT];
@@ -217,7 +217,7 @@ static void rekey_begun_message(struct thread_msg *msg)
 
 /* --- The engine's functions. Worker thread. --- */
 
-static int rekey_io(struct crypto_rekey *r, struct vbdev_meta *meta, struct vbdev_meta_op *op)
+int crypto_rekey_io(struct vbdev_meta *meta, struct vbdev_meta_op *op)
 {
 	int rc = vbdev_meta_run(meta, op);
 
@@ -236,7 +236,7 @@ static int rekey_base_io(struct crypto_rekey *r, enum bdev_io_type type, uint64_
 {
 	struct vbdev_meta_op op = {.type = type, .offset_blocks = lba, .num_blocks = blocks, .data = data};
 
-	return rekey_io(r, r->base_meta, &op);
+	return crypto_rekey_io(r->base_meta, &op);
 }
 
 /* It is to stop, and the chunk can be left as it is: the journal does not say yet that it is under way. */
@@ -275,7 +275,7 @@ static int rekey_base_flush(void *ctx)
 static int rekey_journal_op(struct crypto_rekey *r, struct vbdev_meta_op *op)
 {
 	op->timeout_us = crypto_rekey_patience.journal_us;
-	int rc = r->is_late ? -ETIMEDOUT : rekey_io(r, r->journal->meta, op);
+	int rc = r->is_late ? -ETIMEDOUT : crypto_rekey_io(r->journal->meta, op);
 	r->is_late |= rc == -ETIMEDOUT;
 	return rc;
 }
@@ -369,20 +369,17 @@ static const struct rekey_ops rekey_engine_ops = {.base_read = rekey_base_read,
 static int rekey_engine_work(struct crypto_rekey *r)
 {
 	struct rekey_engine *e = &r->engine;
-	int rc = r->is_inited ? 0 : rekey_engine_init(e);
+	int rc = e->chunk != NULL ? 0 : rekey_engine_init(e);
 
 	if (rc != 0) {
 		rekey_engine_fini(e);
 		return rc;
 	}
-	r->is_inited = true;
 	rc = rekey_engine_begin(e, r->how);
 	if (rc != 0) {
 		return rc;
 	}
-	thread_post(thread_control(), &r->begun_msg, rekey_begun_message);
-	while (sem_wait(&r->answered) != 0) { /* a signal */
-	}
+	rekey_ask(r, rekey_begun_message);
 	if (!e->holds) {
 		rekey_moved(r, e->position); /* everything was held until the position was known */
 	}
@@ -431,7 +428,8 @@ static void rekey_settle(struct crypto_rekey *r, struct crypto_key *key)
 	c->single = (struct crypto_keys){.key = key};
 	crypto_key_hold(key);
 	if (crypto_keys_publish(c, &c->single) != 0) {
-		log_error("bdev %s: a thread can have no key", c->v.bdev.name); /* it has it already */
+		/* Cannot be: each has it already. */
+		log_error("bdev %s: no memory for a key schedule on some thread", c->v.bdev.name);
 	}
 	crypto_key_put(before);
 	c->rekey = NULL;
@@ -499,12 +497,25 @@ static void rekey_stopped(struct crypto_rekey *r)
 	}
 }
 
+/* In words: the blocks whose I/O fails. */
+static void rekey_say_held(const struct crypto_rekey *r, char *text, size_t size)
+{
+	const struct crypto_keys *keys = r->c->keys;
+	uint64_t blocks = rekey_num_blocks(r), end = keys->held_end < blocks ? keys->held_end : blocks;
+
+	text[0] = 0;
+	if (keys->held_first < end) {
+		snprintf(text, size, ", and I/O of blocks %lu to %lu fails", keys->held_first, end - 1);
+	}
+}
+
 static void rekey_failed(struct crypto_rekey *r, int rc)
 {
+	char held[96];
+
 	snprintf(r->error, sizeof(r->error), "%s", r->engine.error[0] != 0 ? r->engine.error : strerror(-rc));
-	log_error("bdev %s: the rekey has failed%s: %s", rekey_bdev_name(r),
-		  r->c->keys->held_first != r->c->keys->held_end ? ", and I/O of the blocks it was about fails" : "",
-		  r->error);
+	rekey_say_held(r, held, sizeof(held));
+	log_error("bdev %s: the rekey has failed%s: %s", rekey_bdev_name(r), held, r->error);
 	if (rekey_has_no_block(r)) {
 		rekey_undo(r, rc);
 		return;
@@ -801,7 +812,7 @@ static int rekey_start_new(struct crypto_bdev *c, struct crypto_key *next, const
 	int rc = journal_open(r, opts->journal_bdev_name, error);
 	if (rc == 0 && (rc = rekey_publish(r, 0, 0, 0, false)) != 0) {
 		journal_close(r);
-		(void)bdev_error(error, rc, "a thread can have no second key: out of memory");
+		(void)bdev_error(error, rc, "no memory for a key schedule on some thread");
 	}
 	if (rc != 0) {
 		rekey_free(r);

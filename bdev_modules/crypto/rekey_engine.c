@@ -8,9 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-#define PLAIN_BYTES REKEY_HEADER_STRIDE /* the largest block */
 
 static int __attribute__((format(printf, 3, 4))) engine_error(struct rekey_engine *e, int rc, const char *fmt, ...)
 {
@@ -29,21 +26,9 @@ static int engine_step_failed(struct rekey_engine *e, int rc, const char *what)
 
 /* --- Memory --- */
 
-/* Plain data are in it for a moment: it is left out of core dumps. NULL: no memory. */
-static uint8_t *plain_alloc(void)
-{
-	void *p = mmap(NULL, PLAIN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p != MAP_FAILED && madvise(p, PLAIN_BYTES, MADV_DONTDUMP) != 0) {
-		munmap(p, PLAIN_BYTES);
-		p = MAP_FAILED;
-	}
-	return p != MAP_FAILED ? p : NULL;
-}
-
 static uint32_t header_bytes(const struct rekey_engine *e)
 {
-	return e->journal_block > REKEY_HEADER_BYTES ? e->journal_block : REKEY_HEADER_BYTES;
+	return rekey_header_io_bytes(e->journal_block);
 }
 
 int rekey_engine_init(struct rekey_engine *e)
@@ -56,7 +41,7 @@ int rekey_engine_init(struct rekey_engine *e)
 	}
 	e->chunk = calloc(1, REKEY_CHUNK_BYTES);
 	e->header = calloc(1, REKEY_HEADER_STRIDE);
-	e->copy = plain_alloc();
+	e->copy = crypto_plain_alloc();
 	if (e->chunk == NULL || e->header == NULL || e->copy == NULL) {
 		return engine_error(e, -ENOMEM, "out of memory");
 	}
@@ -69,9 +54,7 @@ void rekey_engine_fini(struct rekey_engine *e)
 	crypto_xts_destroy(&e->new_xts);
 	free(e->chunk);
 	free(e->header);
-	if (e->copy != NULL) {
-		munmap(e->copy, PLAIN_BYTES);
-	}
+	crypto_plain_free(e->copy);
 	e->chunk = e->header = e->copy = NULL;
 }
 
@@ -86,12 +69,17 @@ static int header_put(struct rekey_engine *e, unsigned slot)
 	return rc != 0 ? engine_step_failed(e, rc, "the journal cannot be written") : 0;
 }
 
+static bool has_last_salt(const struct rekey_engine *e, const struct rekey_header *h)
+{
+	return memcmp(h->salt, e->last_salt, sizeof(h->salt)) == 0;
+}
+
 /* The slot of a header that was not written for certain is written again: the other one has the last that was. */
 static int header_write(struct rekey_engine *e, enum rekey_state state, uint64_t position, uint32_t blocks,
 			uint32_t crc)
 {
 	e->head.generation++;
-	if (memcmp(e->head.salt, e->last_salt, sizeof(e->last_salt)) == 0) {
+	if (has_last_salt(e, &e->head)) {
 		e->last_generation = e->head.generation;
 	}
 	e->head.state = state;
@@ -358,7 +346,7 @@ static bool header_is_of_now(const struct rekey_engine *e, const struct rekey_he
  * is the one before the chunk under way or the one behind it, and is true, since nobody else uses that chunk. */
 static bool journal_is_the_last(const struct rekey_engine *e, const struct rekey_header *h)
 {
-	return memcmp(h->salt, e->last_salt, sizeof(h->salt)) == 0 && h->generation + 1 >= e->last_generation &&
+	return has_last_salt(e, h) && h->generation + 1 >= e->last_generation &&
 	       (h->position == e->position || h->position == e->position + e->pending);
 }
 
@@ -420,11 +408,6 @@ static int begin_with_none(struct rekey_engine *e, enum rekey_begin how, const s
 						   : "");
 	}
 	return begin_anew(e, newest);
-}
-
-static bool has_last_salt(const struct rekey_engine *e, const struct rekey_header *h)
-{
-	return memcmp(h->salt, e->last_salt, sizeof(h->salt)) == 0;
 }
 
 /* Nobody has said that what the bdev has may be overwritten: the journal must be one of this rekey. */

@@ -28,16 +28,14 @@ struct former {
 static int former_run(struct former *f, struct vbdev_meta_op op)
 {
 	op.timeout_us = crypto_rekey_patience.journal_us;
-	return vbdev_meta_run(f->meta, &op);
+	return crypto_rekey_io(f->meta, &op);
 }
 
 static int former_io(struct former *f, enum bdev_io_type type, unsigned slot)
 {
-	uint32_t bytes = f->block > REKEY_HEADER_BYTES ? f->block : REKEY_HEADER_BYTES;
-
 	return former_run(f, (struct vbdev_meta_op){.type = type,
 						    .offset_blocks = slot * REKEY_HEADER_STRIDE / f->block,
-						    .num_blocks = bytes / f->block,
+						    .num_blocks = rekey_header_io_bytes(f->block) / f->block,
 						    .data = f->header});
 }
 

@@ -55,6 +55,12 @@ const struct rekey_header *rekey_header_newest(const struct rekey_header *first,
  * `wanted` were made with found's salt. 0; or -EINVAL, and error (REKEY_ERROR_MAX bytes) says what differs. */
 int rekey_header_check(const struct rekey_header *found, const struct rekey_header *wanted, char *error);
 
+/* The bytes of a header's I/O, on a bdev with blocks of `block` bytes. */
+static inline uint32_t rekey_header_io_bytes(uint32_t block)
+{
+	return block > REKEY_HEADER_BYTES ? block : REKEY_HEADER_BYTES;
+}
+
 /* CRC32C. */
 uint32_t rekey_crc(const void *data, size_t bytes);
 /* The digest of a key that tells whether another one is the same, and nothing else of it. 0; or -EIO: OpenSSL failed.

@@ -40,7 +40,6 @@ struct crypto_rekey {
 	struct vbdev_meta *base_meta;
 	enum rekey_begin how;
 	bool is_active;       /* the worker runs, or what it used is being closed */
-	bool is_inited;       /* the engine */
 	bool has_begun;       /* the journal says so, and the engine knows the position */
 	bool runs;            /* the worker's: this start has begun */
 	bool is_late;         /* the worker's: an I/O of the journal was given up */
@@ -56,7 +55,7 @@ struct crypto_rekey {
 	void *begun_arg, *stopped_arg;
 	struct worker_job job;
 	/* What the worker asks the control thread. */
-	struct thread_msg msg, begun_msg;
+	struct thread_msg msg;
 	sem_t answered;
 	uint64_t position;
 	uint32_t blocks;

@@ -337,6 +337,23 @@ static void test_a_former_journal_becomes_void(void)
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
 }
 
+static void test_a_former_journal_becomes_void_although_it_is_reset_meanwhile(void)
+{
+	make_all();
+	make_journal_that_fails();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j0", 1), 0);
+	rekey_stop();
+	make_malloc("j1", 4096, REKEY_JOURNAL_BYTES / 4096);
+	abort_writes("EE_j0", 1);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0);
+	rekey_stop();
+	unmake_journal_that_fails();
+	former_says_nothing();
+	rekey_to_the_end("j1");
+	unmake_all();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+}
+
 static void test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused(void)
 {
 	static uint8_t block[512];
@@ -367,6 +384,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_journal_that_answers_late_is_gone_on_with),
 	UNIT(test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_right_one),
 	UNIT(test_a_former_journal_becomes_void),
+	UNIT(test_a_former_journal_becomes_void_although_it_is_reset_meanwhile),
 	UNIT(test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused),
 	UNIT_END,
 };

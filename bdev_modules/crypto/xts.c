@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <openssl/err.h>
+#include <sys/mman.h>
 
 #include "util/compiler.h"
 
@@ -76,4 +77,25 @@ bool crypto_xts_blocks(EVP_CIPHER_CTX *ctx, uint64_t lba, const void *from, void
 		}
 	}
 	return true;
+}
+
+uint8_t *crypto_plain_alloc(void)
+{
+	void *p = mmap(NULL, CRYPTO_BLOCK_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED) {
+		return NULL;
+	}
+	if (madvise(p, CRYPTO_BLOCK_MAX, MADV_DONTDUMP) != 0) {
+		munmap(p, CRYPTO_BLOCK_MAX);
+		return NULL;
+	}
+	return p;
+}
+
+void crypto_plain_free(uint8_t *plain)
+{
+	if (plain != NULL) {
+		munmap(plain, CRYPTO_BLOCK_MAX);
+	}
 }

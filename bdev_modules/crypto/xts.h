@@ -9,8 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define XTS_KEY_MAX  64u /* bytes: both keys, one behind the other */
-#define XTS_UNIT_MIN 16u /* bytes of a block, at least */
+#define XTS_KEY_MAX      64u /* bytes: both keys, one behind the other */
+#define XTS_UNIT_MIN     16u /* bytes of a block, at least */
+#define CRYPTO_BLOCK_MAX 65536u
 
 /* Both directions of a key, with their key schedules made. Of one thread. */
 struct crypto_xts {
@@ -29,6 +30,12 @@ bool crypto_xts_block(EVP_CIPHER_CTX *ctx, uint64_t lba, const void *from, void 
 /* The same for blocks one behind the other. */
 bool crypto_xts_blocks(EVP_CIPHER_CTX *ctx, uint64_t lba, const void *from, void *to, uint32_t block_bytes,
 		       uint64_t blocks);
+
+/* A buffer of CRYPTO_BLOCK_MAX bytes for a block of plain data. It has pages of its own, which are left out of core
+ * dumps, and which nobody gets uncleared. NULL: no memory. */
+uint8_t *crypto_plain_alloc(void);
+/* Frees it; NULL is ignored. */
+void crypto_plain_free(uint8_t *plain);
 
 /* Has what OpenSSL allocates on this thread come from secret_alloc() between the two calls. 0, or -ENOTSUP: other
  * functions allocate for OpenSSL. */
