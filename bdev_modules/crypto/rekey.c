@@ -128,10 +128,13 @@ static void rekey_hold_message(struct thread_msg *msg)
 	rekey_drain(r);
 }
 
-/* Whoever looked at the bdev when it came could not read it, and took it for empty. */
+/* Whoever looked at the bdev when it came could not read it, and may have taken it for empty. */
 static void rekey_examine_again(struct bdev *b)
 {
-	if (bdev_get_state(b) == BDEV_READY) {
+	struct bdev_opts opts;
+
+	bdev_get_opts(&opts);
+	if (opts.auto_examine && bdev_get_state(b) == BDEV_READY) {
 		(void)bdev_examine(b->name);
 	}
 }
@@ -541,7 +544,6 @@ static void rekey_closed(struct crypto_rekey *r, struct rekey_journal *journal)
 	r->is_active = false;
 	if (!r->runs) { /* the journal that counts is the one before, and may be lost */
 		r->lost_journal |= r->lost_before && (r->result != -ECANCELED || r->why_ends != NULL);
-		r->is_unreadable |= r->how == REKEY_RESUME && r->result < 0;
 	}
 	if (r->result >= 0) {
 		rekey_succeeded(r);
@@ -911,12 +913,11 @@ void crypto_rekey_resume(struct crypto_bdev *c)
 	char error[BDEV_ERROR_MAX];
 	struct crypto_rekey *r = c->rekey;
 
+	r->is_unreadable = true;
 	if (r->lost_journal) { /* as soon as it was open */
-		r->is_unreadable = true;
 		journal_close(r);
 		rekey_set_held_fails(r, true);
 	} else if (rekey_start(r, REKEY_RESUME, error) != 0) {
-		r->is_unreadable = true;
 		snprintf(r->engine.error, sizeof(r->engine.error), "%s", error);
 		rekey_failed(r, -ENOMEM);
 	}

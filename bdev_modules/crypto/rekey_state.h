@@ -45,7 +45,7 @@ struct crypto_rekey {
 	bool is_late;         /* the worker's: an I/O of the journal was given up */
 	bool lost_journal;    /* its bdev was removed */
 	bool lost_before;     /* the same, before this start */
-	bool is_unreadable;   /* all I/O has failed, because the journal told nothing */
+	bool is_unreadable;   /* all I/O waits or fails, because the journal has told nothing yet */
 	bool is_destructing;  /* the bdev goes when the worker has ended */
 	atomic_bool stop;     /* asked to */
 	int result;           /* of the engine */

@@ -5,9 +5,12 @@
 
 #include "bdev/owner.h"
 #include "bdev_modules/crypto/crypto.h"
+#include "bdev_modules/crypto/internal.h"
 #include "bdev_modules/crypto/keys.h"
 #include "bdev_modules/crypto/rekey_journal.h"
+#include "bdev_modules/error/error.h"
 #include "bdev_modules/lvol/bdev_lvol.h"
+#include "bdev_modules/lvol/internal.h"
 #include "bdev_modules/passthru/passthru.h"
 #include "unittest/bdev/fixture.h"
 
@@ -277,6 +280,24 @@ static bool always(void *arg)
 	return --*(int *)arg < 0;
 }
 
+/* c0 is gone, in the middle of a rekey, with a store on it that has a volume. */
+static void store_goes(const char *journal)
+{
+	make_volume(make_store("c0"));
+	CU_ASSERT_EQUAL_FATAL(rekey("c0", journal), 0);
+	rekey_stop("c0");
+	CU_ASSERT_EQUAL(fixture_delete(bdev_crypto_delete, "c0"), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(volume_is_gone, NULL));
+}
+
+static void stop_and_delete_store(void)
+{
+	int rc;
+
+	rekey_stop("c0");
+	delete_store(bdev_lvol_store_find(NULL, "s", &rc, error));
+}
+
 /* While the bdev could not be read the store on it was taken for none. */
 static void test_what_stands_on_it_is_found_when_it_can_be_read_again(void)
 {
@@ -288,11 +309,7 @@ static void test_what_stands_on_it_is_found_when_it_can_be_read_again(void)
 
 	make_two();
 	CU_ASSERT_EQUAL(fixture_delete(bdev_crypto_delete, "c1"), 0);
-	make_volume(make_store("c0"));
-	CU_ASSERT_EQUAL_FATAL(rekey("c0", "j0"), 0);
-	rekey_stop("c0");
-	CU_ASSERT_EQUAL(fixture_delete(bdev_crypto_delete, "c0"), 0);
-	CU_ASSERT_TRUE_FATAL(fixture_poll(volume_is_gone, NULL));
+	store_goes("j0");
 	failures = 0;
 	CU_ASSERT_EQUAL_FATAL(bdev_crypto_create(&wrong, error), 0);
 	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL)); /* m1 has no journal */
@@ -301,11 +318,84 @@ static void test_what_stands_on_it_is_found_when_it_can_be_read_again(void)
 	CU_ASSERT_FALSE(volume_is_there(NULL));
 	CU_ASSERT_EQUAL_FATAL(rekey("c0", "j0"), 0);
 	CU_ASSERT_TRUE(fixture_poll(volume_is_there, NULL));
-	rekey_stop("c0");
-	int rc;
-	delete_store(bdev_lvol_store_find(NULL, "s", &rc, error));
+	stop_and_delete_store();
 	make_crypto("c1", "m1");
 	unmake_two();
+}
+
+static const struct bdev_crypto_opts in_the_middle = {.name = "c0",
+						      .base_bdev_name = "m0",
+						      .key_name = "k1",
+						      .rekey_key_name = "k2",
+						      .rekey_journal_bdev_name = "EE_j0"};
+
+static void make_two_with_store(void)
+{
+	make_two();
+	CU_ASSERT_EQUAL_FATAL(bdev_error_create("j0", NULL, NULL, error), 0);
+	store_goes("EE_j0");
+}
+
+static void unmake_two_with_store(void)
+{
+	stop_and_delete_store();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_error_delete, "EE_j0"), 0);
+	unmake_two();
+}
+
+static void wait_until_nobody_looks(void)
+{
+	static atomic_bool done;
+	static struct bdev_examine_waiter w = {.done = set_done, .arg = &done};
+
+	atomic_store(&done, false);
+	bdev_wait_for_examine(&w);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&done));
+}
+
+/* Later than somebody waits who looks for a store. */
+static void test_what_stands_on_it_is_found_although_the_journal_answers_late(void)
+{
+	const struct bdev_error_injection kept = {.type = BDEV_IO_READ, .kind = BDEV_ERROR_PENDING, .num = 1};
+
+	make_two_with_store();
+	CU_ASSERT_EQUAL_FATAL(bdev_error_inject("EE_j0", &kept, error), 0);
+	lvol_patience.probe_us = 1000;
+	CU_ASSERT_EQUAL_FATAL(bdev_crypto_create(&in_the_middle, error), 0);
+	wait_until_nobody_looks();
+	lvol_patience.probe_us = 10000000;
+	CU_ASSERT_FALSE(volume_is_there(NULL));
+	CU_ASSERT_EQUAL_FATAL(bdev_error_resume_pending("EE_j0", error), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(volume_is_there, NULL));
+	unmake_two_with_store();
+}
+
+static bool can_be_read(void *arg)
+{
+	return ((const struct crypto_bdev *)bdev_find("c0"))->keys->held_end != UINT64_MAX;
+}
+
+static void examine_by_itself(bool itself)
+{
+	struct bdev_opts opts;
+
+	bdev_get_opts(&opts);
+	opts.auto_examine = itself;
+	CU_ASSERT_EQUAL_FATAL(bdev_set_opts(&opts), 0);
+}
+
+static void test_what_stands_on_it_is_not_looked_for_where_nobody_looks_by_itself(void)
+{
+	make_two_with_store();
+	examine_by_itself(false);
+	CU_ASSERT_EQUAL_FATAL(bdev_crypto_create(&in_the_middle, error), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(can_be_read, NULL));
+	wait_until_nobody_looks();
+	CU_ASSERT_FALSE(volume_is_there(NULL));
+	examine_by_itself(true);
+	CU_ASSERT_EQUAL(bdev_examine("c0"), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(volume_is_there, NULL));
+	unmake_two_with_store();
 }
 
 static const struct unit_test tests[] = {
@@ -317,6 +407,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_base_that_other_processes_may_own_is_refused),
 	UNIT(test_names_that_are_too_long_are_refused),
 	UNIT(test_what_stands_on_it_is_found_when_it_can_be_read_again),
+	UNIT(test_what_stands_on_it_is_found_although_the_journal_answers_late),
+	UNIT(test_what_stands_on_it_is_not_looked_for_where_nobody_looks_by_itself),
 	UNIT_END,
 };
 
