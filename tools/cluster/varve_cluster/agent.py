@@ -12,6 +12,7 @@ import time
 from .clients import Clients
 from .daemon import Daemon, DaemonError, NoDevice, boottime_us
 from .etcd import Etcd, EtcdError
+from .questions import NO_ANSWER, Questions
 from .state import Group, able, addresses, conflict, fit, is_free, printable, referred_to, to_give, wanted_by
 from .watch import Keys, Watch
 
@@ -119,6 +120,8 @@ class Agent:
         self.refused = {}           # addresses that the daemon did not take or give up: when, and why
         self.clients = Clients(self.me)
         self.reached_by = {}        # the client of Ceph by which a bdev is reached
+        self.questions = Questions(lambda *q: self.daemon.fence_silent(*q), self.watch.wake.set)
+        self.answers = {}           # by bdev: the last one to a question, until the lock of its group changes
         self.stop = threading.Event()       # run()'s
         self.not_fenced = None      # why clients of gateways that have gone could not be asked
         self.after = 0              # the group that was changed last
@@ -174,6 +177,7 @@ class Agent:
 
     def turn(self):
         """Whether a group was taken or handed over, or clients were asked. A turn ends with its first change, which may take long: what was read before is old then."""
+        self.note_answers()
         lease = self.lease.valid()
         self.look_at_bdevs()
         listeners = self.daemon.listeners()
@@ -191,8 +195,8 @@ class Agent:
             give = to_give(state, self.me, self.groups, self.kept())
             if give is not None and give[0] in self.lease.owned:
                 done = self.give(*give, state)
-            else:
-                done = self.look_at_each(waiting, state, lease, listeners)
+        if done is None:
+            done = self.look_at_each(waiting, state, lease, listeners)
         if not done:                # what groups need comes first
             done = self.ask_gone(state)
             self.refer(state)
@@ -298,7 +302,7 @@ class Agent:
         if not self.set_owner(n, group, self.me, absent):
             return False
         self.claims[n] = group.token + 1
-        return self.take(n, Group(self.me, group.token + 1, 0), state, lease)
+        return bool(self.take(n, Group(self.me, group.token + 1, 0), state, lease))
 
     def set_owner(self, n, group, owner, absent=None):
         self.claims.pop(n, None)
@@ -311,33 +315,43 @@ class Agent:
         self.clients.look(state, lease, set(self.reached_by.values()), time.monotonic())
 
     def ask_gone(self, state):
-        """Early, so that nobody waits for them when a group changes its owner; for one group, because each may take long. Not while a group needs this gateway.
-        Whether they were asked."""
+        """Early, so that nobody waits for them when a group changes its owner; for one group at a time. Not while a group needs this gateway. Whether they were
+        asked."""
         n = self.clients.next_group(self.groups)
-        if n is None or self.waits or any(is_free(state, other) and fit(state, other, self.groups) for other in self.groups):
+        if n is None or self.waits or self.questions.under_way or any(is_free(state, other) and fit(state, other, self.groups) for other in self.groups):
             return False
-        asked = self.fence_silent(n)
-        for client in self.clients.note_asked(n, self.not_fenced is None, self.groups) if asked else ():
-            say(f"client {client} of Ceph, which gateway {self.clients.gone[client][0]} is, answers or watches nothing here: it is left alone")
-        return asked
+        return self.fence_silent(n)
 
     def fence_silent(self, n):
-        """Before the locks of a group change. Whether they were asked, as far as the daemon could."""
-        for name in {self.reached_by[name]: name for name in self.groups[n] if name in self.reached_by}.values():
-            if self.stop.is_set() or not self.look_again():
-                return False
-            try:
-                ask = self.clients.to_ask()
-                fenced = self.daemon.fence_silent(name, ask, self.lease.until_us) if ask else []
-                self.not_fenced = None
-            except DaemonError as e:
-                if self.not_fenced != str(e):
-                    self.not_fenced = str(e)
-                    say(f"what gateways that have gone were in Ceph may be waited for: {e}")
-                return True
-            for address in fenced:
-                say(f"client {address} of Ceph, which gateway {' '.join(self.clients.forget(address))} was, does not answer: it is blocklisted")
+        """Before the locks of a group change. None: an answer has to come first, and the turn goes on. Otherwise whether they were asked."""
+        for bdev in {self.reached_by[name]: name for name in self.groups[n] if name in self.reached_by}.values():
+            if bdev in self.questions.under_way:
+                return None
+            answer = self.answers.get(bdev, NO_ANSWER)
+            if not answer.clients.issuperset(self.clients.to_ask()):
+                if self.stop.is_set() or not self.look_again():
+                    return False
+                if self.clients.to_ask():
+                    self.questions.begin(bdev, self.clients.to_ask(), self.lease.until_us)
+                    return None
+            if answer.error is not None:        # it is the same for the others
+                break
+        self.note_asked(n)
         return True
+
+    def note_asked(self, n):
+        answers = [self.answers.pop(bdev, NO_ANSWER) for bdev in self.groups[n]]
+        for client in self.clients.note_asked(n, all(a.error is None for a in answers), self.groups):
+            say(f"client {client} of Ceph, which gateway {self.clients.gone[client][0]} is, answers or watches nothing here: it is left alone")
+
+    def note_answers(self):
+        for answer in self.questions.take():
+            self.answers[answer.bdev] = answer
+            if answer.error is not None and self.not_fenced != answer.error:
+                say(f"what gateways that have gone were in Ceph may be waited for: {answer.error}")
+            self.not_fenced = answer.error
+            for address in answer.fenced:
+                say(f"client {address} of Ceph, which gateway {' '.join(self.clients.forget(address))} was, does not answer: it is blocklisted")
 
     def look_again(self):
         """Right before clients are asked: one that is back may be slow to answer, but is not to be fenced. Whether it is known who is there."""
@@ -411,8 +425,9 @@ class Agent:
             return False
 
     def take(self, n, group, state, lease):
-        """Whether it is served. The claim to it is of the time when this gateway had that lease."""
-        self.fence_silent(n)
+        """Whether it is served; None: an answer has to come first. The claim to it is of the time when this gateway had that lease."""
+        if self.fence_silent(n) is None:
+            return None
         with self.lease.lock:
             until_us, present = self.lease.until_us, self.lease.id
         if lease == 0 or present != lease:
@@ -476,9 +491,10 @@ class Agent:
             self.drop(n, "the lease of this gateway has ended")
 
     def give(self, n, to, state):
-        """Hands a group over. If its I/O does not end within a lease, it stays here."""
+        """Hands a group over. If its I/O does not end within a lease, it stays here. None: an answer has to come first."""
+        if self.fence_silent(n) is None:
+            return None
         say(f"group {n} goes to {to}")
-        self.fence_silent(n)
         self.tell_of_reservations(n)
         self.forget(n)
         self.make_inaccessible(n)

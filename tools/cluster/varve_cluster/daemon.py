@@ -24,7 +24,7 @@ def boottime_us():
 
 
 class Daemon:
-    """To be used by one thread; each call has a connection of its own."""
+    """Threads may use it at once: each call has a connection of its own."""
 
     def __init__(self, path, nqn, timeout_s):
         self.path, self.nqn, self.timeout_s = path, nqn, timeout_s
