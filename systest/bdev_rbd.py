@@ -86,6 +86,35 @@ def test_what_hosts_write_is_in_the_image():
         t.stop_clean()
 
 
+def test_hosts_are_told_of_objects_and_stripes():
+    """Those of the image and of another one, whose bytes are dealt out to two objects in turn, 64 KiB to each."""
+    with serving(TcpTarget) as (ceph, t):
+        ceph.run("rbd", "create", "-s", "32M", "--object-size", "1M", "--stripe-unit", "64K", "--stripe-count", "2", "rbd/striped")
+        add(t, "R1", "striped", nsid=2)
+        rng = random.Random(2)
+        expected = bytearray(32 * MIB)
+        with Queue(port=t.port) as admin:
+            admin.enable()
+            for nsid, boundary, nows in ((1, 4 * MIB, 0), (2, MIB // 16, MIB // 8 // BS - 1)):       # NOWS counts from 0; none above MDTS, 128 KiB
+                found = admin.identify(0, nsid)
+                told = [int.from_bytes(found[at:at + 2], "little") for at in (46, 72)]
+                check(told == [boundary // BS, nows], f"NOIOB and NOWS of namespace {nsid}: {told}")
+            info = t.call("bdev_get_bdevs", name="R1")[0]
+            check(info["optimal_write_size"] == 32, info)
+            rbd = info["driver_specific"]["rbd"]
+            check((rbd["object_bytes"], rbd["stripe_bytes"], rbd["stripe_count"]) == (MIB, MIB // 16, 2), rbd)
+            with Queue(qid=1, cntlid=admin.cntlid, port=t.port) as io:
+                for _ in range(20):
+                    lba, data = rng.randrange(8192 - 32), rng.randbytes(32 * BS)
+                    check(io.write(lba, data, nsid=2, bs=BS, in_capsule=False).code == 0, lba)
+                    expected[lba * BS:(lba + 32) * BS] = data
+                zeroes = io.sqe(8, 2, (4000).to_bytes(8, "little") + (99).to_bytes(4, "little"))
+                check(io.command(zeroes).code == 0, "Write Zeroes")
+                expected[4000 * BS:4100 * BS] = bytes(100 * BS)
+        check(ceph.export("rbd/striped") == bytes(expected), "the image has other data")
+        t.stop_clean()
+
+
 def compare_and_write(q, lba, expected, data, nsid, bs):
     """Of one block or more: the status codes of the Compare and the Write."""
     cids = []

@@ -30,7 +30,7 @@ BS, MIB = 512, 16      # of larger blocks Compare and Write is emulated
 LATE_MS = 300
 # They return nothing, and only free memory or note a name.
 LEFT_ALONE = {"rados_ioctx_set_namespace", "rbd_config_image_list_cleanup", "rbd_lock_get_owners_cleanup", "rbd_watchers_list_cleanup", "rados_buffer_free", "rbd_aio_release"}
-LIES = {"rbd_stat": 5, "rbd_get_features": 2, "rados_getaddrs": 2, "rados_notify2": 2, "rbd_lock_get_owners": 2, "rbd_aio_get_return_value": 4}
+LIES = {"rbd_stat": 5, "rbd_get_stripe_unit": 4, "rbd_get_stripe_count": 4, "rbd_get_features": 2, "rados_getaddrs": 2, "rados_notify2": 2, "rbd_lock_get_owners": 2, "rbd_aio_get_return_value": 4}
 ERRORS = {"rbd_aio_get_return_value": 6}        # kinds of failure, where there are several
 NEVER_FAIL = {"rados_shutdown", "rados_ioctx_destroy", "rbd completion"}       # they return nothing
 FENCE = {"rbd_get_id", "rados_notify2", "rbd_lock_get_owners", "rados_blocklist_add", "rbd_lock_break"}      # called if another client watches the image and has its lock

@@ -11,8 +11,6 @@
 #include "util/compiler.h"
 #include "util/log.h"
 
-#define UNMAP_OBJECTS     256 /* of one UNMAP or WRITE_ZEROES: librbd begins a request for each object at once */
-#define MAX_RW_BYTES      (32u << 20)
 #define IMAGE_OPTIONS_MAX 1024 /* settings of librbd, of which there are about 80 */
 /* librbd 16 compares and writes one such sector, and answers EINVAL to more. Of larger blocks it is emulated. */
 #define COMPARED_BYTES 512
@@ -108,11 +106,26 @@ static int image_read_features(struct rbd_bdev *r)
 	return rc;
 }
 
+static int image_read_layout(struct rbd_bdev *r, char *error)
+{
+	struct rbd_image *i = &r->image;
+	rbd_image_info_t info;
+	int rc = librbd.rbd_stat(i->image, &info, sizeof(info));
+
+	if (rc < 0) {
+		return open_say(r, rc, "the size", error);
+	}
+	i->size = info.size;
+	i->layout.object_bytes = info.obj_size;
+	rc = librbd.rbd_get_stripe_unit(i->image, &i->layout.stripe_bytes);
+	rc = rc < 0 ? rc : librbd.rbd_get_stripe_count(i->image, &i->layout.stripe_count);
+	return rc < 0 ? open_say(r, rc, "the stripes", error) : 0;
+}
+
 static int image_open(struct rbd_bdev *r, char *error)
 {
 	struct rbd_image *i = &r->image;
 	rados_t rados = bdev_rbd_cluster_handle(i->cluster);
-	rbd_image_info_t info;
 	int rc = librbd.rados_ioctx_create(rados, r->pool, &i->ioctx);
 
 	if (rc < 0) {
@@ -140,12 +153,10 @@ static int image_open(struct rbd_bdev *r, char *error)
 	if (rc < 0) {
 		return open_say(r, rc, "the features", error);
 	}
-	rc = librbd.rbd_stat(i->image, &info, sizeof(info));
-	if (rc < 0) {
-		return open_say(r, rc, "the size", error);
+	rc = image_read_layout(r, error);
+	if (rc != 0) {
+		return rc;
 	}
-	i->size = info.size;
-	i->object_size = info.obj_size;
 	rc = r->snapshot == NULL ? librbd.rbd_update_watch(i->image, &i->watch, on_update, r) : 0;
 	if (rc < 0) {
 		return open_say(r, rc, "watching for changes", error);
@@ -569,7 +580,6 @@ static void creation_timeout(void *arg)
 static void image_fill_in(struct rbd_bdev *r)
 {
 	struct bdev *b = &r->bdev;
-	uint64_t object = r->image.object_size;
 
 	b->num_blocks = r->image.size / b->block_size;
 	b->io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_FLUSH | 1u << BDEV_IO_UNMAP |
@@ -577,13 +587,7 @@ static void image_fill_in(struct rbd_bdev *r)
 	if (b->block_size == COMPARED_BYTES) {
 		b->io_types |= 1u << BDEV_IO_COMPARE_AND_WRITE;
 	}
-	b->max_rw_blocks = MAX_RW_BYTES / b->block_size;
-	if (object >= b->block_size && object % b->block_size == 0 &&
-	    object / b->block_size <= UINT32_MAX / UNMAP_OBJECTS) {
-		uint32_t blocks = (uint32_t)(object / b->block_size);
-		b->max_unmap_blocks = (uint64_t)blocks * UNMAP_OBJECTS;
-		b->hints = (struct bdev_hints){.optimal_write_size = blocks};
-	}
+	bdev_rbd_set_limits(b, &r->image.layout);
 	b->write_cache = true; /* settings in the pool or the image may give it one, and flushes cost little without */
 }
 
@@ -810,7 +814,10 @@ static void image_dump_info(const struct bdev *b, struct json_t *driver_specific
 				 cluster->name, "user_id", cluster->user_id);
 
 	if (info != NULL) {
-		json_object_set_new(info, "object_bytes", json_integer((json_int_t)r->image.object_size));
+		const struct rbd_layout *l = &r->image.layout;
+		json_object_set_new(info, "object_bytes", json_integer((json_int_t)l->object_bytes));
+		json_object_set_new(info, "stripe_bytes", json_integer((json_int_t)l->stripe_bytes));
+		json_object_set_new(info, "stripe_count", json_integer((json_int_t)l->stripe_count));
 		json_object_set_new(info, "client", json_string(bdev_rbd_cluster_client(r->image.cluster)));
 		json_object_set_new(info, "lost", json_boolean(__atomic_load_n(&r->lost, __ATOMIC_RELAXED)));
 	}

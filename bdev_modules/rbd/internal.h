@@ -48,6 +48,18 @@ bool bdev_rbd_clusters_busy(void);
 /* The module stops: no connection is made any more, and those that are left are closed. */
 void bdev_rbd_clusters_stop(void);
 
+/* --- layout.c --- */
+
+/* How the cluster keeps an image: as librbd says. Its bytes are dealt out to stripe_count objects in turn, stripe_bytes
+ * to each, until these are full; then to the next ones. */
+struct rbd_layout {
+	uint64_t object_bytes, stripe_bytes, stripe_count;
+};
+
+/* Sets the limits, hints and optimal boundary of b, whose block_size is set, by the layout of its image. A layout that
+ * cannot be gives none, but for the size of a READ or WRITE. Pure. */
+void bdev_rbd_set_limits(struct bdev *b, const struct rbd_layout *l);
+
 /* --- image.c --- */
 
 /* What librbd has open. */
@@ -57,8 +69,8 @@ struct rbd_image {
 	rbd_image_t image;
 	uint64_t watch; /* of changes */
 	bool opened, opened_read_only, watched;
-	uint64_t size;        /* bytes, as they were read last. Atomic from then on; written by the control thread */
-	uint64_t object_size; /* bytes */
+	uint64_t size; /* bytes, as they were read last. Atomic from then on; written by the control thread */
+	struct rbd_layout layout;
 };
 
 /* What a worker does with the lock of an image, and what came of it. */

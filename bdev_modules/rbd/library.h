@@ -24,6 +24,8 @@
 	X(rbd_close)                                                                                                   \
 	X(rbd_get_features)                                                                                            \
 	X(rbd_stat)                                                                                                    \
+	X(rbd_get_stripe_unit)                                                                                         \
+	X(rbd_get_stripe_count)                                                                                        \
 	X(rbd_resize2)                                                                                                 \
 	X(rbd_update_watch)                                                                                            \
 	X(rbd_update_unwatch)                                                                                          \

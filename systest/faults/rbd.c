@@ -138,6 +138,35 @@ static int rbd_faulty_rbd_stat(rbd_image_t i, rbd_image_info_t *info, size_t byt
 	return rc;
 }
 
+static void rbd_lie_stripes(uint64_t *value)
+{
+	static const uint64_t lies[] = {0, 3, 1 << 23, UINT64_MAX};
+
+	*value = lies[number() % 4];
+}
+
+static int rbd_faulty_rbd_get_stripe_unit(rbd_image_t i, uint64_t *bytes)
+{
+	enum verdict v = VERDICT(rbd_get_stripe_unit, true);
+	int rc = v == VERDICT_FAIL ? -EIO : real.rbd_get_stripe_unit(i, bytes);
+
+	if (v == VERDICT_LIE) {
+		rbd_lie_stripes(bytes);
+	}
+	return rc;
+}
+
+static int rbd_faulty_rbd_get_stripe_count(rbd_image_t i, uint64_t *count)
+{
+	enum verdict v = VERDICT(rbd_get_stripe_count, true);
+	int rc = v == VERDICT_FAIL ? -EIO : real.rbd_get_stripe_count(i, count);
+
+	if (v == VERDICT_LIE) {
+		rbd_lie_stripes(count);
+	}
+	return rc;
+}
+
 static int rbd_faulty_rbd_get_features(rbd_image_t i, uint64_t *features)
 {
 	enum verdict v = VERDICT(rbd_get_features, true);

@@ -251,6 +251,18 @@ static int fake_rbd_stat(rbd_image_t image, rbd_image_info_t *info, size_t size)
 	return atomic_load(&fake.stat_rc);
 }
 
+static int fake_rbd_get_stripe_unit(rbd_image_t image, uint64_t *bytes)
+{
+	*bytes = atomic_load(&fake.stripe_bytes);
+	return atomic_load(&fake.stripes_rc);
+}
+
+static int fake_rbd_get_stripe_count(rbd_image_t image, uint64_t *count)
+{
+	*count = atomic_load(&fake.stripe_count);
+	return 0;
+}
+
 static int fake_rbd_config_image_list(rbd_image_t image, rbd_config_option_t *options, int *max)
 {
 	const char *cache = atomic_load(&fake.cache), *pwl = atomic_load(&fake.pwl);
@@ -495,6 +507,8 @@ void fake_reset(void)
 {
 	memset(&fake, 0, sizeof(fake));
 	fake.size = FAKE_IMAGE_BYTES;
+	fake.stripe_bytes = FAKE_OBJECT_BYTES;
+	fake.stripe_count = 1;
 }
 
 void fake_change_size(uint64_t bytes)

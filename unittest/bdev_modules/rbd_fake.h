@@ -36,8 +36,9 @@ struct fake {
 	atomic_bool hold_notify;                  /* notifications wait */
 	atomic_uint waiting;                      /* calls that wait because of hold_ */
 	uint8_t memory[2 * FAKE_IMAGE_BYTES];
-	atomic_ulong size;
-	char settings[1024]; /* "key=value " of each rados_conf_set() */
+	atomic_ulong size, stripe_bytes, stripe_count;
+	atomic_int stripes_rc; /* what telling the size of a stripe returns */
+	char settings[1024];   /* "key=value " of each rados_conf_set() */
 };
 extern struct fake fake;
 
