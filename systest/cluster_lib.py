@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 from appliance_lib import DEADLINE, TOP, Failure, Skip, check, wait_for
 from ceph_lib import Ceph
@@ -19,6 +20,7 @@ from nvmf_lib import NQN, NUM_CPUS, PORT, Host, Target, wait_io
 CLUSTER = TOP / "tools" / "cluster" / "varve-cluster"
 GROUPS = (1, 2)
 LEASE_S = 8
+BEGUN = time.monotonic()        # the times of what gateways say count from then
 IN_NETWORK = "VARVE_TEST_IN_NETWORK"
 
 
@@ -161,8 +163,9 @@ class Gateway(Target):
         self.add_file(f"F{n}", self.files / f"disk{n}", mb=4, standby=True, uuid=uuid)
 
     def start_agent(self):
+        timed = {**os.environ, "PYTHONPATH": str(TOP / "systest" / "timed"), "PYTHONDONTWRITEBYTECODE": "1", "VARVE_TEST_BEGUN": str(BEGUN)}
         with open(self.folder / "agent.log", "ab") as log:
-            self.agent = subprocess.Popen([sys.executable, self.program_of_agent, "-c", self.config, "serve"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.agent = subprocess.Popen([sys.executable, self.program_of_agent, "-c", self.config, "serve"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=timed)
 
     def agent_log(self):
         return (self.folder / "agent.log").read_text()

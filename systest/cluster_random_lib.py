@@ -16,7 +16,7 @@ import threading
 import time
 
 from appliance_lib import BUILD, DEADLINE, TOP, Client, Failure, RpcError, check, wait_for
-from cluster_lib import CLUSTER, GROUPS, EtcdServer, Gateway, scene, tell
+from cluster_lib import BEGUN, CLUSTER, GROUPS, EtcdServer, Gateway, scene, tell
 from nvmf_lib import NQN, NUM_CPUS, PORT, Host, Target, wait_io
 from nvmf_stale_lib import REGION_KB, Actor, attempt, check_ledger
 
@@ -255,7 +255,6 @@ class ProgramEvents:
         self.again()
 
     def again(self):
-        self.scene.agents_said.append(f"{self.gateway().name}, until then:\n{self.gateway().agent_log()[-3000:]}")
         self.scene.again(self.number)
         self.say("both are started")
 
@@ -331,7 +330,7 @@ class RandomScene:
 
     def __init__(self, s, front, number):
         self.inner, self.front, self.number = s, front, number
-        self.begun, self.events, self.agents_said = time.monotonic(), [], []
+        self.begun, self.events, self.agents_said = BEGUN, [], []
         self.results, self.checks = [], []
         for g in s.gateways:
             front.call("bdev_nvme_attach_controller", name="N", ctrlr_loss_timeout_sec=-1, reconnect_delay_sec=1, subnqn=NQN, **g.listen_address())
@@ -343,6 +342,9 @@ class RandomScene:
     etcd = property(lambda self: self.inner.etcd)
 
     def again(self, number):
+        """What its varve-cluster has said is kept."""
+        gateway = self.gateways[number]
+        self.agents_said.append(f"{gateway.name}, until {time.monotonic() - self.begun:.3f} s:\n{gateway.agent_log()[-3000:]}")
         self.inner.again(number)
 
     def make_host(self, n):
@@ -356,7 +358,7 @@ class RandomScene:
 
     def account(self):
         logs = [*self.agents_said, *(f"{g.name}:\n{g.agent_log()[-3000:]}" for g in self.gateways)]
-        return "\n".join([*self.events, *logs, *(h.errors.read_text()[-3000:] for h in self.hosts if h.errors.exists())])
+        return "\n".join([*self.events, *logs, self.etcd.account(), *(h.errors.read_text()[-3000:] for h in self.hosts if h.errors.exists())])
 
     def kinds(self):
         """Lists of events, one of each of which may be under way at a time."""

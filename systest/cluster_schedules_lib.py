@@ -170,7 +170,6 @@ class UpgradeEvents:
             self.scene.say(f"{g.name}: upgrade")
             g.end_agent()
             check(g.stop() == 0, g.log())
-            self.scene.agents_said.append(f"{g.name}, until its upgrade:\n{g.agent_log()[-3000:]}")
             self.scene.again(i)
             wait_for(lambda name=g.name: name in gateways_there(self.scene.etcd), self.scene.account)
             self.scene.say(f"{g.name}: upgraded")
