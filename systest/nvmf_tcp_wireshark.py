@@ -23,7 +23,7 @@ from nvmf_lib import ADDRESS, NQN, PORT, Host, verifying
 from nvmf_tcp import both, write_and_read_all_sizes
 from nvmf_tcp_lib import (C2H_DATA, C2H_TERM, CAPSULE_CMD, CAPSULE_RESP, DISCOVERY, H2C_DATA, H2C_TERM, ICREQ, ICRESP, R2T, Connection, Queue,
                           TcpTarget)
-from wireshark_lib import captured
+from wireshark_lib import captured, check_no_fault
 
 AERS = 4    # Asynchronous Event Requests of our host, which are outstanding when it goes
 FORMS = ((0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 31), (1, 0, 5))     # header and data digests, alignment
@@ -45,12 +45,6 @@ class Hosts:
 
     def __exit__(self, *_):
         Connection.open_socket = self.real
-
-
-def check_no_fault(of):
-    for port, d in of.items():
-        check(not d.wrong, f"port {port}: {len(d.wrong)} faults, the first: {d.wrong[:3]}")
-        check(not any(n for (_, fits), n in d.digests.items() if not fits), f"port {port}: {d.digests}")
 
 
 def check_as_hosts_saw(hosts, seen, in_full=True):

@@ -129,3 +129,9 @@ class Dissection:
     def total(self, of, type=None):
         """PDUs of a type, or all bytes, that hosts have sent (`of` is sent) or were sent."""
         return sum(d.bytes if type is None else d.types[type] for d in of.values())
+
+
+def check_no_fault(of):
+    for port, d in of.items():
+        check(not d.wrong, f"port {port}: {len(d.wrong)} faults, the first: {d.wrong[:3]}")
+        check(not any(n for (_, fits), n in d.digests.items() if not fits), f"port {port}: {d.digests}")
