@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Generated hostile hosts over TCP, and a model of what they must get: a C2HTermReq with one of the reasons that apply, a status, or the end of
 the connection. The model is written from the specifications (NVMe TCP Transport 1.0c), and knows nothing of the target's code."""
+import contextlib
 import os
 import random
 import socket
@@ -544,41 +545,72 @@ def median_alone(t):
     return median_us(r)
 
 
-def attack(cases, kind=None, seconds=0, strict=False, **transport):
-    """Generated cases beside a good host; or one after the other of a kind, each told its number. With `seconds`, only those that begin within them.
-    strict: the good host's median latency may be twice what it is without hostile ones, and no more."""
-    seed = int(os.environ.get("VARVE_SEED", "0")) or time.time_ns() % 1000000
-    only = os.environ.get("VARVE_ONLY")
+@contextlib.contextmanager
+def victim(**transport):
+    """A target with a namespace for the good host and one for hostile ones."""
     with TcpTarget(cores="[0]", **transport) as t:
         t.add_malloc("good")
         t.add_ns("good", nsid=1)
         t.add_malloc("wild", AREA * BS >> 20)
         t.add_ns("wild", nsid=2)
-        alone = median_alone(t)
-        before = held(t)
-        with verifying(t, 1, *GOOD_HOST, "-t", "36000") as good:
-            wait_io(t, [good], 300)
-            begin, cpu = time.monotonic(), time.process_time()
-            g = Generator(t, seed)
-            tried = 0
-            for n in [int(only)] if only else range(cases):
-                if seconds and time.monotonic() - begin > seconds:
-                    break
-                tried += 1
-                g.run(n, *((kind, n) if kind else ()))
-                if n % 500 == 0:
-                    check(t.process.poll() is None and good.is_running(), f"seed {seed}, case {n}: target or good host ended\n{t.log()[-3000:]}")
-            g.close()
-            took, cpu = time.monotonic() - begin, time.process_time() - cpu
-            wait_io(t, [good], 100)
-            r = good.stop()
-            good.check_perfect(r)
-        t.wait_empty()
-        wait_for(lambda: all(n <= before[k] for k, n in held(t).items()), lambda: f"what was held before ({before}); now: {held(t)}")
+        yield t
         t.stop_clean()
-    print(f"# seed {seed}: {tried} of {cases} cases, {took:.0f} s, {cpu:.0f} s of CPU of the generator; {r['read']['ios'] + r['write']['ios']} verified I/Os beside")
+
+
+def seed_of_run():
+    return int(os.environ.get("VARVE_SEED", "0")) or time.time_ns() % 1000000
+
+
+def beside_good_host(t, seed, numbers, kind=None, seconds=0):
+    """Sends the cases of these numbers while a good host does verified I/O. How many of each kind there were, and the good host's result."""
+    before = held(t)
+    with verifying(t, 1, *GOOD_HOST, "-t", "36000") as good:
+        wait_io(t, [good], 300)
+        begin = time.monotonic()
+        g = Generator(t, seed)
+        for n in numbers:
+            if seconds and time.monotonic() - begin > seconds:
+                break
+            g.run(n, *((kind, n) if kind else ()))
+            if n % 500 == 0:
+                check(t.process.poll() is None and good.is_running(), f"seed {seed}, case {n}: target or good host ended\n{t.log()[-3000:]}")
+        g.close()
+        wait_io(t, [good], 100)
+        r = good.stop()
+        good.check_perfect(r)
+    t.wait_empty()
+    wait_for(lambda: all(n <= before[k] for k, n in held(t).items()), lambda: f"what was held before ({before}); now: {held(t)}")
+    return g.counts, r
+
+
+def attack(cases, kind=None, seconds=0, strict=False, **transport):
+    """Generated cases beside a good host; or one after the other of a kind, each told its number. With `seconds`, only those that begin within them.
+    strict: the good host's median latency may be twice what it is without hostile ones, and no more."""
+    seed = seed_of_run()
+    only = os.environ.get("VARVE_ONLY")
+    with victim(**transport) as t:
+        alone = median_alone(t)
+        begin, cpu = time.monotonic(), time.process_time()
+        counts, r = beside_good_host(t, seed, [int(only)] if only else range(cases), kind, seconds)
+        took, cpu = time.monotonic() - begin, time.process_time() - cpu
+    print(f"# seed {seed}: {sum(counts.values())} of {cases} cases, {took:.0f} s, {cpu:.0f} s of CPU of the generator; {r['read']['ios'] + r['write']['ios']} "
+          "verified I/Os beside")
     beside = median_us(r)
     print(f"# the good host's median latency: {alone:.0f} us alone, {beside:.0f} us beside them")
-    print(f"# {dict(sorted(g.counts.items()))}", flush=True)
+    print(f"# {dict(sorted(counts.items()))}", flush=True)
     check(not strict or beside <= 2 * alone, f"the good host's median latency went from {alone:.0f} to {beside:.0f} us")
-    return g.counts
+    return counts
+
+
+def attack_in_turns(cases, turns):
+    """A good host alone, and then beside hostile ones, in turns that share the cases. How many cases there were, how many I/Os were verified beside
+    them, and the median latencies of each turn, alone and beside them."""
+    seed, tried, verified, latencies = seed_of_run(), 0, 0, []
+    with victim() as t:
+        for turn in range(turns):
+            alone = median_alone(t)
+            counts, r = beside_good_host(t, seed, range(turn, cases, turns))
+            tried += sum(counts.values())
+            verified += r["read"]["ios"] + r["write"]["ios"]
+            latencies.append((alone, median_us(r)))
+    return tried, verified, latencies
