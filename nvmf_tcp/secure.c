@@ -91,9 +91,8 @@ static int start_handshake(struct nvmf_tcp_handshake *h, int fd)
 	struct tls_session *session =
 		tls_session_server(fd, h->listener->secure ? find_host_psk : find_generated_psk, h->tgt);
 
-	if (session != NULL && tcp_socket_opts()->ktls && !tls_session_ask_kernel(session)) {
-		tls_session_free(session);
-		return -ENOMEM;
+	if (session != NULL && tcp_socket_opts()->ktls) {
+		tls_session_ask_kernel(session);
 	}
 	h->tls = session != NULL ? tls_handshake_start(session, HANDSHAKE_US, handle_handshake_end, h) : NULL;
 	if (h->tls == NULL) {

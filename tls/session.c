@@ -11,40 +11,56 @@
 #include <openssl/ssl.h>
 
 #include "tls/kernel.h"
+#include "tls/record.h"
 #include "tls/wire.h"
 #include "util/secret.h"
 
-#define RECORD_DATA  16384               /* bytes of payload in a record at most (RFC 8446 5.1) */
-#define RECORD_BYTES (RECORD_DATA + 256) /* and on the wire, with head, type and tag */
-#define OUT_BYTES    (2 * RECORD_BYTES)
-#define OUT_RESERVE  1024 /* bytes for answers to KeyUpdate, alerts; beyond them the other side reads nothing */
-#define OUT_TOTAL    (OUT_BYTES + OUT_RESERVE)
-#define READS_MAX    256 /* pieces of payload, of one record each, that one read takes at most */
-#define OFFERS_MAX   4   /* identities of a ClientHello that are looked at: hosts have one or two */
-#define WHY_MAX      320
-#define NO_ALERT     0xff /* in place of an alert: none is sent */
+/* Records that one call of send() or recv() moves at most: 128 KiB with the heads of its PDUs in one. With two records
+ * to a call, sending takes a fifth longer. Memory that is not used is not touched. */
+#define RECORDS_MAX 9
+#define IN_BYTES    (RECORDS_MAX * TLS_RECORD_MAX)
+#define OUT_BYTES   (RECORDS_MAX * TLS_RECORD_MAX)
+#define OUT_RESERVE 1024 /* bytes for answers to KeyUpdate, alerts; beyond them the other side reads nothing */
+#define OUT_TOTAL   (OUT_BYTES + OUT_RESERVE)
+#define READS_MAX   256 /* records that one read takes at most */
+#define OFFERS_MAX  4   /* identities of a ClientHello that are looked at: hosts have one or two */
+#define WHY_MAX     320
+#define NO_ALERT    0xff /* in place of an alert: none is sent */
+
+#define FLOOD "TLS: the other side sends message after message (KeyUpdate) without payload"
+
+/* What has come and was not read yet. */
+struct incoming {
+	size_t begin, end;                     /* of `bytes` */
+	size_t plain_begin, plain_end;         /* of `plain` */
+	uint8_t bytes[IN_BYTES];               /* records */
+	uint8_t plain[TLS_RECORD_CONTENT_MAX]; /* of a record that a read had no room for */
+};
 
 struct tls_session {
-	SSL *ssl; /* NULL: the kernel receives and sends records */
+	SSL *ssl; /* NULL: the handshake is done */
 	int fd;
 	bool is_server;
-	bool is_dry; /* the last read of the socket found nothing, or nothing that may be read yet */
+	bool is_dry; /* the last read of the socket has emptied it, or found nothing that may be read yet */
 	bool done;
 	bool more;
-	bool kernel_receives;        /* records, and OpenSSL none */
-	bool kernel_sends;           /* them, too */
-	struct tls_control control;  /* of the records that it receives */
-	struct tls_secrets *secrets; /* to be given to it; NULL when the handshake is done, and where it is not asked */
-	int ended;                   /* a negative errno: nothing more can be read or written */
-	size_t budget;               /* bytes that may be read */
-	unsigned messages;           /* that came since the last payload */
+	bool asks_kernel;
+	bool kernel_receives;       /* records */
+	bool kernel_sends;          /* them, too */
+	struct tls_control control; /* of the records that are received */
+	struct tls_secrets secrets; /* overwritten when the handshake is done */
+	struct tls_keys rx, tx;     /* of what the kernel does not do */
+	int ended;                  /* a negative errno: nothing more can be read or written */
+	size_t budget;              /* bytes that the handshake may read */
 	tls_find_fn find;
 	void *find_arg;
 	struct tls_credential credential; /* overwritten when the handshake is done */
 	struct tls_identity identity;
 	char why[WHY_MAX];
+	size_t content_max;        /* bytes of payload in a record that is sent */
 	size_t out_begin, out_end; /* what is to be sent of `out` */
 	uint8_t *out;              /* OUT_TOTAL bytes; NULL: the kernel sends */
+	struct incoming *in;       /* NULL: in the handshake, or the kernel receives */
 };
 
 static SSL_CTX *server_ctx, *client_ctx;
@@ -101,20 +117,14 @@ static long bio_ctrl(BIO *bio, int cmd, long n, void *arg)
 
 /* ---- Keys ---- */
 
-/* OpenSSL tells secrets only so. They go nowhere but to the kernel. */
+/* OpenSSL tells secrets only so. They go nowhere but to the kernel and to tls/record.h. */
 static void take_secrets(const SSL *ssl, const char *line)
 {
 	struct tls_session *s = SSL_get_app_data(ssl);
 
-	if (s != NULL && s->secrets != NULL) {
-		tls_secrets_take(s->secrets, line);
+	if (s != NULL) {
+		tls_secrets_take(&s->secrets, line);
 	}
-}
-
-static void forget_secrets(struct tls_session *s)
-{
-	secret_wipe_free(s->secrets);
-	s->secrets = NULL;
 }
 
 static const char *suite_of(unsigned hash)
@@ -347,17 +357,19 @@ void tls_session_free(struct tls_session *s)
 	if (s != NULL) {
 		SSL_free(s->ssl);
 		ERR_clear_error();
+		tls_keys_end(&s->rx);
+		tls_keys_end(&s->tx);
 		dhchap_cleanse(&s->credential, sizeof(s->credential));
-		forget_secrets(s);
+		dhchap_cleanse(&s->secrets, sizeof(s->secrets));
 		free(s->out);
+		free(s->in);
 		free(s);
 	}
 }
 
-bool tls_session_ask_kernel(struct tls_session *s)
+void tls_session_ask_kernel(struct tls_session *s)
 {
-	s->secrets = s->secrets != NULL ? s->secrets : calloc(1, sizeof(*s->secrets));
-	return s->secrets != NULL;
+	s->asks_kernel = true;
 }
 
 enum tls_records tls_session_records(const struct tls_session *s)
@@ -437,7 +449,6 @@ static void explain_failure(struct tls_session *s)
 	if (s->ended != 0) {
 		snprintf(why, sizeof(why), "TLS: %s",
 			 s->ended != -ECONNRESET ? strerror(-s->ended)
-			 : s->done               ? "the other side has closed the connection"
 						 : "the other side has closed the connection in the handshake");
 	} else if (ERR_GET_REASON(e) == SSL_R_BINDER_DOES_NOT_VERIFY) {
 		snprintf(why, sizeof(why),
@@ -455,65 +466,72 @@ static void explain_failure(struct tls_session *s)
 }
 
 /* Explains first: what OpenSSL says counts only while no error of the socket has ended the session. */
-static int fail_session(struct tls_session *s)
+static enum tls_step fail_step(struct tls_session *s)
 {
 	explain_failure(s);
 	s->ended = s->ended != 0 ? s->ended : -EPROTO;
-	return s->ended;
-}
-
-static enum tls_step fail_step(struct tls_session *s)
-{
-	(void)fail_session(s);
 	(void)send_out(s); /* the alert */
 	return TLS_STEP_FAILED;
 }
 
-/* OpenSSL calls it for each message, also for those that it handles one after the other within one SSL_read_ex(). */
-static void count_message(int is_written, int version, int type, const void *bytes, size_t length, SSL *ssl, void *arg)
+/* Bytes of payload in a record that the other side takes (max_fragment_length, RFC 6066 4). */
+static size_t longest_content(const struct tls_session *s)
 {
-	struct tls_session *s = arg;
+	unsigned code = SSL_SESSION_get_max_fragment_length(SSL_get_session(s->ssl));
 
-	if (is_written || type != SSL3_RT_HANDSHAKE || ++s->messages <= TLS_MESSAGES_MAX || s->ended != 0) {
-		return;
-	}
-	session_explain(s, "TLS: the other side sends message after message (KeyUpdate) without payload");
-	s->ended = -EPROTO;
+	bool asked = code >= TLSEXT_max_fragment_length_512 && code <= TLSEXT_max_fragment_length_4096;
+
+	return asked ? (size_t)256 << code : TLS_RECORD_CONTENT_MAX;
 }
 
-/* OpenSSL keeps the pre-shared key as the master key of a session, for a resumption that never comes. */
-static void forget_psk(SSL *ssl)
-{
-	static const uint8_t nothing[TLS_PSK_MAX];
-
-	(void)SSL_SESSION_set1_master_key(SSL_get_session(ssl), nothing, sizeof(nothing));
-}
-
-/* Whether the kernel can go on: OpenSSL has taken nothing that it would have to give to it, and the other side does not
- * ask for records that are shorter than the kernel's (max_fragment_length, RFC 6066 4). */
-static bool suits_kernel(struct tls_session *s)
-{
-	return !SSL_has_pending(s->ssl) && !tls_session_has_unsent(s) &&
-	       SSL_SESSION_get_max_fragment_length(SSL_get_session(s->ssl)) == TLSEXT_max_fragment_length_DISABLED;
-}
-
+/* The kernel's records would be too long for a host that asks for shorter ones. */
 static void give_to_kernel(struct tls_session *s)
 {
-	if (s->secrets == NULL) {
-		return;
-	}
-	if (suits_kernel(s)) {
-		(void)tls_kernel_begin(s->fd, s->credential.hash, s->secrets, s->is_server, &s->kernel_receives,
+	if (s->asks_kernel && !tls_session_has_unsent(s) && s->content_max == TLS_RECORD_CONTENT_MAX) {
+		(void)tls_kernel_begin(s->fd, s->credential.hash, &s->secrets, s->is_server, &s->kernel_receives,
 				       &s->kernel_sends);
 	}
-	forget_secrets(s);
-	if (s->kernel_sends) { /* its keys with it */
-		SSL_free(s->ssl);
-		s->ssl = NULL;
-		free(s->out);
-		s->out = NULL;
+}
+
+/* What the kernel does not do is done here. 0, or a negative errno. */
+static int begin_records(struct tls_session *s)
+{
+	const uint8_t *theirs = s->is_server ? s->secrets.client : s->secrets.server;
+	const uint8_t *ours = s->is_server ? s->secrets.server : s->secrets.client;
+	int rc = 0;
+
+	if (!s->kernel_receives) {
+		s->in = malloc(sizeof(*s->in));
+		rc = s->in != NULL ? tls_keys_begin(&s->rx, s->credential.hash, theirs, false) : -ENOMEM;
 	}
-	ERR_clear_error();
+	if (s->in != NULL) {
+		s->in->begin = s->in->end = s->in->plain_begin = s->in->plain_end = 0;
+	}
+	if (!s->kernel_sends) {
+		return rc == 0 ? tls_keys_begin(&s->tx, s->credential.hash, ours, true) : rc;
+	}
+	free(s->out);
+	s->out = NULL;
+	return rc;
+}
+
+/* From here on OpenSSL makes and reads no records: it has nothing that it would have to give away. 0, or a negative
+ * errno. */
+static int leave_handshake(struct tls_session *s)
+{
+	size_t len = dhchap_hash_bytes(s->credential.hash);
+
+	if (SSL_has_pending(s->ssl)) {
+		session_explain(s, "TLS: the other side sends more than a record that ends the handshake may have");
+		return -EPROTO;
+	}
+	if (s->secrets.client_len != len || s->secrets.server_len != len) {
+		session_explain(s, "TLS: OpenSSL does not tell the secrets of the connection");
+		return -EIO;
+	}
+	s->content_max = longest_content(s);
+	give_to_kernel(s);
+	return begin_records(s);
 }
 
 static enum tls_step end_handshake(struct tls_session *s)
@@ -522,12 +540,16 @@ static enum tls_step end_handshake(struct tls_session *s)
 		session_explain(s, "TLS: the other side has not proved that it has the pre-shared key");
 		return fail_step(s);
 	}
+	int rc = leave_handshake(s);
 	dhchap_cleanse(s->credential.key, sizeof(s->credential.key));
-	forget_psk(s->ssl);
-	SSL_set_read_ahead(s->ssl, 1);
-	SSL_set_msg_callback(s->ssl, count_message);
-	SSL_set_msg_callback_arg(s->ssl, s);
-	give_to_kernel(s);
+	dhchap_cleanse(&s->secrets, sizeof(s->secrets));
+	if (rc != 0) {
+		s->ended = rc;
+		return fail_step(s);
+	}
+	SSL_free(s->ssl); /* overwrites the pre-shared key */
+	s->ssl = NULL;
+	ERR_clear_error();
 	s->done = true;
 	return TLS_STEP_DONE;
 }
@@ -560,69 +582,156 @@ enum tls_step tls_session_step(struct tls_session *s, size_t bytes)
 	return end_handshake(s);
 }
 
-/* ---- Records by the kernel ---- */
+/* ---- The end ---- */
 
-static int end_by_kernel(struct tls_session *s, int error, uint8_t alert, const char *why)
+/* Makes a record, to be sent by send_out(). 0; -ENOBUFS: the other side does not read; or another negative errno. */
+static int put_record(struct tls_session *s, uint8_t type, struct iov_cursor *from, size_t length)
+{
+	if (length + TLS_RECORD_EXTRA > OUT_TOTAL - s->out_end) {
+		return -ENOBUFS;
+	}
+	ssize_t n = tls_record_seal(&s->tx, type, from, length, s->out + s->out_end);
+	s->out_end += n > 0 ? (size_t)n : 0;
+	return n > 0 ? 0 : (int)n;
+}
+
+static int put_bytes(struct tls_session *s, uint8_t type, const uint8_t *bytes, size_t length)
+{
+	struct iovec iov = {(void *)(uintptr_t)bytes, length};
+	struct iov_cursor from = iov_cursor_at(&iov, 0);
+
+	return put_record(s, type, &from, length);
+}
+
+static void give_alert(struct tls_session *s, uint8_t level, uint8_t alert)
+{
+	const uint8_t bytes[] = {level, alert};
+
+	if (s->kernel_sends) {
+		tls_kernel_alert(s->fd, level, alert);
+	} else {
+		(void)put_bytes(s, TLS_RECORD_ALERT, bytes, sizeof(bytes));
+	}
+}
+
+static int end_session(struct tls_session *s, int error, uint8_t alert, const char *why)
 {
 	session_explain(s, why);
-	if (s->kernel_sends && alert != NO_ALERT) {
-		tls_kernel_alert(s->fd, TLS_ALERT_FATAL, alert);
+	if (alert != NO_ALERT) {
+		give_alert(s, TLS_ALERT_FATAL, alert);
 	}
 	s->ended = error;
 	return error;
 }
 
-static int end_by_socket(struct tls_session *s, int error)
+/* Because of an error of the socket, or of a record. */
+static int end_by_error(struct tls_session *s, int error)
 {
 	char why[WHY_MAX];
 
 	switch (error) {
 	case -EBADMSG:
-		return end_by_kernel(s, -EPROTO, TLS_ALERT_BAD_RECORD_MAC, "TLS: decryption failed or bad record mac");
+		return end_session(s, -EPROTO, TLS_ALERT_BAD_RECORD_MAC, "TLS: decryption failed or bad record mac");
 	case -EMSGSIZE:
-		return end_by_kernel(s, -EPROTO, TLS_ALERT_RECORD_OVERFLOW, "TLS: a record is too long");
+		return end_session(s, -EPROTO, TLS_ALERT_RECORD_OVERFLOW, "TLS: a record is too long");
+	case -ENOMSG:
+		return end_session(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE, "TLS: a record has no type");
 	case -EINVAL:
-		return end_by_kernel(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
-				     "TLS: what it sends is no record of TLS 1.3");
+		return end_session(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
+				   "TLS: what it sends is no record of TLS 1.3");
+	case -ECONNRESET:
+		return end_session(s, error, NO_ALERT, "TLS: the other side has closed the connection");
 	default:
 		snprintf(why, sizeof(why), "TLS: %s", strerror(-error));
-		return end_by_kernel(s, error, NO_ALERT, why);
+		return end_session(s, error, NO_ALERT, why);
 	}
 }
 
-/* What has come is no payload. 0, or what has ended the session. */
-static int take_control(struct tls_session *s, uint8_t type, const struct iovec *iovs, size_t bytes)
+/* ---- What is no payload ---- */
+
+/* The other side has changed its keys (RFC 8446 4.6.3), and asks this one to do so, too, or not. */
+static void follow_update(struct tls_session *s, bool asked)
+{
+	static const uint8_t answer[] = {24, 0, 0, 1, 0};
+
+	s->control.updated = false;
+	if (s->kernel_receives) {
+		(void)end_session(s, -EPROTO, TLS_ALERT_INTERNAL_ERROR,
+				  "TLS: the other side changes its keys (KeyUpdate). With enable_ktls varve cannot "
+				  "follow: the connection ends");
+		return;
+	}
+	int rc = tls_keys_update(&s->rx);
+	if (rc == 0 && asked) {
+		rc = put_bytes(s, TLS_RECORD_HANDSHAKE, answer, sizeof(answer));
+		rc = rc == 0 ? tls_keys_update(&s->tx) : rc;
+	}
+	if (rc == -ENOBUFS) {
+		(void)end_session(s, -EPROTO, NO_ALERT,
+				  "TLS: the other side asks for new keys (KeyUpdate) and does not read the answers");
+	} else if (rc != 0) {
+		(void)end_by_error(s, rc);
+	}
+}
+
+static enum tls_control_result parse_control(struct tls_session *s, uint8_t type, struct iov_cursor c, size_t bytes)
 {
 	enum tls_control_result result = bytes > 0 ? TLS_CONTROL_GO_ON : TLS_CONTROL_WRONG;
+
+	for (size_t n; bytes > 0 && (result == TLS_CONTROL_GO_ON || s->control.updated); bytes -= n) {
+		n = bytes;
+		const void *at = iov_next(&c, &n);
+		result = tls_control_take(&s->control, type, at, n, !s->is_server);
+	}
+	return result;
+}
+
+/* What has come is no payload. */
+static void take_control(struct tls_session *s, uint8_t type, struct iov_cursor c, size_t bytes)
+{
 	char why[WHY_MAX];
 
-	for (; bytes > 0 && result == TLS_CONTROL_GO_ON; iovs++) {
-		size_t n = bytes < iovs->iov_len ? bytes : iovs->iov_len;
-
-		result = n > 0 ? tls_control_take(&s->control, type, iovs->iov_base, n, !s->is_server) : result;
-		bytes -= n;
-	}
-	switch (result) {
+	switch (parse_control(s, type, c, bytes)) {
 	case TLS_CONTROL_GO_ON:
-		return 0;
+		break;
 	case TLS_CONTROL_CLOSED:
-		return end_by_kernel(s, -ECONNRESET, NO_ALERT, "TLS: the other side has closed the connection");
+		(void)end_by_error(s, -ECONNRESET);
+		break;
 	case TLS_CONTROL_FAILED:
 		snprintf(why, sizeof(why), "TLS: the other side says: %s",
 			 SSL_alert_desc_string_long(s->control.head[1]));
-		return end_by_kernel(s, -EPROTO, NO_ALERT, why);
+		(void)end_session(s, -EPROTO, NO_ALERT, why);
+		break;
 	case TLS_CONTROL_KEY_UPDATE:
-		return end_by_kernel(s, -EPROTO, TLS_ALERT_INTERNAL_ERROR,
-				     "TLS: the other side changes its keys (KeyUpdate). With enable_ktls varve cannot "
-				     "follow: the connection ends");
+		follow_update(s, false);
+		break;
+	case TLS_CONTROL_KEY_UPDATE_ASKED:
+		follow_update(s, true);
+		break;
 	case TLS_CONTROL_FLOOD:
-		return end_by_kernel(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
-				     "TLS: the other side sends message after message without payload");
-	default:
-		return end_by_kernel(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
-				     "TLS: the other side sends a message that may not come now");
+		(void)end_session(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE, FLOOD);
+		break;
+	case TLS_CONTROL_WRONG:
+		(void)end_session(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
+				  "TLS: the other side sends a message that may not come now");
+		break;
 	}
 }
+
+/* Payload has come; false: it may not come now. */
+static bool may_be_payload(struct tls_session *s, size_t bytes)
+{
+	if (tls_control_payload(&s->control, bytes)) {
+		return true;
+	}
+	(void)end_session(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
+			  s->control.messages > TLS_MESSAGES_MAX
+				  ? FLOOD
+				  : "TLS: the other side sends payload in the middle of a message");
+	return false;
+}
+
+/* ---- Records by the kernel ---- */
 
 /* What is no payload comes in the memory for it, which the next bytes are written to, too. */
 static ssize_t read_by_kernel(struct tls_session *s, const struct iovec *iovs, unsigned n)
@@ -633,22 +742,18 @@ static ssize_t read_by_kernel(struct tls_session *s, const struct iovec *iovs, u
 		ssize_t got = tls_kernel_receive(s->fd, iovs, n, &type);
 
 		if (got == -EAGAIN || got == -EINTR) {
-			return -EAGAIN;
+			return 0;
 		}
 		if (got < 0 || (got == 0 && type == TLS_RECORD_DATA)) {
-			return end_by_socket(s, got < 0 ? (int)got : -ECONNRESET);
-		}
-		if (type != TLS_RECORD_DATA) {
-			(void)take_control(s, type, iovs, (size_t)got);
-		} else if (tls_control_payload(&s->control)) {
-			return got;
+			(void)end_by_error(s, got < 0 ? (int)got : -ECONNRESET);
+		} else if (type != TLS_RECORD_DATA) {
+			take_control(s, type, iov_cursor_at(iovs, 0), (size_t)got);
 		} else {
-			return end_by_kernel(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
-					     "TLS: the other side sends payload in the middle of a message");
+			return may_be_payload(s, (size_t)got) ? got : 0;
 		}
 	}
 	s->more = s->ended == 0;
-	return s->ended != 0 ? s->ended : -EAGAIN;
+	return 0;
 }
 
 static ssize_t write_by_kernel(struct tls_session *s, const struct iovec *iovs, unsigned n)
@@ -661,72 +766,125 @@ static ssize_t write_by_kernel(struct tls_session *s, const struct iovec *iovs, 
 	if (sent == -EAGAIN || sent == -EINTR) {
 		return 0;
 	}
-	return end_by_socket(s, (int)sent);
+	return end_by_error(s, (int)sent);
 }
 
-/* ---- Payload ---- */
+/* ---- Receiving ---- */
 
-/* Reads once into one piece of memory. The number of bytes, or 0: none are there, or the budget has gone, or s->ended.
- */
-static size_t read_once(struct tls_session *s, void *to, size_t length)
+/* Where payload is read to: the rest of the caller's memory. */
+struct sink {
+	struct iov_cursor at;
+	size_t room;
+};
+
+static void give_plain(struct incoming *in, struct sink *to)
 {
-	size_t got = 0;
+	size_t left = in->plain_end - in->plain_begin, n = left < to->room ? left : to->room;
 
-	s->is_dry = false;
-	for (unsigned i = 0; i < 2 * TLS_MESSAGES_MAX && !s->is_dry && s->ended == 0; i++) {
-		ERR_clear_error();
-		int rc = SSL_read_ex(s->ssl, to, length, &got);
-		if (rc == 1) {
-			s->messages = 0;
-			return got;
-		}
-		int e = SSL_get_error(s->ssl, rc);
-		if (e != SSL_ERROR_WANT_READ) {
-			s->ended = s->ended == 0 && e == SSL_ERROR_ZERO_RETURN ? -ECONNRESET : s->ended;
-			(void)fail_session(s);
-		}
+	iov_from_buffer(&to->at, in->plain + in->plain_begin, n);
+	in->plain_begin += n;
+	to->room -= n;
+}
+
+/* The bytes of the next record if all of it is here; 0: it is not; or what is wrong with its head. */
+static int next_record(const struct incoming *in)
+{
+	size_t there = in->end - in->begin;
+	int bytes = there >= TLS_RECORD_HEAD ? tls_data_record_bytes(in->bytes + in->begin) : 0;
+
+	return bytes > 0 && (size_t)bytes > there ? 0 : bytes;
+}
+
+/* Reads the socket once. False: there is nothing, or s->ended. */
+static bool read_socket(struct tls_session *s)
+{
+	struct incoming *in = s->in;
+
+	if (s->is_dry) {
+		return false;
 	}
-	return 0;
+	memmove(in->bytes, in->bytes + in->begin, in->end - in->begin); /* less than a record */
+	in->end -= in->begin;
+	in->begin = 0;
+	size_t room = sizeof(in->bytes) - in->end;
+	ssize_t n = recv(s->fd, in->bytes + in->end, room, MSG_DONTWAIT);
+	if (n > 0) {
+		in->end += (size_t)n;
+		s->is_dry = (size_t)n < room;
+		return true;
+	}
+	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+		s->is_dry = true;
+	} else {
+		(void)end_by_error(s, n == 0 ? -ECONNRESET : -errno);
+	}
+	return false;
+}
+
+/* Straight to where it belongs if there is room, else to memory of the session. */
+static void open_record(struct tls_session *s, size_t bytes, struct sink *to)
+{
+	struct incoming *in = s->in;
+	struct iovec plain = {in->plain, sizeof(in->plain)};
+	bool direct = bytes - TLS_RECORD_EXTRA <= to->room;
+	struct iov_cursor at = direct ? to->at : iov_cursor_at(&plain, 0);
+	uint8_t type;
+	size_t length;
+	int rc = tls_record_open(&s->rx, in->bytes + in->begin, bytes, at, &type, &length);
+
+	in->begin += bytes;
+	if (rc != 0) {
+		(void)end_by_error(s, rc);
+	} else if (type != TLS_RECORD_DATA) {
+		take_control(s, type, at, length);
+	} else if (may_be_payload(s, length) && direct) {
+		iov_skip(&to->at, length);
+		to->room -= length;
+	} else if (s->ended == 0) {
+		in->plain_begin = 0;
+		in->plain_end = length;
+		give_plain(in, to);
+	}
 }
 
 /* The end of a connection is found by the next read, if this one has payload. */
 static size_t read_records(struct tls_session *s, const struct iovec *iovs, unsigned n)
 {
-	size_t total = 0, got = 1;
-	unsigned reads = 0;
+	size_t room = iov_length(iovs, n);
+	struct sink to = {{.iov = iovs}, room};
 
-	for (unsigned i = 0; i < n && got > 0 && s->ended == 0; i++) {
-		for (size_t at = 0; at < iovs[i].iov_len && got > 0 && s->ended == 0; at += got) {
-			if (++reads > READS_MAX) {
-				s->more = true;
-				return total;
-			}
-			got = read_once(s, (uint8_t *)iovs[i].iov_base + at, iovs[i].iov_len - at);
-			total += got;
+	s->is_dry = false;
+	give_plain(s->in, &to);
+	for (unsigned i = 0; i < READS_MAX && to.room > 0 && s->ended == 0;) {
+		int bytes = next_record(s->in);
+
+		if (bytes > 0) {
+			open_record(s, (size_t)bytes, &to);
+			i++;
+		} else if (bytes < 0) {
+			(void)end_by_error(s, bytes);
+		} else if (!read_socket(s)) {
+			break;
 		}
 	}
-	s->more = got > 0 || s->budget == 0 || !s->is_dry;
-	return total;
+	s->more = s->ended == 0 && (s->in->plain_begin != s->in->plain_end || next_record(s->in) != 0);
+	return room - to.room;
 }
 
 ssize_t tls_session_read(struct tls_session *s, const struct iovec *iovs, unsigned n)
 {
 	s->more = false;
-	if (s->kernel_receives) {
-		return s->ended != 0 ? s->ended : read_by_kernel(s, iovs, n);
+	if (s->ended != 0) {
+		return s->ended;
 	}
-	s->budget = 2 * RECORD_BYTES;
-	for (unsigned i = 0; i < n; i++) {
-		s->budget += iovs[i].iov_len;
-	}
-	size_t total = read_records(s, iovs, n);
-	int rc = send_out(s); /* answers to KeyUpdate */
+	ssize_t total = s->kernel_receives ? read_by_kernel(s, iovs, n) : (ssize_t)read_records(s, iovs, n);
+	int rc = s->kernel_sends ? 0 : send_out(s); /* answers to KeyUpdate, alerts */
 	if (rc != 0 && rc != -EAGAIN && s->ended == 0) {
 		s->ended = rc;
 	}
 	if (total > 0) {
 		s->more |= s->ended != 0;
-		return (ssize_t)total;
+		return total;
 	}
 	return s->ended != 0 ? s->ended : -EAGAIN;
 }
@@ -736,70 +894,29 @@ bool tls_session_has_more(const struct tls_session *s)
 	return s->more;
 }
 
-/* What is to be taken next. */
-struct source {
-	const struct iovec *iovs;
-	unsigned n;
-	size_t at; /* bytes into the first */
-};
+/* ---- Sending ---- */
 
-static void skip_empty(struct source *src)
+/* Encrypts as much as there is room for. The bytes taken, or a negative errno. */
+static ssize_t encrypt_records(struct tls_session *s, struct iov_cursor *from, size_t left)
 {
-	while (src->n > 0 && src->at == src->iovs->iov_len) {
-		src->iovs++;
-		src->n--;
-		src->at = 0;
-	}
-}
+	size_t taken = 0;
 
-/* The payload of the next record: where it lies if it is in one piece, else copied together. */
-static const void *next_payload(struct source *src, uint8_t bounce[RECORD_DATA], size_t *length)
-{
-	const uint8_t *first = (const uint8_t *)src->iovs->iov_base + src->at;
-	size_t left = src->iovs->iov_len - src->at;
+	while (taken < left && s->out_end + TLS_RECORD_MAX <= OUT_BYTES) {
+		size_t n = left - taken < s->content_max ? left - taken : s->content_max;
+		int rc = put_record(s, TLS_RECORD_DATA, from, n);
 
-	*length = 0;
-	if (left >= RECORD_DATA || src->n == 1) {
-		*length = left < RECORD_DATA ? left : RECORD_DATA;
-		src->at += *length;
-		return first;
-	}
-	while (src->n > 0 && *length < RECORD_DATA) {
-		size_t room = RECORD_DATA - *length, take = src->iovs->iov_len - src->at;
-
-		take = take < room ? take : room;
-		memcpy(bounce + *length, (const uint8_t *)src->iovs->iov_base + src->at, take);
-		*length += take;
-		src->at += take;
-		skip_empty(src);
-	}
-	return bounce;
-}
-
-/* Encrypts as many records as there is room for. The bytes taken, or a negative errno. */
-static ssize_t encrypt_records(struct tls_session *s, struct source *src)
-{
-	uint8_t bounce[RECORD_DATA];
-	size_t taken = 0, length, written;
-
-	skip_empty(src);
-	while (src->n > 0 && s->out_end + RECORD_BYTES <= OUT_BYTES) {
-		const void *payload = next_payload(src, bounce, &length);
-
-		ERR_clear_error();
-		if (SSL_write_ex(s->ssl, payload, length, &written) != 1 || written != length) {
-			return fail_session(s);
+		if (rc != 0) {
+			return end_by_error(s, rc);
 		}
-		taken += length;
-		skip_empty(src);
+		taken += n;
 	}
 	return (ssize_t)taken;
 }
 
 ssize_t tls_session_write(struct tls_session *s, const struct iovec *iovs, unsigned n)
 {
-	struct source src = {.iovs = iovs, .n = n};
-	size_t taken = 0;
+	struct iov_cursor from = {.iov = iovs};
+	size_t left = iov_length(iovs, n), taken = 0;
 
 	if (s->ended != 0) {
 		return s->ended;
@@ -813,10 +930,9 @@ ssize_t tls_session_write(struct tls_session *s, const struct iovec *iovs, unsig
 			return (ssize_t)taken;
 		}
 		if (rc != 0) {
-			s->ended = rc;
-			return rc;
+			return end_by_error(s, rc);
 		}
-		ssize_t more = encrypt_records(s, &src);
+		ssize_t more = encrypt_records(s, &from, left - taken);
 		if (more <= 0) {
 			return more < 0 ? more : (ssize_t)taken;
 		}
@@ -833,14 +949,10 @@ bool tls_session_send_now(struct tls_session *s, const void *bytes, size_t lengt
 
 void tls_session_end(struct tls_session *s)
 {
-	if (s->kernel_sends) {
-		if (s->ended == 0) {
-			tls_kernel_alert(s->fd, TLS_ALERT_WARNING, TLS_ALERT_CLOSE_NOTIFY);
+	if (s->done && s->ended == 0) {
+		give_alert(s, TLS_ALERT_WARNING, TLS_ALERT_CLOSE_NOTIFY);
+		if (!s->kernel_sends) {
+			(void)send_out(s);
 		}
-	} else if (s->done && s->ended == 0) {
-		ERR_clear_error();
-		(void)SSL_shutdown(s->ssl);
-		(void)send_out(s);
-		ERR_clear_error();
 	}
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A TLS 1.3 connection over a socket, with a pre-shared key and nothing else: no certificate, no resumption, no early
- * data. OpenSSL makes the handshake. The records are made by the kernel if it is asked and can (tls/kernel.h), else by
- * OpenSSL in user space.
+ * data. OpenSSL makes the handshake. The records are made by the kernel if it is asked and can (tls/kernel.h), else in
+ * user space, with OpenSSL's ciphers (tls/record.h).
  *
  * A session is used by one thread at a time, and never waits for the network. It does not own the socket, which is
  * non-blocking. The handshake calculates for up to some milliseconds: tls/handshake.h has it done on a worker thread.
  *
  * What is to be sent is encrypted into a buffer of the session, and sent from there. So whatever the other side asks
- * for (KeyUpdate) can be answered at any time, and a write that has been taken cannot be changed any more. The kernel
- * encrypts straight from the caller's memory, and receives straight into it; a KeyUpdate ends the connection then. */
+ * for (KeyUpdate) can be answered at any time, and a write that has been taken cannot be changed any more. What comes
+ * is decrypted from a buffer of the session straight into the caller's memory. If the kernel has the records, a
+ * KeyUpdate ends the connection. */
 #ifndef TLS_SESSION_H
 #define TLS_SESSION_H
 
@@ -29,9 +30,9 @@ struct tls_session *tls_session_server(int fd, tls_find_fn find, void *arg);
 struct tls_session *tls_session_client(int fd, const struct tls_credential *credential);
 /* Frees it and overwrites its keys. The socket stays as it is. NULL is ignored. */
 void tls_session_free(struct tls_session *s);
-/* Before the first step: has the kernel asked for the records. What it does not do is done by OpenSSL: no session fails
- * because of it. False: no memory. */
-bool tls_session_ask_kernel(struct tls_session *s);
+/* Before the first step: has the kernel asked for the records. What it does not do is done in user space: no session
+ * fails because of it. */
+void tls_session_ask_kernel(struct tls_session *s);
 enum tls_records { TLS_RECORDS_BY_OPENSSL, TLS_RECORDS_RECEIVED_BY_KERNEL, TLS_RECORDS_BY_KERNEL };
 /* After TLS_STEP_DONE: who makes and reads the records. */
 enum tls_records tls_session_records(const struct tls_session *s);
@@ -53,13 +54,14 @@ int tls_session_error(const struct tls_session *s);
 /* A server's session, after TLS_STEP_DONE: the names in the identity of the key. */
 const struct tls_identity *tls_session_identity(const struct tls_session *s);
 
-/* After TLS_STEP_DONE: reads into iovs as much as there is, but no more than some hundred records, and little more from
- * the socket than iovs takes. The number of bytes; -EAGAIN: there are none; -ECONNRESET: the other side has closed;
- * -EPROTO: a record is wrong, or there came more than 16 messages (KeyUpdate) without payload between them; or another
- * negative errno. */
+/* After TLS_STEP_DONE: reads into iovs as much as there is, but no more than some hundred records. The number of bytes;
+ * -EAGAIN: there are none; -ECONNRESET: the other side has closed; -EPROTO: a record is wrong, or there came more than
+ * 16 messages (KeyUpdate) without payload between them; or another negative errno. Memory behind the bytes read may
+ * have been written to as well, also with bytes of a record that is wrong. */
 ssize_t tls_session_read(struct tls_session *s, const struct iovec *iovs, unsigned n);
-/* Whether the last read ended for want of room, or was long enough for one: another may bring more, although the socket
- * is empty, and although this one has brought nothing (-EAGAIN). */
+/* Whether another read brings more, although the socket may be empty, and although the last one may have brought
+ * nothing
+ * (-EAGAIN). */
 bool tls_session_has_more(const struct tls_session *s);
 /* Takes bytes to be sent. How many, maybe 0; or a negative errno. */
 ssize_t tls_session_write(struct tls_session *s, const struct iovec *iovs, unsigned n);

@@ -45,9 +45,8 @@ static struct tls_session *secure_session_make(struct nvme_tcp_qpair *q, int *er
 	*error = tls_credential_make(&psk, c->opts.hostnqn, c->trid.subnqn, q->identity, &credential);
 	if (*error == 0) {
 		session = tls_session_client(q->fd, &credential);
-		if (session != NULL && tcp_socket_opts()->ktls && !tls_session_ask_kernel(session)) {
-			tls_session_free(session);
-			session = NULL;
+		if (session != NULL && tcp_socket_opts()->ktls) {
+			tls_session_ask_kernel(session);
 		}
 		*error = session != NULL ? 0 : -ENOMEM;
 	}

@@ -56,6 +56,11 @@ static void fuzz_wire(const uint8_t *bytes, size_t len)
 	}
 }
 
+static bool is_update(enum tls_control_result result)
+{
+	return result == TLS_CONTROL_KEY_UPDATE || result == TLS_CONTROL_KEY_UPDATE_ASKED;
+}
+
 /* Records that are no payload: how they are cut makes no difference. */
 static void fuzz_control(const uint8_t *bytes, size_t len)
 {
@@ -64,7 +69,7 @@ static void fuzz_control(const uint8_t *bytes, size_t len)
 	bool ticket = len % 2 == 0;
 	enum tls_control_result all = tls_control_take(&whole, type, bytes, len, ticket), each = TLS_CONTROL_GO_ON;
 
-	for (size_t at = 0; at < len && each == TLS_CONTROL_GO_ON; at++) {
+	for (size_t at = 0; at < len && (each == TLS_CONTROL_GO_ON || is_update(each)); at++) {
 		each = tls_control_take(&pieces, type, bytes + at, 1, ticket);
 	}
 	if (len > 0 && (all != each || memcmp(&whole, &pieces, sizeof(whole)) != 0)) {

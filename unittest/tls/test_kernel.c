@@ -257,8 +257,12 @@ static void connect_pair(struct pair *p, bool host, bool ctrlr)
 	p->host = tls_session_client(p->fds[0], &c);
 	p->ctrlr = tls_session_server(p->fds[1], find_psk, NULL);
 	CU_ASSERT_FATAL(p->host != NULL && p->ctrlr != NULL);
-	CU_ASSERT_FATAL(!host || tls_session_ask_kernel(p->host));
-	CU_ASSERT_FATAL(!ctrlr || tls_session_ask_kernel(p->ctrlr));
+	if (host) {
+		tls_session_ask_kernel(p->host);
+	}
+	if (ctrlr) {
+		tls_session_ask_kernel(p->ctrlr);
+	}
 	enum tls_step there = tls_session_step(p->host, 0), here = TLS_STEP_READ;
 	for (unsigned i = 0; i < 4; i++) {
 		here = go_on(p->ctrlr, here);
@@ -525,7 +529,8 @@ static void open_ticketer(struct ticketer *t)
 	SSL_set_app_data(t->ssl, &t->credential);
 	SSL_set_fd(t->ssl, t->fds[1]);
 	t->host = tls_session_client(t->fds[0], &t->credential);
-	CU_ASSERT_FATAL(t->host != NULL && tls_session_ask_kernel(t->host));
+	CU_ASSERT_PTR_NOT_NULL_FATAL(t->host);
+	tls_session_ask_kernel(t->host);
 	enum tls_step step = tls_session_step(t->host, 0);
 	for (unsigned i = 0; i < 4; i++) {
 		(void)SSL_accept(t->ssl);
@@ -609,7 +614,8 @@ static void test_a_host_that_asks_for_short_records_gets_them(void)
 		SSL_set_app_data(ssl, &c);
 		SSL_set_fd(ssl, fds[0]);
 		struct tls_session *ctrlr = tls_session_server(fds[1], find_psk, NULL);
-		CU_ASSERT_FATAL(ctrlr != NULL && tls_session_ask_kernel(ctrlr));
+		CU_ASSERT_PTR_NOT_NULL_FATAL(ctrlr);
+		tls_session_ask_kernel(ctrlr);
 		for (unsigned i = 0; i < 4; i++) {
 			(void)SSL_connect(ssl);
 			step = go_on(ctrlr, step);
@@ -654,7 +660,7 @@ static void test_messages_are_taken_apart_in_pieces_of_any_size(void)
 			CU_ASSERT((at + n) % sizeof(ticket) == 0 || c.have != 0 || c.left != 0);
 		}
 		CU_ASSERT_EQUAL(c.messages, 3);
-		CU_ASSERT(tls_control_payload(&c));
+		CU_ASSERT(tls_control_payload(&c, 1));
 		CU_ASSERT_EQUAL(c.messages, 0);
 		CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, update, 3), TLS_CONTROL_GO_ON);
 		CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, update + 3, 2), TLS_CONTROL_KEY_UPDATE);
@@ -672,10 +678,10 @@ static void test_messages_that_may_not_come_are_found(void)
 	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, large, 4), TLS_CONTROL_WRONG);
 	c = (struct tls_control){0};
 	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, largest, 4), TLS_CONTROL_GO_ON);
-	CU_ASSERT(!tls_control_payload(&c)); /* in the middle of it */
+	CU_ASSERT(!tls_control_payload(&c, 1)); /* in the middle of it */
 	c = (struct tls_control){0};
 	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, ticket, 3), TLS_CONTROL_GO_ON);
-	CU_ASSERT(!tls_control_payload(&c)); /* in the middle of its head */
+	CU_ASSERT(!tls_control_payload(&c, 1)); /* in the middle of its head */
 	c = (struct tls_control){0};
 	CU_ASSERT_EQUAL(tls_control_take(&c, TLS_RECORD_HANDSHAKE, ticket, 7, false), TLS_CONTROL_WRONG);
 	c = (struct tls_control){0};

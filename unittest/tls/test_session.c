@@ -488,18 +488,14 @@ static void update_keys(struct odd_host *h, unsigned times, int type)
 
 static void test_a_flood_of_key_updates_ends_the_connection(void)
 {
-	for (unsigned with_payload = 0; with_payload < 2; with_payload++) {
+	for (unsigned updates = 17; updates < 2000; updates += 983) {
 		struct iovec in = {received, 4000};
 		struct odd_host h;
 
 		open_odd_host(&h);
-		update_keys(&h, with_payload ? 17 : 1000, SSL_KEY_UPDATE_NOT_REQUESTED);
+		update_keys(&h, updates, SSL_KEY_UPDATE_NOT_REQUESTED);
 		CU_ASSERT_EQUAL(SSL_write(h.ssl, "x", 1), 1);
 		flush_odd_host(&h);
-		if (with_payload) { /* it arrives, and then the end */
-			CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), 1);
-			CU_ASSERT(tls_session_has_more(h.ctrlr));
-		}
 		CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), -EPROTO);
 		CU_ASSERT_PTR_NOT_NULL(strstr(tls_session_why(h.ctrlr), "KeyUpdate"));
 		CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), -EPROTO);

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "tls/record.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+
+#define KEY_MAX 32 /* bytes */
+
+/* ---- Keys ---- */
+
+/* From the secret. */
+static int use_secret(struct tls_keys *k)
+{
+	bool is_256 = k->hash == DHCHAP_HASH_SHA384;
+	uint8_t key[KEY_MAX];
+	int rc = tls_expand_label(k->hash, k->secret, "tls13 key", key, is_256 ? 32 : 16);
+
+	rc = rc == 0 ? tls_expand_label(k->hash, k->secret, "tls13 iv", k->iv, sizeof(k->iv)) : rc;
+	if (rc == 0 && EVP_CipherInit_ex(k->cipher, is_256 ? EVP_aes_256_gcm() : EVP_aes_128_gcm(), NULL, key, NULL,
+					 k->seals) != 1) {
+		ERR_clear_error();
+		rc = -EIO;
+	}
+	k->number = 0;
+	dhchap_cleanse(key, sizeof(key));
+	return rc;
+}
+
+int tls_keys_begin(struct tls_keys *k, unsigned hash, const uint8_t *secret, bool seals)
+{
+	*k = (struct tls_keys){.cipher = EVP_CIPHER_CTX_new(), .hash = (uint8_t)hash, .seals = seals};
+	if (k->cipher == NULL) {
+		ERR_clear_error();
+		return -ENOMEM;
+	}
+	memcpy(k->secret, secret, dhchap_hash_bytes(hash));
+	int rc = use_secret(k);
+	if (rc != 0) {
+		tls_keys_end(k);
+	}
+	return rc;
+}
+
+int tls_keys_update(struct tls_keys *k)
+{
+	uint8_t next[TLS_PSK_MAX];
+	size_t len = dhchap_hash_bytes(k->hash);
+	int rc = tls_expand_label(k->hash, k->secret, "tls13 traffic upd", next, len);
+
+	if (rc == 0) {
+		memcpy(k->secret, next, len);
+		rc = use_secret(k);
+	}
+	dhchap_cleanse(next, sizeof(next));
+	return rc;
+}
+
+void tls_keys_end(struct tls_keys *k)
+{
+	EVP_CIPHER_CTX_free(k->cipher);
+	dhchap_cleanse(k, sizeof(*k));
+}
+
+/* ---- Records ---- */
+
+/* Begins the next record (5.3): its number is never used again, whatever becomes of it. */
+static bool begin_record(struct tls_keys *k, const uint8_t head[TLS_RECORD_HEAD])
+{
+	uint8_t nonce[TLS_RECORD_IV];
+	uint64_t number = htobe64(k->number);
+	int n;
+
+	if (k->number == UINT64_MAX) {
+		return false;
+	}
+	k->number++;
+	memcpy(nonce, k->iv, sizeof(nonce));
+	for (unsigned i = 0; i < sizeof(number); i++) {
+		nonce[sizeof(nonce) - sizeof(number) + i] ^= ((const uint8_t *)&number)[i];
+	}
+	return EVP_CipherInit_ex(k->cipher, NULL, NULL, NULL, nonce, -1) == 1 &&
+	       EVP_CipherUpdate(k->cipher, NULL, &n, head, TLS_RECORD_HEAD) == 1;
+}
+
+static bool make_record(struct tls_keys *k, uint8_t type, struct iov_cursor *from, size_t length, uint8_t *out)
+{
+	int n;
+
+	if (!begin_record(k, out)) {
+		return false;
+	}
+	out += TLS_RECORD_HEAD;
+	for (size_t piece; length > 0; length -= piece, out += piece) {
+		piece = length;
+		const void *at = iov_next(from, &piece);
+		if (EVP_CipherUpdate(k->cipher, out, &n, at, (int)piece) != 1) {
+			return false;
+		}
+	}
+	return EVP_CipherUpdate(k->cipher, out, &n, &type, 1) == 1 && EVP_CipherFinal_ex(k->cipher, out + 1, &n) == 1 &&
+	       EVP_CIPHER_CTX_ctrl(k->cipher, EVP_CTRL_GCM_GET_TAG, TLS_RECORD_TAG, out + 1) == 1;
+}
+
+ssize_t tls_record_seal(struct tls_keys *k, uint8_t type, struct iov_cursor *from, size_t length, uint8_t *out)
+{
+	size_t inner = length + 1 + TLS_RECORD_TAG;
+
+	memcpy(out, (const uint8_t[]){TLS_RECORD_DATA, 3, 3, (uint8_t)(inner >> 8), (uint8_t)inner}, TLS_RECORD_HEAD);
+	if (!make_record(k, type, from, length, out)) {
+		ERR_clear_error();
+		return -EIO;
+	}
+	return (ssize_t)(TLS_RECORD_HEAD + inner);
+}
+
+/* The last byte of what is encrypted is the type, or padding. */
+static bool decrypt_record(struct tls_keys *k, const uint8_t *record, size_t content, struct iov_cursor to,
+			   uint8_t *last)
+{
+	const uint8_t *in = record + TLS_RECORD_HEAD;
+	uint8_t tag[TLS_RECORD_TAG], nothing[TLS_RECORD_TAG];
+	int n;
+
+	memcpy(tag, in + content + 1, sizeof(tag));
+	if (!begin_record(k, record) || EVP_CIPHER_CTX_ctrl(k->cipher, EVP_CTRL_GCM_SET_TAG, sizeof(tag), tag) != 1) {
+		return false;
+	}
+	for (size_t piece; content > 0; content -= piece, in += piece) {
+		piece = content;
+		void *at = iov_next(&to, &piece);
+		if (EVP_CipherUpdate(k->cipher, at, &n, in, (int)piece) != 1) {
+			return false;
+		}
+	}
+	return EVP_CipherUpdate(k->cipher, last, &n, in, 1) == 1 && EVP_CipherFinal_ex(k->cipher, nothing, &n) == 1;
+}
+
+/* Of a record with padding (5.4): its type is the last byte that is not 0. False: there is none. */
+static bool strip_padding(struct iov_cursor c, size_t content, uint8_t *type, size_t *length)
+{
+	bool found = false;
+	size_t at = 0;
+
+	for (size_t piece; at < content; at += piece) {
+		piece = content - at;
+		const uint8_t *bytes = iov_next(&c, &piece);
+		for (size_t i = piece; i > 0; i--) {
+			if (bytes[i - 1] != 0) {
+				*type = bytes[i - 1];
+				*length = at + i - 1;
+				found = true;
+				break;
+			}
+		}
+	}
+	return found;
+}
+
+int tls_record_open(struct tls_keys *k, const uint8_t *record, size_t bytes, struct iov_cursor to, uint8_t *type,
+		    size_t *length)
+{
+	*length = bytes - TLS_RECORD_EXTRA;
+	if (!decrypt_record(k, record, *length, to, type)) {
+		ERR_clear_error();
+		return -EBADMSG;
+	}
+	return *type != 0 || strip_padding(to, *length, type, length) ? 0 : -ENOMSG;
+}
