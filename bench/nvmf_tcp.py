@@ -17,6 +17,9 @@
     nvmf_tcp.tls_read_gbps ...          the same over TLS
     nvmf_tcp.aes_gbps                   what AES-128-GCM alone allows a core, 16 KiB at a time (openssl speed)
     nvmf_tcp.tls_read_ratio ...         the one by the other; wanted: 0.7 or more
+    nvmf_tcp.tls_read_of_bound, tls_write_of_bound
+                                        tls_read_gbps by what a core can do at most if each byte costs it what it costs without TLS, and AES-GCM:
+                                        1 / (1 / read_gbps + 1 / aes_gbps)
 and what bench-nvmf_tcp_own prints: own_ns (wanted: 250 or less) and its kin.
 
 It takes two minutes. --smoke: each figure once, of a moment: they mean nothing, but all that prints them has run."""
@@ -158,7 +161,7 @@ class Figures:
 
 
 def unit_of(name):
-    for part, unit in (("ratio", "ratio"), ("iops", "IOPS"), ("gbps", "GB/s"), ("_ns", "ns"), ("_calls", "calls"), ("ticks", "ticks")):
+    for part, unit in (("ratio", "ratio"), ("of_bound", "ratio"), ("iops", "IOPS"), ("gbps", "GB/s"), ("_ns", "ns"), ("_calls", "calls"), ("ticks", "ticks")):
         if part in name:
             return unit
     raise ValueError(name)
@@ -188,11 +191,13 @@ def turn_of_host(target, figures):
     aes = aes_gbps()
     figures.add("aes_gbps", aes)
     for operation in ("read", "write"):
-        figures.add(f"{operation}_gbps", gbps(target, operation))
+        plain = gbps(target, operation)
+        figures.add(f"{operation}_gbps", plain)
         figures.add(f"digest_{operation}_gbps", gbps(target, operation, *both))
         secure = gbps(target, operation, secure=True)
         figures.add(f"tls_{operation}_gbps", secure)
         figures.add(f"tls_{operation}_ratio", secure / aes)
+        figures.add(f"tls_{operation}_of_bound", secure * (1 / plain + 1 / aes))
 
 
 class Guest:

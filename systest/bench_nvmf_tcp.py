@@ -26,6 +26,7 @@ def names():
         for how in ("", "digest_", "tls_"):
             yield f"{how}{operation}_gbps", "GB/s"
         yield f"tls_{operation}_ratio", "ratio"
+        yield f"tls_{operation}_of_bound", "ratio"
     yield from {"flat_ratio": "ratio", "host_iops_q32": "IOPS", "digest_iops_q32": "IOPS", "aes_gbps": "GB/s", "own_ns": "ns", "own_ns_conn1": "ns",
                 "own_ns_conn256": "ns", "own_write_ns": "ns", "traced_own_ns": "ns", "events_per_io": "events", "calls_per_io": "calls",
                 "write_calls_per_io": "calls"}.items()
