@@ -95,6 +95,9 @@ struct integrity_io {
 	struct integrity_ios *list;      /* the control thread's that it is in; NULL: none */
 	struct integrity_slot *waits_at; /* for units, since; `waits`, with the slot's lock: it is in that list now */
 	bool held, waits, cancelling, ended;
+	bool is_writer; /* of the units that it has */
+	bool is_long;   /* in its channel's list of I/Os of several regions */
+	LIST_ENTRY(integrity_io) long_link;
 	bool starved;   /* it has waited for a slot, or for a region to be closed: later ones wait behind it */
 	bool touched;   /* the base may have carried out the step, or a part of it */
 	uint32_t steps; /* begun in the present call, and before */

@@ -32,6 +32,7 @@ struct integrity_channel {
 	struct integrity_bdev *d;
 	bool unmaps; /* the base has UNMAP */
 	LIST_HEAD(, integrity_io) held;
+	LIST_HEAD(, integrity_io) long_ios; /* those of several regions */
 };
 
 /* --- I/O that waits for the control thread, or for units --- */
@@ -94,19 +95,20 @@ static void units_remove(uint64_t units[INTEGRITY_BUSY_WORDS], const struct inte
 	}
 }
 
-static void units_give(struct integrity_slot *s, struct integrity_io *ctx)
-{
-	units_add(s->busy, ctx);
-	s->users++;
-	s->writers += ctx->stage == STAGE_CHANGE;
-	ctx->slot = s;
-}
-
 /* Whether it changes no checksum: so that the region may be closed, or be closed meanwhile. */
 static bool changes_no_sum(const struct integrity_slot *s, const struct integrity_io *ctx)
 {
 	return bdev_io_from_ctx((void *)(uintptr_t)ctx)->type == BDEV_IO_UNMAP &&
 	       integrity_sums_are_unknown(s, ctx->first, ctx->count);
+}
+
+static void units_give(struct integrity_slot *s, struct integrity_io *ctx)
+{
+	units_add(s->busy, ctx);
+	s->users++;
+	ctx->is_writer = ctx->stage == STAGE_CHANGE && !changes_no_sum(s, ctx);
+	s->writers += ctx->is_writer;
+	ctx->slot = s;
 }
 
 enum acquired { ACQUIRED, ACQUIRE_WAITS, ACQUIRE_ASKS };
@@ -191,7 +193,7 @@ static void units_release(struct integrity_io *ctx)
 	rte_spinlock_lock(&s->lock);
 	units_remove(s->busy, ctx);
 	s->users--;
-	if (ctx->stage == STAGE_CHANGE) {
+	if (ctx->is_writer) {
 		s->writers--;
 		s->written_ticks = thread_now();
 	}
@@ -309,6 +311,25 @@ static void child_begin(struct integrity_io *ctx)
 	child_send(io);
 }
 
+/* --- I/Os of several regions --- */
+
+/* They may take long, and are ended between two regions, whatever they are doing. */
+static void long_begin(struct integrity_channel *c, struct integrity_io *ctx)
+{
+	ctx->is_long = ctx->count < bdev_io_from_ctx(ctx)->num_blocks;
+	if (unlikely(ctx->is_long)) {
+		LIST_INSERT_HEAD(&c->long_ios, ctx, long_link);
+	}
+}
+
+static void long_end(struct integrity_io *ctx)
+{
+	if (unlikely(ctx->is_long)) {
+		LIST_REMOVE(ctx, long_link);
+		ctx->is_long = false;
+	}
+}
+
 /* --- An I/O with its units to itself --- */
 
 static void units_take(struct integrity_io *ctx)
@@ -336,6 +357,7 @@ static void io_fail(struct integrity_io *ctx, uint16_t status)
 {
 	struct bdev_io *io = bdev_io_from_ctx(ctx);
 
+	long_end(ctx);
 	if (ctx->touched || ctx->done_units > 0) {
 		bdev_io_complete(io, status);
 	} else {
@@ -346,6 +368,10 @@ static void io_fail(struct integrity_io *ctx, uint16_t status)
 /* After many steps in one call, by way of a message: on a base that completes at once they are nested. */
 static void next_step(struct integrity_io *ctx)
 {
+	if (unlikely(ctx->ended)) {
+		io_fail(ctx, NVME_SC_ABORT_REQ);
+		return;
+	}
 	step_set(ctx);
 	if (++ctx->steps % STEPS_NESTED == 0) {
 		ctx->answer = 0;
@@ -372,6 +398,7 @@ static void change_ended(struct integrity_io *ctx)
 	}
 	ctx->done_units += ctx->count;
 	if (ctx->done_units == io->num_blocks) {
+		long_end(ctx);
 		bdev_io_complete(io, 0);
 	} else {
 		next_step(ctx);
@@ -589,6 +616,7 @@ static void integrity_abort(struct integrity_channel *c, struct bdev_io *abort)
 	struct integrity_io *ctx = bdev_io_ctx(abort->abort.target);
 	bool only_held = ctx->held && ctx->stage != STAGE_READ; /* it has no child */
 
+	ctx->ended |= ctx->is_long;
 	if (ctx->held) {
 		held_cancel(ctx);
 	}
@@ -630,7 +658,7 @@ static void integrity_submit(void *channel, struct bdev_io *io)
 	struct integrity_channel *c = channel;
 	struct integrity_io *ctx = bdev_io_ctx(io);
 
-	ctx->held = ctx->cancelling = ctx->ended = ctx->waits = false;
+	ctx->held = ctx->cancelling = ctx->ended = ctx->waits = ctx->is_long = false;
 	ctx->waits_at = NULL;
 	switch (io->type) {
 	case BDEV_IO_ABORT:
@@ -659,6 +687,7 @@ static void integrity_submit(void *channel, struct bdev_io *io)
 		read_begin(c->d, ctx);
 	} else {
 		ctx->stage = STAGE_CHANGE;
+		long_begin(c, ctx);
 		units_take(ctx);
 	}
 }
@@ -666,7 +695,11 @@ static void integrity_submit(void *channel, struct bdev_io *io)
 static void integrity_reset_channel(struct bdev *b, void *channel)
 {
 	struct integrity_channel *c = channel;
+	struct integrity_io *ctx;
 
+	LIST_FOREACH (ctx, &c->long_ios, long_link) {
+		ctx->ended = true;
+	}
 	while (!LIST_EMPTY(&c->held)) {
 		held_cancel(LIST_FIRST(&c->held));
 	}
@@ -680,6 +713,7 @@ static void integrity_take_back(void *channel, struct bdev_io *io)
 
 	bool ends_here = ctx->held && ctx->waits_at != NULL;
 
+	ctx->ended |= ctx->is_long;
 	if (ctx->held) {
 		held_cancel(ctx);
 	}
@@ -693,6 +727,7 @@ static int integrity_channel_create(struct bdev *b, void *channel)
 	struct integrity_channel *c = channel;
 
 	LIST_INIT(&c->held);
+	LIST_INIT(&c->long_ios);
 	c->d = integrity_of(b);
 	c->unmaps = bdev_desc_bdev(c->d->base)->io_types >> BDEV_IO_UNMAP & 1;
 	c->pool = bdev_child_pool_create_for(

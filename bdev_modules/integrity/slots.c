@@ -23,9 +23,12 @@ static const char *slot_state_name(unsigned state)
 }
 
 static const uint32_t slot_next_states[SLOT_STATES] = {
-	[SLOT_FREE] = 1u << SLOT_LOADING | 1u << SLOT_OPEN,  [SLOT_LOADING] = 1u << SLOT_CLEAN | 1u << SLOT_FREE,
-	[SLOT_CLEAN] = 1u << SLOT_OPENING | 1u << SLOT_FREE, [SLOT_OPENING] = 1u << SLOT_OPEN | 1u << SLOT_CLEAN,
-	[SLOT_OPEN] = 1u << SLOT_CLOSING | 1u << SLOT_FREE,  [SLOT_CLOSING] = 1u << SLOT_CLEAN | 1u << SLOT_OPEN,
+	[SLOT_FREE] = 1u << SLOT_LOADING | 1u << SLOT_OPEN | 1u << SLOT_CLEAN,
+	[SLOT_LOADING] = 1u << SLOT_CLEAN | 1u << SLOT_FREE,
+	[SLOT_CLEAN] = 1u << SLOT_OPENING | 1u << SLOT_FREE,
+	[SLOT_OPENING] = 1u << SLOT_OPEN | 1u << SLOT_CLEAN,
+	[SLOT_OPEN] = 1u << SLOT_CLOSING | 1u << SLOT_FREE,
+	[SLOT_CLOSING] = 1u << SLOT_CLEAN | 1u << SLOT_OPEN,
 };
 STATE_MACHINE(slot_machine, "integrity_region", slot_state_name, slot_next_states)
 
@@ -325,6 +328,14 @@ static void slot_take_unknown(struct integrity_slot *s)
 	integrity_slot_set_state(s, SLOT_OPEN);
 }
 
+/* Its checksum page has never been written. */
+static void slot_take_new(struct integrity_slot *s)
+{
+	slot_set_sums(s, NULL);
+	slot_publish(s, 1);
+	integrity_slot_set_state(s, SLOT_CLEAN);
+}
+
 static bool region_is_unknown(const struct integrity_bdev *d, uint32_t region)
 {
 	return d->unknown[region / 8] >> region % 8 & 1;
@@ -339,6 +350,10 @@ static void slot_give(struct integrity_slot *s, uint32_t region)
 	rte_spinlock_unlock(&s->lock);
 	if (region_is_unknown(d, region)) {
 		slot_take_unknown(s);
+		return;
+	}
+	if (!region_has_sums(d, region)) {
+		slot_take_new(s);
 		return;
 	}
 	integrity_slot_set_state(s, SLOT_LOADING);
@@ -459,7 +474,8 @@ static void ask_serve(struct integrity_bdev *d, struct integrity_io *ctx)
 	if (s == NULL) {
 		return;
 	}
-	s->referenced = true;
+	/* Most of those that UNMAP passes through are not used by others. */
+	s->referenced |= bdev_io_from_ctx(ctx)->type != BDEV_IO_UNMAP;
 	if (s->state == SLOT_OPEN || (!writes && s->state != SLOT_LOADING)) {
 		ask_answer(ctx, 0);
 	} else if (s->state == SLOT_CLEAN) {
@@ -467,6 +483,7 @@ static void ask_serve(struct integrity_bdev *d, struct integrity_io *ctx)
 		open_ahead(d, ctx);
 	} else {
 		ask_wait(ctx, &s->asks);
+		open_ahead(d, ctx); /* SLOT_LOADING: the pages are read together */
 	}
 }
 

@@ -16,6 +16,12 @@ static enum fault_kind kind_of(const struct bdev_io *io)
 	    unit < fault_base.layout.size_units - 1) {
 		return KIND_READ;
 	}
+	if (io->type == BDEV_IO_WRITE_ZEROES) {
+		return unit >= fault_base.layout.data_first ? KIND_ZEROES : KIND_NONE;
+	}
+	if (io->type == BDEV_IO_READ && unit >= fault_base.layout.sums_first && unit < fault_base.layout.data_first) {
+		return KIND_SUMS_READ;
+	}
 	if (io->type != BDEV_IO_WRITE || unit < fault_base.layout.bitmap_first ||
 	    unit >= fault_base.layout.data_first) {
 		return KIND_NONE;

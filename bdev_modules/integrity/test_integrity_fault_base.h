@@ -7,7 +7,18 @@
 
 #define STATUS_AGAIN BDEV_STATUS(NVME_SCT_PATH, NVME_SC_HOST_PATH_ERROR)
 
-enum fault_kind { KIND_NONE, KIND_FLUSH, KIND_BITMAP, KIND_SUMS, KIND_UNMAP, KIND_READ, KINDS }; /* READ: of data */
+/* READ, ZEROES: of data. SUMS: a WRITE of a checksum page. */
+enum fault_kind {
+	KIND_NONE,
+	KIND_FLUSH,
+	KIND_BITMAP,
+	KIND_SUMS,
+	KIND_UNMAP,
+	KIND_READ,
+	KIND_SUMS_READ,
+	KIND_ZEROES,
+	KINDS
+};
 
 struct fault_base {
 	struct testdev *t;

@@ -261,7 +261,153 @@ static void test_a_page_of_the_bitmap_that_failed_is_written_at_the_end(void)
 	faults_end(&u);
 }
 
+/* --- UNMAP of many regions --- */
+
+static void release_held(void *arg)
+{
+	fault_release();
+}
+
+struct ended_look {
+	struct user *user;
+	struct request *r;
+	atomic_bool asked, ended;
+};
+
+static void ended_look_there(void *arg)
+{
+	struct ended_look *l = arg;
+
+	atomic_store(&l->ended, ((struct integrity_io *)bdev_io_ctx(l->r->io))->ended);
+	atomic_store(&l->asked, false);
+}
+
+/* The thread of its user knows that it is to end. */
+static bool is_told_to_end(void *arg)
+{
+	struct ended_look *l = arg;
+
+	if (!l->ended && !atomic_exchange(&l->asked, true)) {
+		CU_ASSERT_EQUAL_FATAL(thread_send(l->user->thread, ended_look_there, l), 0);
+	}
+	return l->ended && !l->asked;
+}
+
+static void test_unmap_reads_no_page_that_was_never_written(void)
+{
+	struct user u;
+
+	kit_close_soon(false);
+	faults_start(&u, 20, NULL, true);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 0, bdev_num_blocks(bdev_find("i0"))), 0);
+	CU_ASSERT_EQUAL(kit_read(&u, 512, 1), 0);
+	CU_ASSERT_EQUAL(fault_base.writes[KIND_UNMAP], 20);
+	CU_ASSERT_EQUAL(fault_base.writes[KIND_SUMS_READ], 0);
+	faults_end(&u);
+}
+
+static bool were_read(void *arg)
+{
+	return atomic_load(&fault_base.writes[KIND_SUMS_READ]) >= *(const unsigned *)arg;
+}
+
+/* While the first page is read the others are as well. */
+static void test_unmap_reads_pages_together(void)
+{
+	struct user u;
+
+	kit_close_soon(true);
+	faults_start(&u, 20, NULL, true);
+	for (uint64_t r = 0; r < 20; r++) {
+		CU_ASSERT_EQUAL(kit_write(&u, r * 512, 1, 1), 0);
+	}
+	CU_ASSERT_TRUE(kit_wait_closed());
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
+	fault_base.hold_kind = KIND_SUMS_READ;
+	struct request *r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_UNMAP, NULL, 0, 0, bdev_num_blocks(bdev_find("i0")));
+	request_submit(r);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&fault_base.holds));
+	unsigned most = 1 + 20 / 4; /* a quarter of those that may be open, and its own */
+	CU_ASSERT_TRUE(fixture_poll(were_read, &most));
+	CU_ASSERT_EQUAL(fault_base.writes[KIND_UNMAP], 0);
+	fault_release();
+	CU_ASSERT_EQUAL(request_finish(r), 0);
+	CU_ASSERT_EQUAL(fault_base.writes[KIND_UNMAP], 20);
+	CU_ASSERT_EQUAL(fault_base.writes[KIND_SUMS_READ], 20);
+	CU_ASSERT_EQUAL(kit_read(&u, 0, 1), 0);
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 1);
+	faults_end(&u);
+}
+
+/* The base has its first part. */
+static void test_io_of_many_regions_is_ended_between_two(void)
+{
+	struct user u;
+
+	for (unsigned i = 0; i < 2 * ENDERS; i++) {
+		bool zeroes = i / ENDERS;
+		kit_close_soon(false);
+		faults_start(&u, 20, NULL, true);
+		fault_base.hold_kind = zeroes ? KIND_ZEROES : KIND_UNMAP;
+		struct request *r = request_new(&u);
+		bdev_io_set_rw(r->io, zeroes ? BDEV_IO_WRITE_ZEROES : BDEV_IO_UNMAP, NULL, 0, 0,
+			       bdev_num_blocks(bdev_find("i0")));
+		request_submit(r);
+		CU_ASSERT_TRUE_FATAL(fixture_wait(&fault_base.holds));
+		struct request *ender = request_new(&u);
+		ender->io->type = i % ENDERS == RESET ? BDEV_IO_RESET : BDEV_IO_ABORT;
+		ender->io->abort.target = r->io;
+		if (i % ENDERS == TAKE_BACK) {
+			request_take_back(r);
+		} else {
+			request_submit(ender);
+		}
+		struct ended_look look = {&u, r};
+		CU_ASSERT_TRUE_FATAL(fixture_poll(is_told_to_end, &look));
+		CU_ASSERT_EQUAL_FATAL(thread_send(u.thread, release_held, NULL), 0);
+		CU_ASSERT_EQUAL(request_finish(r), NVME_SC_ABORT_REQ);
+		CU_ASSERT_EQUAL(fault_base.writes[zeroes ? KIND_ZEROES : KIND_UNMAP], 1);
+		if (i % ENDERS == TAKE_BACK) {
+			request_free(ender);
+		} else {
+			CU_ASSERT_EQUAL(request_finish(ender), 0);
+		}
+		CU_ASSERT_EQUAL(kit_write(&u, 0, 1, 1), 0);
+		CU_ASSERT_TRUE(kit_reads(&u, 0, 1, 1));
+		faults_end(&u);
+	}
+}
+
+/* It changes no checksum, so the region is closed meanwhile. */
+static void test_an_unmap_of_unknown_blocks_does_not_keep_a_region_open(void)
+{
+	struct user u;
+
+	closes_when_told(&u);
+	fault_base.hold_kind = KIND_UNMAP;
+	struct request *r = request_new(&u);
+	bdev_io_set_rw(r->io, BDEV_IO_UNMAP, NULL, 0, 8, 4);
+	request_submit(r);
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&fault_base.holds));
+	fault_closer_goes();
+	CU_ASSERT_TRUE(kit_wait_closed());
+	CU_ASSERT_EQUAL_FATAL(thread_send(u.thread, release_held, NULL), 0);
+	CU_ASSERT_EQUAL(request_finish(r), 0);
+	CU_ASSERT_EQUAL(kit_info().regions_open, 0);
+	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
+	faults_end(&u);
+}
+
 static const struct unit_test tests[] = {
+	UNIT(test_io_of_many_regions_is_ended_between_two),
+	UNIT(test_an_unmap_of_unknown_blocks_does_not_keep_a_region_open),
+	UNIT(test_unmap_reads_no_page_that_was_never_written),
+	UNIT(test_unmap_reads_pages_together),
 	UNIT(test_a_checksum_page_that_cannot_be_written_is_in_nobodys_way),
 	UNIT(test_a_write_that_waits_for_a_region_to_be_closed_ends),
 	UNIT(test_it_is_told_that_a_base_works_again_though_nothing_is_closed),
