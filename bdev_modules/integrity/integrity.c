@@ -162,6 +162,15 @@ static void integrity_base_event(struct bdev_desc *desc, enum bdev_event event, 
 
 /* --- The beginning --- */
 
+/* Bdevs that pass all on offer UNMAP, whatever is below. */
+static bool unmaps(const struct bdev *b)
+{
+	while (b != NULL && b->io_types >> BDEV_IO_UNMAP & 1) {
+		b = vbdev_base_of(b);
+	}
+	return b == NULL;
+}
+
 static void integrity_fill_in(struct integrity_bdev *d)
 {
 	const struct bdev *base = bdev_desc_bdev(d->base);
@@ -181,7 +190,7 @@ static void integrity_fill_in(struct integrity_bdev *d)
 	/* All other types mean data without a checksum: the layer makes reads and writes of them. */
 	b->io_types = 1u << BDEV_IO_READ | 1u << BDEV_IO_WRITE | 1u << BDEV_IO_WRITE_ZEROES | 1u << BDEV_IO_FLUSH |
 		      1u << BDEV_IO_ABORT;
-	b->io_types |= base->io_types & 1u << BDEV_IO_UNMAP; /* or it would forget checksums of what stays there */
+	b->io_types |= unmaps(base) ? 1u << BDEV_IO_UNMAP : 0; /* or it would forget checksums of what stays there */
 	memcpy(b->uuid, d->layout.uuid, sizeof(b->uuid));
 }
 

@@ -96,6 +96,7 @@ struct integrity_io {
 	struct integrity_slot *waits_at; /* for units, since; `waits`, with the slot's lock: it is in that list now */
 	bool held, waits, cancelling, ended;
 	bool is_writer; /* of the units that it has */
+	bool loses;     /* what they have is not known any more */
 	bool is_long;   /* in its channel's list of I/Os of several regions */
 	LIST_ENTRY(integrity_io) long_link;
 	bool starved;   /* it has waited for a slot, or for a region to be closed: later ones wait behind it */
@@ -113,6 +114,7 @@ struct integrity_slot {
 	uint64_t busy[INTEGRITY_BUSY_WORDS];
 	struct integrity_ios waiters;          /* for units, in order: none of them before one that came earlier */
 	uint64_t wanted[INTEGRITY_BUSY_WORDS]; /* by the waiters */
+	uint64_t lost[INTEGRITY_BUSY_WORDS];   /* unmapped, or not written: what they have is not learned */
 	uint64_t written_ticks;                /* the last write */
 	/* Written by who has the unit; read by all, without an order: what does not match is looked at again. */
 	_Atomic uint32_t sum[INTEGRITY_REGION_UNITS];

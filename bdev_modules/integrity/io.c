@@ -108,6 +108,7 @@ static void units_give(struct integrity_slot *s, struct integrity_io *ctx)
 	s->users++;
 	ctx->is_writer = ctx->stage == STAGE_CHANGE && !changes_no_sum(s, ctx);
 	s->writers += ctx->is_writer;
+	ctx->loses = false;
 	ctx->slot = s;
 }
 
@@ -193,6 +194,9 @@ static void units_release(struct integrity_io *ctx)
 	rte_spinlock_lock(&s->lock);
 	units_remove(s->busy, ctx);
 	s->users--;
+	if (unlikely(ctx->loses)) {
+		units_add(s->lost, ctx);
+	}
 	if (ctx->is_writer) {
 		s->writers--;
 		s->written_ticks = thread_now();
@@ -212,6 +216,7 @@ static void sums_note(struct integrity_bdev *d, struct integrity_io *ctx)
 	const struct bdev_io *io = bdev_io_from_ctx(ctx);
 	struct iov_cursor c = {.iov = io->iovs};
 
+	ctx->loses = io->type == BDEV_IO_UNMAP;
 	for (uint32_t i = 0; i < ctx->count; i++) {
 		uint32_t sum = INTEGRITY_SUM_UNKNOWN;
 		if (io->type == BDEV_IO_WRITE) {
@@ -226,6 +231,7 @@ static void sums_note(struct integrity_bdev *d, struct integrity_io *ctx)
 /* After a write that has failed the units have old data, new data, or some of both. */
 static void sums_forget(struct integrity_io *ctx)
 {
+	ctx->loses = true;
 	for (uint32_t i = 0; i < ctx->count; i++) {
 		atomic_store_explicit(&ctx->slot->sum[ctx->first + i], INTEGRITY_SUM_UNKNOWN, memory_order_relaxed);
 	}
@@ -729,7 +735,7 @@ static int integrity_channel_create(struct bdev *b, void *channel)
 	LIST_INIT(&c->held);
 	LIST_INIT(&c->long_ios);
 	c->d = integrity_of(b);
-	c->unmaps = bdev_desc_bdev(c->d->base)->io_types >> BDEV_IO_UNMAP & 1;
+	c->unmaps = b->io_types >> BDEV_IO_UNMAP & 1;
 	c->pool = bdev_child_pool_create_for(
 		&(struct bdev_child_pool_opts){.bases = &c->d->base, .n_bases = 1, .count = CHILDREN});
 	return c->pool != NULL ? 0 : -errno;

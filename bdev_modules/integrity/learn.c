@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* After a crash: reads the regions that were open, and notes the checksums of what is there, one region at a time.
- * Meanwhile the learner has all units of the region to itself. What the medium has lost stays unknown. After another
+ * Meanwhile the learner has all units of the region to itself. What the medium has lost stays unknown, and so does what
+ * users have unmapped, or failed to write, since: the base may return something else each time. After another
  * error the region is read again later, and until it has been read it stays open on the base, also if the bdev goes:
  * so it is read in the next life. */
 #include <rte_common.h>
@@ -53,7 +54,8 @@ static void piece_note(struct integrity_bdev *d, struct integrity_slot *s, uint3
 	for (uint32_t i = 0; i < units; i++) {
 		_Atomic uint32_t *sum = &s->sum[d->learn_at + i];
 		uint32_t found = integrity_sum(&c);
-		if (atomic_load_explicit(sum, memory_order_relaxed) == INTEGRITY_SUM_UNKNOWN) {
+		bool is_lost = s->lost[(d->learn_at + i) / 64] >> (d->learn_at + i) % 64 & 1;
+		if (!is_lost && atomic_load_explicit(sum, memory_order_relaxed) == INTEGRITY_SUM_UNKNOWN) {
 			atomic_store_explicit(sum, found, memory_order_relaxed);
 		}
 	}

@@ -167,10 +167,21 @@ static void region_is_unknown_again(struct integrity_bdev *d, uint32_t region)
 	d->unknown_at = RTE_MIN(d->unknown_at, region);
 }
 
+static bool slot_has_lost(const struct integrity_slot *s)
+{
+	uint64_t lost = 0;
+
+	for (uint32_t w = 0; w < INTEGRITY_BUSY_WORDS; w++) {
+		lost |= s->lost[w];
+	}
+	return lost != 0;
+}
+
+/* Only its slot knows what is not to be learned of a region. */
 static bool slot_reclaim(struct integrity_slot *s)
 {
 	rte_spinlock_lock(&s->lock);
-	bool evicted = s->users == 0;
+	bool evicted = s->users == 0 && !(s->unknown && slot_has_lost(s));
 	uint32_t region = atomic_load_explicit(&s->region, memory_order_relaxed);
 	if (evicted) {
 		slot_set_region(s, INTEGRITY_NO_REGION);
@@ -323,6 +334,7 @@ static void slot_take_unknown(struct integrity_slot *s)
 	s->unknown = true;
 	s->learned = false;
 	s->written_ticks = 0;
+	memset(s->lost, 0, sizeof(s->lost));
 	slot_set_sums(s, NULL);
 	slot_publish(s, 1);
 	integrity_slot_set_state(s, SLOT_OPEN);

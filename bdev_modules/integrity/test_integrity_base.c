@@ -36,7 +36,14 @@ static void test_a_standby_is_refused_also_below_another_bdev(void)
 
 	struct testdev *t = base_new(KIT_UNITS);
 	CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "m0", NULL, kit_error), 0);
+	CU_ASSERT_EQUAL_FATAL(
+		kit_create_opts(&(struct bdev_integrity_opts){.name = "i1", .base_bdev_name = "p0", .format = true}),
+		0);
 	bdev_owner_init(&owner, &t->bdev, &owner_ops);
+	CU_ASSERT_EQUAL(kit_create("i1", true), -EINVAL); /* which is not one that passes all on */
+	CU_ASSERT_PTR_NOT_NULL(strstr(kit_error, "bdev 'm0' was made with standby"));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i1"), 0);
+	memset(t->memory, 0, (size_t)KIT_UNITS * UNIT_BYTES);
 	CU_ASSERT_EQUAL(kit_create("p0", true), -EINVAL);
 	CU_ASSERT_PTR_NOT_NULL(strstr(kit_error, "bdev 'm0' was made with standby"));
 	CU_ASSERT_EQUAL(bdev_get_claim(bdev_find("p0"), NULL), BDEV_CLAIM_NONE);
@@ -345,8 +352,9 @@ static void test_a_wrong_checksum_page_is_counted_once(void)
 /* --- UNMAP --- */
 
 /* What stays there goes on being checked. */
-static void test_unmap_on_a_base_without_it_forgets_no_checksum(void)
+static void unmap_forgets_no_checksum(bool below_another)
 {
+	const char *name = below_another ? "p0" : "m0";
 	struct user u;
 
 	kit_close_soon(true);
@@ -354,14 +362,26 @@ static void test_unmap_on_a_base_without_it_forgets_no_checksum(void)
 	t->bdev.io_types |= 1u << BDEV_IO_FLUSH;
 	t->bdev.io_types &= ~(1u << BDEV_IO_UNMAP);
 	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
-	CU_ASSERT_EQUAL_FATAL(kit_create("m0", true), 0);
+	if (below_another) {
+		CU_ASSERT_EQUAL_FATAL(bdev_passthru_create("p0", "m0", NULL, kit_error), 0);
+	}
+	CU_ASSERT_EQUAL_FATAL(kit_create(name, true), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
 	CU_ASSERT_EQUAL(kit_write(&u, 10, 8, 1), 0);
 	user_io(&u, BDEV_IO_UNMAP, NULL, 0, 20);
 	CU_ASSERT_TRUE(kit_reads(&u, 10, 8, 1));
 	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
 	close_it(&u);
+	if (below_another) {
+		CU_ASSERT_EQUAL(fixture_delete(bdev_passthru_delete, "p0"), 0);
+	}
 	CU_ASSERT_TRUE(testdev_delete(t));
+}
+
+static void test_unmap_on_a_base_without_it_forgets_no_checksum(void)
+{
+	unmap_forgets_no_checksum(false);
+	unmap_forgets_no_checksum(true);
 }
 
 /* --- Scrubs --- */

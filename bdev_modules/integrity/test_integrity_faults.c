@@ -619,6 +619,30 @@ static void test_what_was_not_learned_stays_open(void)
 	faults_end(&u);
 }
 
+/* Unmapped, or partly written, since the crash: the base may return something else the next time. */
+static void test_what_was_lost_is_not_learned(void)
+{
+	struct user u;
+
+	crashed_with_open(KIT_REGIONS, 2);
+	faults_start_unlearned(&u, KIT_REGIONS);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_UNMAP, NULL, 3, 1), 0);
+	fault_base.t->fail_status = STATUS_AGAIN;
+	CU_ASSERT_EQUAL(kit_write(&u, 512 + 3, 1, 1), STATUS_AGAIN);
+	fault_base.t->fail_status = 0;
+	fault_closer_goes();
+	all_units_are_checked(&u, 2);
+	for (uint64_t unit = 3; unit < 512 + 4; unit += 512) {
+		uint8_t *byte = fault_base.t->memory + (fault_base.layout.data_first + unit) * UNIT_BYTES;
+		uint64_t before = kit_info().units_unchecked;
+		*byte ^= 1;
+		CU_ASSERT_EQUAL(kit_read(&u, unit, 1), 0);
+		CU_ASSERT_EQUAL(kit_info().units_unchecked, before + 1);
+	}
+	CU_ASSERT_EQUAL(kit_info().errors, 4);
+	faults_end(&u);
+}
+
 /* While one is read another one, that has still to be, gives its place away. */
 static void test_what_was_not_learned_is_not_closed_for_others(void)
 {
@@ -701,6 +725,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_it_goes_while_a_region_is_opened),
 	UNIT(test_what_was_open_is_learned_after_errors_that_pass),
 	UNIT(test_what_was_not_learned_stays_open),
+	UNIT(test_what_was_lost_is_not_learned),
 	UNIT(test_what_was_not_learned_is_not_closed_for_others),
 	UNIT(test_a_region_has_its_turn_among_unlearned_ones),
 	UNIT_END,
