@@ -256,11 +256,13 @@ static void crypto_examine(struct bdev *b)
 	vbdev_waiting_examine(b, &bdev_crypto_module, crypto_base_came);
 	crypto_journal_came(b);
 	crypto_rekey_examine(b);
+	crypto_former_examine(b);
 }
 
 static void crypto_fini(void)
 {
 	vbdev_waiting_free(&bdev_crypto_module);
+	crypto_former_fini();
 	crypto_key_fini();
 	crypto_buffers_fini();
 }

@@ -74,7 +74,9 @@ void crypto_rekey_get(const struct crypto_bdev *c, struct bdev_crypto_opts *opts
 
 /* Whether the journal's I/O can be carried out while the rekey of c holds I/O. -EINVAL. */
 int crypto_journal_check_place(const struct crypto_bdev *c, const struct bdev *journal, char *error);
-/* Whether that bdev has room for it, and can be written. -EINVAL, -ENOSPC, -EROFS. */
+/* Whether that bdev has room for one. -EINVAL, -ENOSPC. */
+int crypto_journal_check_room(const struct bdev *journal, char *error);
+/* The same, and whether it and the base can be written. -EINVAL, -ENOSPC, -EROFS. */
 int crypto_journal_check(const struct crypto_bdev *c, const struct bdev *journal, char *error);
 /* Says in the log if what it stores is gone when varve ends, and what the base has is not. */
 void crypto_journal_warn(const struct crypto_bdev *c, const struct bdev *journal);
@@ -84,10 +86,16 @@ int crypto_rekey_check_base(const struct crypto_bdev *c, char *error);
 /* --- rekey_former.c --- */
 
 /* Has the journal on that bdev, if it has this salt, say nothing any more. user: the crypto bdev. done(arg) follows on
- * the control thread, perhaps before this has returned: that is durable, or not possible, as the log says. Control
- * thread. */
+ * the control thread, perhaps before this has returned: that is durable, or not possible, as the log says; then it
+ * is tried again when a bdev of that name comes. Control thread. */
 void crypto_journal_make_void(const char *name, const uint8_t *salt, const char *user, void (*done)(void *arg),
 			      void *arg);
+/* A bdev has come: if it has a former journal that could not be made void, that is done now. Control thread. */
+void crypto_former_examine(const struct bdev *b);
+/* The journal with this salt counts: it does not become void. Control thread. */
+void crypto_former_forget(const uint8_t *salt);
+/* At the end of the module: nothing becomes void any more. */
+void crypto_former_fini(void);
 
 /* --- io.c --- */
 

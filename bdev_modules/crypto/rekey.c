@@ -203,6 +203,7 @@ static void rekey_begun_message(struct thread_msg *msg)
 	memcpy(salt, r->journal_salt, sizeof(salt));
 	snprintf(r->journal_name, sizeof(r->journal_name), "%s", name);
 	memcpy(r->journal_salt, r->engine.head.salt, sizeof(salt));
+	crypto_former_forget(r->journal_salt);
 	crypto_journal_warn(r->c, bdev_desc_bdev(r->journal->desc));
 	if (strcmp(former, name) != 0) {
 		log_warning("bdev %s: its rekey goes on with a journal on bdev %s: save the configuration; the one on "

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A rekey goes on with another journal. What the former one says will not be true any more, and a rekey that went on
- * from there would lose data: it is made void first, if its bdev can be had. */
+ * from there would lose data: it is made void first, if its bdev can be had, and otherwise when that comes back. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "bdev_modules/crypto/internal.h"
 #include "bdev_modules/crypto/rekey_journal.h"
@@ -12,9 +13,18 @@
 #include "util/compiler.h"
 #include "util/log.h"
 
+/* One that could not be made void. */
+struct lost_former {
+	LIST_ENTRY(lost_former) link;
+	char name[256]; /* of its bdev */
+	char user[256]; /* the crypto bdev */
+	uint8_t salt[REKEY_SALT];
+};
+static LIST_HEAD(, lost_former) lost_formers = LIST_HEAD_INITIALIZER(lost_formers);
+
 struct former {
 	struct worker_job job;
-	struct bdev_desc *desc; /* claimed */
+	struct bdev_desc *desc; /* claimed, unless it is only looked at */
 	struct vbdev_meta *meta;
 	char user[256]; /* the crypto bdev */
 	uint8_t salt[REKEY_SALT];
@@ -24,6 +34,58 @@ struct former {
 	void (*done)(void *arg);
 	void *arg;
 };
+
+/* --- Those that are to become void when their bdevs come back --- */
+
+static struct lost_former *lost_former_find(const uint8_t *salt)
+{
+	struct lost_former *l;
+
+	LIST_FOREACH (l, &lost_formers, link) {
+		if (memcmp(l->salt, salt, sizeof(l->salt)) == 0) {
+			return l;
+		}
+	}
+	return NULL;
+}
+
+void crypto_former_forget(const uint8_t *salt)
+{
+	struct lost_former *l = lost_former_find(salt);
+
+	if (l != NULL) {
+		LIST_REMOVE(l, link);
+		free(l);
+	}
+}
+
+void crypto_former_fini(void)
+{
+	while (!LIST_EMPTY(&lost_formers)) {
+		crypto_former_forget(LIST_FIRST(&lost_formers)->salt);
+	}
+}
+
+static void former_failed(const char *name, const uint8_t *salt, const char *user, const char *why)
+{
+	struct lost_former *l = lost_former_find(salt);
+
+	log_warning("bdev %s: the former journal of its rekey, on bdev %s, cannot be made void before that bdev comes "
+		    "back: %s",
+		    user, name, why);
+	if (l == NULL) {
+		l = calloc(1, sizeof(*l));
+		if (l == NULL) {
+			return; /* it has been said that it is not void */
+		}
+		LIST_INSERT_HEAD(&lost_formers, l, link);
+	}
+	snprintf(l->name, sizeof(l->name), "%s", name);
+	snprintf(l->user, sizeof(l->user), "%s", user);
+	memcpy(l->salt, salt, sizeof(l->salt));
+}
+
+/* --- Worker thread --- */
 
 static int former_run(struct former *f, struct vbdev_meta_op op)
 {
@@ -39,10 +101,9 @@ static int former_io(struct former *f, enum bdev_io_type type, unsigned slot)
 						    .data = f->header});
 }
 
-/* The header goes where the newest one is not. -ESTALE: it is not the journal that was meant. */
-static int former_make_void(struct former *f)
+/* *newest: one of found[]. -ESTALE: it is not the journal that was meant. */
+static int former_read(struct former *f, struct rekey_header found[2], const struct rekey_header **newest)
 {
-	struct rekey_header found[2];
 	const struct rekey_header *is[2];
 
 	for (unsigned i = 0; i < 2; i++) {
@@ -52,9 +113,19 @@ static int former_make_void(struct former *f)
 		}
 		is[i] = rekey_header_decode(f->header, &found[i]) ? &found[i] : NULL;
 	}
-	const struct rekey_header *newest = rekey_header_newest(is[0], is[1]);
-	if (newest == NULL || memcmp(newest->salt, f->salt, sizeof(f->salt)) != 0) {
-		return -ESTALE;
+	*newest = rekey_header_newest(is[0], is[1]);
+	return *newest == NULL || memcmp((*newest)->salt, f->salt, sizeof(f->salt)) != 0 ? -ESTALE : 0;
+}
+
+/* The header goes where the newest one is not. */
+static int former_make_void(struct former *f)
+{
+	struct rekey_header found[2];
+	const struct rekey_header *newest;
+	int rc = former_read(f, found, &newest);
+
+	if (rc != 0) {
+		return rc;
 	}
 	struct rekey_header none = *newest;
 	none.generation++;
@@ -62,7 +133,7 @@ static int former_make_void(struct former *f)
 	none.chunk_blocks = none.chunk_crc = 0;
 	memset(f->header, 0, sizeof(f->header));
 	rekey_header_encode(&none, f->header);
-	int rc = former_io(f, BDEV_IO_WRITE, newest == &found[0]);
+	rc = former_io(f, BDEV_IO_WRITE, newest == &found[0]);
 	return rc != 0 ? rc
 		       : former_run(f, (struct vbdev_meta_op){.type = BDEV_IO_FLUSH,
 							      .num_blocks = bdev_num_blocks(bdev_desc_bdev(f->desc))});
@@ -75,6 +146,17 @@ static void former_work(struct worker_job *job)
 	f->rc = former_make_void(f);
 }
 
+static void former_look(struct worker_job *job)
+{
+	struct former *f = container_of(job, struct former, job);
+	struct rekey_header found[2];
+	const struct rekey_header *newest;
+
+	f->rc = former_read(f, found, &newest);
+}
+
+/* --- Control thread --- */
+
 static void former_closed(void *arg)
 {
 	struct former *f = arg;
@@ -82,6 +164,13 @@ static void former_closed(void *arg)
 
 	free(f);
 	bdev_close(desc); /* last: it may be all that the removal of its bdev waits for */
+}
+
+static void former_is_another(struct former *f)
+{
+	log_notice("bdev %s: bdev %s does not have the former journal of its rekey any more", f->user,
+		   bdev_name(bdev_desc_bdev(f->desc)));
+	crypto_former_forget(f->salt);
 }
 
 static void former_done(struct worker_job *job)
@@ -92,11 +181,11 @@ static void former_done(struct worker_job *job)
 
 	if (rc == 0) {
 		log_notice("bdev %s: the former journal of its rekey, on bdev %s, is void", f->user, name);
+		crypto_former_forget(f->salt);
 	} else if (rc == -ESTALE) {
-		log_notice("bdev %s: bdev %s does not have the former journal of its rekey any more", f->user, name);
+		former_is_another(f);
 	} else {
-		log_warning("bdev %s: the former journal of its rekey, on bdev %s, cannot be made void: %s", f->user,
-			    name, strerror(-rc));
+		former_failed(name, f->salt, f->user, strerror(-rc));
 	}
 	f->done(f->arg);
 	vbdev_meta_close(f->meta, former_closed, f);
@@ -107,28 +196,94 @@ static void former_event(struct bdev_desc *desc, enum bdev_event event, void *ar
 {
 }
 
+/* Has a worker thread work on what is open. -ENOMEM: it is closed. */
+static int former_start(struct former *f, const uint8_t *salt, const char *user, void (*work)(struct worker_job *),
+			void (*done)(struct worker_job *))
+{
+	if (vbdev_meta_open(f->desc, user, &f->meta) != 0) {
+		bdev_close(f->desc);
+		return -ENOMEM;
+	}
+	snprintf(f->user, sizeof(f->user), "%s", user);
+	memcpy(f->salt, salt, sizeof(f->salt));
+	f->block = bdev_block_size(bdev_desc_bdev(f->desc));
+	f->job = (struct worker_job){.work = work, .done = done};
+	worker_run(NULL, &f->job);
+	return 0;
+}
+
+static int former_open(struct former *f, const char *name, const char *user, char *error)
+{
+	const struct bdev *b = bdev_find(name);
+	int rc = b != NULL ? crypto_journal_check_room(b, error) : 0;
+
+	return rc != 0 ? rc : vbdev_base_open(name, user, former_event, NULL, &f->desc, error);
+}
+
 void crypto_journal_make_void(const char *name, const uint8_t *salt, const char *user, void (*done)(void *arg),
 			      void *arg)
 {
 	char error[BDEV_ERROR_MAX] = "out of memory";
 	struct former *f = calloc(1, sizeof(*f));
-	int rc = f != NULL ? vbdev_base_open(name, user, former_event, NULL, &f->desc, error) : -ENOMEM;
+	int rc = f != NULL ? former_open(f, name, user, error) : -ENOMEM;
 
-	if (rc == 0 && (rc = vbdev_meta_open(f->desc, user, &f->meta)) != 0) {
-		bdev_close(f->desc);
+	if (rc == 0) {
+		f->done = done;
+		f->arg = arg;
+		rc = former_start(f, salt, user, former_work, former_done);
 	}
 	if (rc != 0) {
-		log_warning("bdev %s: the former journal of its rekey, on bdev %s, cannot be made void: %s", user, name,
-			    error);
+		former_failed(name, salt, user, error);
 		free(f);
 		done(arg);
-		return;
 	}
-	snprintf(f->user, sizeof(f->user), "%s", user);
-	memcpy(f->salt, salt, sizeof(f->salt));
-	f->block = bdev_block_size(bdev_desc_bdev(f->desc));
-	f->done = done;
-	f->arg = arg;
-	f->job = (struct worker_job){.work = former_work, .done = former_done};
-	worker_run(NULL, &f->job);
+}
+
+/* --- A bdev has come back. It may be another one by the same name: only that which has the journal is claimed. --- */
+
+static void lost_former_is_void(void *arg)
+{
+}
+
+static void former_look_closed(void *arg)
+{
+	struct former *f = arg;
+	char name[256];
+
+	snprintf(name, sizeof(name), "%s", bdev_name(bdev_desc_bdev(f->desc)));
+	bdev_close(f->desc);
+	/* Meanwhile it may have become the journal that counts. */
+	if (f->rc == 0 && lost_former_find(f->salt) != NULL) {
+		crypto_journal_make_void(name, f->salt, f->user, lost_former_is_void, NULL);
+	}
+	free(f);
+}
+
+static void former_looked_at(struct worker_job *job)
+{
+	struct former *f = container_of(job, struct former, job);
+
+	f->rc = job->error != 0 ? job->error : f->rc;
+	if (f->rc == -ESTALE) {
+		former_is_another(f);
+	}
+	vbdev_meta_close(f->meta, former_look_closed, f);
+}
+
+void crypto_former_examine(const struct bdev *b)
+{
+	char error[BDEV_ERROR_MAX];
+	const struct lost_former *l;
+
+	LIST_FOREACH (l, &lost_formers, link) {
+		struct former *f;
+		if (bdev_find(l->name) != b || crypto_journal_check_room(b, error) != 0 ||
+		    (f = calloc(1, sizeof(*f))) == NULL) {
+			continue;
+		}
+		if (bdev_open(l->name, false, former_event, NULL, &f->desc) != 0 ||
+		    former_start(f, l->salt, l->user, former_look, former_looked_at) != 0) {
+			free(f);
+		}
+	}
 }

@@ -58,7 +58,7 @@ int crypto_rekey_check_base(const struct crypto_bdev *c, char *error)
 		       : 0;
 }
 
-int crypto_journal_check(const struct crypto_bdev *c, const struct bdev *journal, char *error)
+int crypto_journal_check_room(const struct bdev *journal, char *error)
 {
 	uint32_t block = bdev_block_size(journal);
 
@@ -74,6 +74,16 @@ int crypto_journal_check(const struct crypto_bdev *c, const struct bdev *journal
 		return bdev_error(error, -ENOSPC,
 				  "bdev '%.100s' cannot have the journal: it has %lu bytes, %u are needed",
 				  bdev_name(journal), bdev_num_blocks(journal) * block, REKEY_JOURNAL_BYTES);
+	}
+	return 0;
+}
+
+int crypto_journal_check(const struct crypto_bdev *c, const struct bdev *journal, char *error)
+{
+	int rc = crypto_journal_check_room(journal, error);
+
+	if (rc != 0) {
+		return rc;
 	}
 	if (journal->read_only || bdev_desc_bdev(c->v.base)->read_only) {
 		return bdev_error(error, -EROFS, "bdev '%.100s' or the base of the crypto bdev is read-only",

@@ -354,6 +354,65 @@ static void test_a_former_journal_becomes_void_although_it_is_reset_meanwhile(vo
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
 }
 
+/* A rekey whose journal is removed, and which goes on with another one. */
+static void former_goes(void)
+{
+	make_all();
+	make_silent();
+	CU_ASSERT_EQUAL_FATAL(testdev_register(silent), 0);
+	make_journal_that_fails();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j0", 1), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_moved, &(uint64_t){256}));
+	rekey_stop();
+	unmake_journal_that_fails();
+	make_malloc("j1", 4096, REKEY_JOURNAL_BYTES / 4096);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0);
+	rekey_stop();
+	CU_ASSERT_FALSE(silent_is_void(NULL));
+}
+
+static void unmake_former(void)
+{
+	unmake_all();
+	CU_ASSERT_TRUE(testdev_delete(silent));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+}
+
+static void test_a_former_journal_that_was_removed_becomes_void_when_it_comes_back(void)
+{
+	former_goes();
+	make_journal_that_fails();
+	CU_ASSERT_TRUE(fixture_poll(silent_is_void, NULL));
+	unmake_journal_that_fails();
+	rekey_to_the_end("j1");
+	unmake_former();
+}
+
+static bool some_rounds(void *arg)
+{
+	return --*(int *)arg < 0;
+}
+
+/* By another name the rekey has gone on with it meanwhile. */
+static void test_a_journal_that_counts_again_does_not_become_void(void)
+{
+	former_goes();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j0", 1), 0);
+	rekey_stop();
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+	make_journal_that_fails();
+	for (int n = 100; !fixture_poll(some_rounds, &n);) {
+	}
+	CU_ASSERT_FALSE(silent_is_void(NULL));
+	unmake_journal_that_fails();
+	delete_crypto();
+	make_crypto_again();
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_ended, NULL));
+	expect_plain(BLOCKS);
+	make_malloc("j1", 4096, REKEY_JOURNAL_BYTES / 4096);
+	unmake_former();
+}
+
 static void test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused(void)
 {
 	static uint8_t block[512];
@@ -385,6 +444,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_journal_that_fails_at_once_does_not_take_the_place_of_the_right_one),
 	UNIT(test_a_former_journal_becomes_void),
 	UNIT(test_a_former_journal_becomes_void_although_it_is_reset_meanwhile),
+	UNIT(test_a_former_journal_that_was_removed_becomes_void_when_it_comes_back),
+	UNIT(test_a_journal_that_counts_again_does_not_become_void),
 	UNIT(test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused),
 	UNIT_END,
 };
