@@ -21,6 +21,8 @@ from nvmf_lib import NQN, NUM_CPUS, PORT, Target
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(CLUSTER.parent))
 from varve_cluster import main as program  # noqa: E402
+from varve_cluster.etcd import Etcd  # noqa: E402
+from varve_cluster.state import decode_state  # noqa: E402
 
 
 def test_groups_are_balanced_moved_and_handed_over_in_a_rolling_restart():
@@ -69,6 +71,37 @@ def test_a_gateway_that_is_killed_and_comes_back():
                 s.again(i)
                 s.wait_settled()
                 work()
+
+
+def test_a_lease_that_etcd_ends_too_early():
+    """As a leader does that was stopped, and does not know that there is another one. Nobody takes the groups before their gateway has ceased to serve."""
+    with scene() as s:
+        s.wait_settled()
+        a, b = s.gateways
+        n, = a.owned()
+        one = Etcd({"endpoints": s.etcd.endpoints()}, DEADLINE)
+
+        def revoke():
+            one.revoke(decode_state(one.entries("/varve/test/")).gateways["a"].lease)
+
+        def group():
+            return status(s)["groups"][str(n)]
+        with hosts_at_work(s) as work:
+            before = group()
+            revoke()
+            wait_for(lambda: "the lease has ended in etcd" in a.agent_log() and a.owned() == {n} and group()["alive"], s.account)
+            check(group() == before | {"token": before["token"] + 1}, f"it has gone to another gateway: {s.account()}")
+            work()
+            a.agent.send_signal(signal.SIGSTOP)
+            revoke()
+            wait_for(lambda: group()["owner"] == "b", s.account)
+            owners = {o["name"]: o for o in a.call("bdev_get_owners")}
+            check(owners[f"F{n}"]["state"] != "owner" or owners[f"F{n}"]["lease_us"] <= 0, owners)
+            s.wait_owned_by(b)
+            work()
+            a.agent.send_signal(signal.SIGCONT)
+            s.wait_settled()
+            work()
 
 
 def test_a_gateway_that_is_stopped_beyond_its_lease():

@@ -24,8 +24,8 @@ NONE = -1
 
 RUN, PAUSED, WAKING, CRASHED = "run", "paused", "waking", "crashed"
 IDLE, ASKING, CLAIMED, ACTIVE, LEAVING, GIVING = "idle", "asking", "claimed", "active", "leaving", "giving"
-# What a gateway has read of the group: nothing that it may use; nobody owns it; its owner has no lease; its owner has one; itself, by a claim whose answer
-# it has had and that is the last, or by another.
+# What a gateway has read of the group: nothing that it may use; nobody owns it; its owner has no lease; its owner has one; itself, by a claim under
+# its present lease whose answer it has had and that is the last, or by another.
 UNKNOWN, NOBODYS, GONE, OTHERS, MINE, OWN = "unknown", "nobody's", "gone", "other's", "mine", "own"
 DONE, REFUSED = "done", "refused"       # answers
 
@@ -34,15 +34,16 @@ DONE, REFUSED = "done", "refused"       # answers
 # changed since; old: the view has not been what is in etcd for a tick; request: a change of the key on its way, as (owner, changed since it was read, whether the
 # other gateway must be absent), or its answer; late: one that was given up and may still be carried out; mine: the last change of the key is a claim of this
 # gateway, which knows it; io: a write is on its way to Ceph; old_io: one of a client that this gateway was before; blocked: Ceph has blocklisted its client;
-# orphan: ticks for which it was reachable and the group had no owner; patience: ticks that a move may still take, or that Ceph still waits for the other
+# orphan: ticks for which it was reachable and the group had no owner; doubt: ticks for which the other gateway may serve although it has no lease, for all
+# that this one knows; patience: ticks that a move may still take, or that Ceph still waits for the other
 # gateway's client.
-Gateway = collections.namedtuple("Gateway", "up link left sent phase view changed old request late mine io old_io blocked orphan patience")
+Gateway = collections.namedtuple("Gateway", "up link left sent phase view changed old request late mine io old_io blocked orphan patience doubt")
 # lease: ticks of each gateway's, as etcd counts; owner: of the group, with the present token; lock: whose client has the
 # lock of what is stored; surprised: None, or what kind of gateway was fenced that should not have been.
 State = collections.namedtuple("State", "gateways lease owner lock etcd faults slow surprised")
 
-START = State((Gateway(RUN, True, 0, None, IDLE, UNKNOWN, False, False, None, None, False, False, False, False, 0, 0),) * 2, (0, 0), NONE, NONE, True, FAULTS, 1, None)
-RULES = ("blocklist", "revision", "absent", "request", "expire", "takeover", "old_client", "move", "reread", "present", "reclaim", "watch", "silent", "confirm")
+START = State((Gateway(RUN, True, 0, None, IDLE, UNKNOWN, False, False, None, None, False, False, False, False, 0, 0, 0),) * 2, (0, 0), NONE, NONE, True, FAULTS, 1, None)
+RULES = ("blocklist", "revision", "absent", "request", "expire", "takeover", "old_client", "move", "reread", "present", "reclaim", "watch", "silent", "confirm", "early", "anew")
 
 
 def with_gateway(s, g, **changes):
@@ -164,7 +165,8 @@ class Model:
         elif gw.sent is not None:
             age = gw.sent[1] if "request" in self.rules else 0
             new = {"view": UNKNOWN, "changed": False, "old": False} if gw.sent[0] == "granted" and "present" in self.rules else {}
-            yield with_gateway(s, g, sent=None, left=max(gw.left, LEASE - age), **new)
+            anew = {"mine": False} if gw.sent[0] == "granted" and "anew" in self.rules else {}
+            yield with_gateway(s, g, sent=None, left=max(gw.left, LEASE - age), **new, **anew)
 
     def group_steps(self, s, g, gw):
         told = gw.old and "reread" in self.rules if self.silent else is_outdated(s, g)
@@ -187,7 +189,7 @@ class Model:
         """By what was read, however long ago."""
         if gw.view == MINE or (gw.view == OWN and "reclaim" not in self.rules):
             yield with_gateway(s, g, phase=CLAIMED, patience=WATCH)
-        elif gw.view == OWN or (gw.view in (NOBODYS, GONE) and "takeover" in self.rules):
+        elif gw.view == OWN or (gw.view in (NOBODYS, GONE) and "takeover" in self.rules and not (gw.view == GONE and gw.doubt > 0)):
             yield with_gateway(s, g, phase=ASKING, request=(g, gw.changed, gw.view == GONE), view=UNKNOWN, changed=False, old=False, mine=False)
 
     def is_allowed(self, s, g, request):
@@ -271,10 +273,22 @@ class Model:
         if gw.link:     # requests to etcd end, and their answers are lost
             ended = {**idle(gw), "mine": gw.mine and gw.request is None} if gw.phase in (ASKING, GIVING) else {}
             yield with_gateway(s, g, link=False, sent=None if gw.sent and gw.sent[0] not in ("granted", "kept") else gw.sent, **ended)
+        if s.owner == g and s.lease[g] > 0 and gw.left > 0:     # such a leader has the lease ended that it has not seen prolonged
+            yield self.end_early(s, g)
         if gw.sent and gw.sent[0] == "keep" and gw.link and s.etcd and "confirm" not in self.rules:     # answered by who was etcd's leader before, and does not know
             yield with_gateway(s, g, sent=("kept", gw.sent[1]))
         if gw.phase == ACTIVE and gw.up == RUN:     # the operator moves the group
             yield with_gateway(s, g, phase=LEAVING, patience=LEASE)
+
+    def end_early(self, s, g):
+        """The other gateway sees that it was too early."""
+        return with_gateway(with_lease(s, g, 0), 1 - g, doubt=TTL if "early" in self.rules else 0)
+
+    def doubt_after_tick(self, s, g, passed):
+        """A gateway that cannot ask how long the other's lease lasts knows nothing later."""
+        if "early" not in self.rules:
+            return 0
+        return TTL if not is_healthy(s, g) else 0 if s.lease[1 - g] > 0 else max(0, s.gateways[g].doubt - passed)
 
     def ticks(self, s, busy):
         """Time passes, unless a healthy gateway has something to do: it needs no longer than a tick for each. busy: has it, of each gateway."""
@@ -292,7 +306,7 @@ class Model:
         for g, gw in enumerate(s.gateways):
             passed = 0 if g == slow else 1
             sent = gw.sent and (gw.sent[0], min(gw.sent[1] + passed, LEASE))
-            new.append(gw._replace(left=max(0, gw.left - passed), sent=sent, patience=max(0, gw.patience - passed),
+            new.append(gw._replace(left=max(0, gw.left - passed), sent=sent, patience=max(0, gw.patience - passed), doubt=self.doubt_after_tick(s, g, passed),
                                    old=gw.view != UNKNOWN and is_outdated(s, g),
                                    orphan=gw.orphan + 1 if is_healthy(s, g) and not served else 0))
         lease = tuple(max(0, x - 1) for x in s.lease) if s.etcd else s.lease
@@ -304,6 +318,8 @@ class Model:
             changes = {}
             if gw.view != UNKNOWN and (gw.phase not in (IDLE, ACTIVE) or (gw.left == 0 and "present" in self.rules)):    # it is not used
                 changes |= {"view": UNKNOWN, "changed": False, "old": False}
+            if s.lease[1 - g] > 0:      # there is nothing to doubt
+                changes |= {"doubt": 0}
             if gw.phase == CLAIMED and not is_silent(s.gateways[1 - g]):     # nobody is waited for
                 changes |= {"patience": 0}
             if "revision" in self.rules:
@@ -407,6 +423,15 @@ def test_a_lease_that_is_counted_from_the_answer_is_found():
 
 def test_a_lease_that_an_earlier_leader_of_etcd_prolongs_is_found():
     found("confirm", STOLEN)
+
+
+def test_a_lease_that_etcd_ends_too_early_is_found():
+    found("early", STOLEN)
+
+
+def test_a_claim_of_an_earlier_lease_is_found():
+    """Another gateway's claim, made while this one's name was not there, may come when it is not there again."""
+    found("anew", STOLEN)
 
 
 def test_a_gateway_that_serves_beyond_its_lease_is_found():

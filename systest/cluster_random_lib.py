@@ -117,6 +117,7 @@ class Observer(threading.Thread):
         self.found, self.failure = [], None
         self.looks = self.etcd_looks = 0
         self.ended = {}     # by gateway and group: since when a lease has been seen as ended
+        self.missing = {}       # since when a gateway has no name in etcd
 
     def run(self):
         try:
@@ -149,18 +150,21 @@ class Observer(threading.Thread):
             return None
 
     def look_at_leases(self):
-        """A gateway that serves has a lease, and its groups: if nothing in etcd has changed while it was asked."""
+        """A gateway that serves has its groups: if nothing in etcd has changed while it was asked. So it has a lease, or etcd has ended it too early, and it
+        stops when its own count ends."""
         before = self.entries()
+        now = state.decode_state(before) if before is not None else None
+        self.missing = {g.name: self.missing.get(g.name, time.monotonic()) for g in self.scene.gateways if now is not None and g.name not in now.gateways}
+        late = {name for name, since in self.missing.items() if time.monotonic() > since + 0.75 * self.scene.lease_s}
         owned = [(g.name, *owned_now(g)) for g in self.scene.gateways]
         self.look_at_ended({(name, n) for name, _, ended in owned for n in ended})
         if before is None or before != self.entries():
             return
         self.etcd_looks += 1
-        now = state.decode_state(before)
         for name, groups, _ in owned:
             for n in groups:
                 owner = now.groups.get(n, state.Group()).owner
-                if owner != name or name not in now.gateways:
+                if owner != name or name in late:
                     self.note(f"{name} serves group {n}: in etcd {owner!r} owns it, and there are {sorted(now.gateways)}")
 
     def look_at_ended(self, keys):

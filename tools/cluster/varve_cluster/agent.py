@@ -103,7 +103,7 @@ class Agent:
         self.ttl_s = config["lease_s"]
         self.etcd = Etcd(config["etcd"], self.ttl_s / 4)
         self.watch = Watch(config["etcd"], prefix, self.ttl_s, say)
-        self.keys = Keys(self.etcd, self.watch, prefix, self.ttl_s)
+        self.keys = Keys(self.etcd, self.watch, prefix, self.ttl_s, self.me)
         self.daemon = Daemon(config["rpc_socket"], config["nqn"], self.ttl_s)
         self.lease = Lease(config)
         self.facts, self.groups = None, {}
@@ -112,7 +112,7 @@ class Agent:
         self.waits_since = {}
         self.waits_at = {}          # when a group was found to wait last
         self.kept_at = {}           # when a group could not be handed over, because its I/O did not end
-        self.claims = {}            # tokens that this process has written: no earlier request can change those groups any more
+        self.claims = {}            # tokens that this process has written, and under which leases: no earlier request can change those groups any more
         self.named = set()          # addresses that hosts should be told of
         self.gone_at = {}           # for each of them that no gateway has any more, when that was found first
         self.named_at = 0           # when gateways were looked at for it last
@@ -279,7 +279,7 @@ class Agent:
         if n in self.lease.owned:
             self.drop(n, f"{group.owner} owns it")
             return False
-        if is_free(state, n) and wanted_by(state, n, self.groups) == self.me:
+        if is_free(state, n) and wanted_by(state, n, self.groups) == self.me and not self.keys.may_serve(group.owner):
             # not if the old owner has come back meanwhile
             return self.claim(n, group, state, lease, f"gateways/{group.owner}" if group.owner not in ("", *state.gateways) else None)
         return None
@@ -293,15 +293,16 @@ class Agent:
                 return None
             self.drop(n, why)
             return False
-        if self.claims.get(n) == group.token:
+        if self.claims.get(n) == (group.token, lease):
             return self.take(n, group, state, lease)
-        return self.claim(n, group, state, lease)       # a hand-over whose answer was lost may still be carried out, but not behind this
+        # A hand-over whose answer was lost may still be carried out, and a claim that another gateway made while this one's name was not there; not behind this.
+        return self.claim(n, group, state, lease)
 
     def claim(self, n, group, state, lease, absent=None):
         """Writes this gateway as the owner, if nothing has changed since the key was read, and takes the group then."""
         if not self.set_owner(n, group, self.me, absent):
             return False
-        self.claims[n] = group.token + 1
+        self.claims[n] = group.token + 1, lease
         return bool(self.take(n, Group(self.me, group.token + 1, 0), state, lease))
 
     def set_owner(self, n, group, owner, absent=None):
@@ -479,9 +480,10 @@ class Agent:
             self.lease.lapsed.discard(n)
 
     def drop(self, n, why):
+        """Whether nothing of it is left here."""
         say(f"group {n} is not served here any more: {why}")
         self.forget(n)
-        self.put_back(n)
+        return self.put_back(n)
 
     def drop_all_if_ended(self):
         valid = self.lease.valid()
@@ -516,16 +518,23 @@ class Agent:
         except DaemonError:
             pass            # it only tells
 
+    def release(self, groups):
+        """Groups of which nothing is left here get no owner: nobody waits for this gateway then."""
+        state = self.keys.state() if groups else None
+        for n in groups:
+            group = state.groups.get(n, Group())
+            if group.owner == self.me:
+                self.set_owner(n, group, "")
+
     def leave(self):
         """The program ends: others may have what is owned here, at once."""
         self.lease.stop.set()
         self.watch.stop.set()
         self.lease.join(self.ttl_s)
-        owned = sorted(self.lease.owned)
-        for n in owned:
-            self.drop(n, "varve-cluster ends")
+        freed = [n for n in sorted(self.lease.owned) if self.drop(n, "varve-cluster ends")]
         try:
             if self.lease.id:
+                self.release(freed)
                 self.etcd.revoke(self.lease.id)
         except EtcdError as e:
             say(f"the lease ends later: {e}")

@@ -232,8 +232,9 @@ class Etcd:
         return term
 
     def left(self, lease):
-        """The seconds that a lease has; 0 or less: it has ended."""
-        return decode_number(self.call("/v3/lease/timetolive", {"ID": str(lease)}), "TTL", 0)
+        """The whole seconds that a lease has, 0 or less: it has ended; and those that it has when it is prolonged, 0: it is not there any more."""
+        answer = self.call("/v3/lease/timetolive", {"ID": str(lease)})
+        return decode_number(answer, "TTL", 0), decode_number(answer, "grantedTTL", 0)
 
     def revoke(self, lease):
         self.call("/v3/lease/revoke", {"ID": str(lease)})

@@ -117,7 +117,7 @@ def describe(config):
     """The cluster as one object."""
     etcd = Etcd(config["etcd"], config["lease_s"])
     state = decode_state(etcd.entries(f"/varve/{config['cluster']}/"))
-    gateways = {g.id: {"lease_s": etcd.left(g.lease), **g.facts} for g in state.gateways.values()}
+    gateways = {g.id: {"lease_s": etcd.left(g.lease)[0], **g.facts} for g in state.gateways.values()}
     groups = {}
     for n in sorted(state.groups.keys() | state.moves.keys()):
         group = state.groups.get(n, Group())
@@ -137,7 +137,7 @@ def status(config, o):
         print(f"{name:<20} {g['lease_s']:>5} s  {g['min_cntlid']} to {g['max_cntlid']}")
     print(f"\n{'group':>5}  {'owner':<20} {'token':>5}")
     for n, g in cluster["groups"].items():
-        notes = ["" if g["alive"] else "the owner is gone", f"wanted on {g['wanted_on']}" if "wanted_on" in g else "", g.get("waits", "")]
+        notes = ["" if g["alive"] else "the owner is gone" if g["owner"] else "no owner", f"wanted on {g['wanted_on']}" if "wanted_on" in g else "", g.get("waits", "")]
         print(f"{n:>5}  {g['owner']:<20} {g['token']:>5}  {'; '.join(x for x in notes if x)}".rstrip())
 
 

@@ -7,6 +7,7 @@ can be taken from it only when its lease has ended; with another lease it looks 
 import threading
 
 from .daemon import boottime_us
+from .ends import Ends
 from .etcd import Etcd, EtcdError
 from .state import decode_state
 
@@ -59,8 +60,9 @@ class Watch(threading.Thread):
 class Keys:
     """The keys of a cluster. To be used by one thread."""
 
-    def __init__(self, etcd, watch, prefix, ttl_s):
+    def __init__(self, etcd, watch, prefix, ttl_s, me):
         self.etcd, self.watch, self.prefix = etcd, watch, prefix
+        self.ends = Ends(me, ttl_s)
         self.old_us = int(min(ttl_s / 4, OLD_S) * 1000000)      # what was read is used so long, at most
         self.known, self.read_us = None, 0
         self.changes = 0                        # those that were known of before it was read
@@ -69,8 +71,24 @@ class Keys:
         if self.known is None or not self.watch.active or self.watch.changes != self.changes or boottime_us() - self.read_us > self.old_us:
             self.known = None
             self.changes, self.read_us = self.watch.changes, boottime_us()
-            self.known = decode_state(self.etcd.entries(self.prefix))
+            state = decode_state(self.etcd.entries(self.prefix))
+            self.look_at_leases(state)
+            self.known = state
         return self.known
+
+    def look_at_leases(self, state):
+        for gateway, seconds in self.ends.look(state, boottime_us()).items():
+            self.watch.say(f"gateway {gateway} has gone, and nothing says that its lease was over: its groups are left to it for {seconds} s")
+        try:
+            for gateway, lease in self.ends.to_ask(state, boottime_us()):
+                asked_us = boottime_us()
+                self.ends.note(gateway, lease, asked_us, *self.etcd.left(lease))
+        except EtcdError:
+            pass        # it is not known: it may have to be waited for
+
+    def may_serve(self, gateway):
+        """Whether a gateway that has gone may serve what it owned."""
+        return self.ends.may_serve(gateway, boottime_us())
 
     def change(self, key, revision, value, lease=0, absent=None):
         """Whether it was done. What was known is old then, whatever the answer is."""
