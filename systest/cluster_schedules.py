@@ -11,7 +11,8 @@ the other. No acknowledged write is lost, no older one comes back, no two gatewa
 export`) is compared with what hosts had acknowledged.
 
 At least VARVE_SCHEDULES schedules (50) are tried, and more until VARVE_SCHEDULES_SECONDS are over. Each has a seed of its own, and VARVE_SEED is that of the
-first: VARVE_SEED=7 VARVE_SCHEDULES=1 repeats the events of schedule 7, not their timing. For a night: VARVE_SCHEDULES_SECONDS=28800."""
+first: VARVE_SEED=7 VARVE_SCHEDULES=1 repeats the events of schedule 7, not their timing. For a night: VARVE_SCHEDULES_SECONDS=28800. VARVE_OLD is the
+folder of an earlier version's source, built: the gateways of each round begin with it, and are upgraded in its sixth schedule."""
 import collections
 import os
 import statistics

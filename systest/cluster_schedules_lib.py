@@ -4,6 +4,8 @@ in a network of the test's own. A schedule has ended when each group has an owne
 import contextlib
 import functools
 import json
+import os
+import pathlib
 import random
 import shutil
 import signal
@@ -18,6 +20,8 @@ from cluster_random_lib import OperatorEvents, PlaceEvents, ProgramEvents, Rando
 from nvmf_stale_lib import Actor, check_ledger
 
 LEASE_S = 2
+OLD = os.environ.get("VARVE_OLD")       # a built tree of an earlier version, with which gateways begin
+MIXED = 5               # schedules with it, before gateways are upgraded
 GROUP_ID = 20001        # of the first gateway's processes: their packets are known by it
 OSD_PORTS = "6800-7568"
 # Elections are quick, because leases are.
@@ -41,15 +45,20 @@ class Cuts:
 class ScheduledGateway(RandomGateway):
     """Both programs run with a group id of their own."""
     cluster = CLUSTER       # its varve-cluster
+    lease_s = LEASE_S
+    old = set()             # the numbers of those of the earlier version
 
     def __init__(self, number, folder, server):
         self.group_id = GROUP_ID + number
+        is_old = number in self.old
+        varve = pathlib.Path(OLD) / "build/bin/varve" if is_old else VARVE
+        cluster = pathlib.Path(OLD) / "tools/cluster/varve-cluster" if is_old else self.cluster
         self.program = folder / f"varve{number}"
-        self.program.write_text(f'#!/bin/sh\nexec setpriv --regid {self.group_id} --clear-groups {VARVE} "$@"\n')
+        self.program.write_text(f'#!/bin/sh\nexec setpriv --regid {self.group_id} --clear-groups {varve} "$@"\n')
         self.program.chmod(0o755)
         self.program_of_agent = folder / f"varve-cluster{number}.py"
-        self.program_of_agent.write_text(f"import os, sys\nos.setgid({self.group_id})\nos.execv(sys.executable, [sys.executable, {str(self.cluster)!r}, *sys.argv[1:]])\n")
-        super().__init__(number, folder, server, lease_s=LEASE_S, etcd={"endpoints": server.endpoints()})
+        self.program_of_agent.write_text(f"import os, sys\nos.setgid({self.group_id})\nos.execv(sys.executable, [sys.executable, {str(cluster)!r}, *sys.argv[1:]])\n")
+        super().__init__(number, folder, server, lease_s=self.lease_s, etcd={"endpoints": server.endpoints()})
 
     def is_lost(self):
         """Whether Ceph has blocklisted it. Until it is started again, it can have no group."""
@@ -158,7 +167,7 @@ def gateways_there(etcd):
 
 
 class UpgradeEvents:
-    """As doc/ceph.md tells an operator: one gateway after the other."""
+    """As doc/ceph.md tells an operator: one gateway after the other. An earlier version becomes the present one."""
 
     def __init__(self, s):
         self.scene = s
@@ -170,6 +179,7 @@ class UpgradeEvents:
             self.scene.say(f"{g.name}: upgrade")
             g.end_agent()
             check(g.stop() == 0, g.log())
+            ScheduledGateway.old.discard(i)
             self.scene.again(i)
             wait_for(lambda name=g.name: name in gateways_there(self.scene.etcd), self.scene.account)
             self.scene.say(f"{g.name}: upgraded")
@@ -193,10 +203,14 @@ class ScheduledScene(RandomScene):
 
     def draw(self, rng):
         """Two events that can be under way at once."""
-        events = [(name, e) for name, found in self.lists().items() for e in found]
+        lists = self.lists()
+        upgrades = lists["upgrade"] if not ScheduledGateway.old or len(self.times) >= MIXED else lists.pop("upgrade")
+        events = [(name, e) for name, found in lists.items() for e in found]
         programs = {g.name for g in self.gateways}
         while True:
             (one, first), (other, second) = rng.sample(events, 2)
+            if ScheduledGateway.old and len(self.times) >= MIXED:
+                one, first = "upgrade", upgrades[0]
             names = {one, other}
             if one != other and not ("upgrade" in names and names & programs):
                 return [first, second]
@@ -289,6 +303,7 @@ def stored_somewhere():
 
 @contextlib.contextmanager
 def scheduled_scene(kind, ceph=None):
+    ScheduledGateway.old = {0, 1} if OLD and kind.cluster == CLUSTER else set()
     with random_scene(kind, 2, store, functools.partial(ScheduledScene, ceph=ceph)) as (r, observer):
         try:
             yield r, observer
