@@ -14,6 +14,7 @@ import sys
 import threading
 
 from appliance_lib import BUILD, DEADLINE, Daemon, Failure, RpcError, check, main, wait_for
+from metrics import parse, scrape
 from nvmf_tcp_lib import Closed, TcpTarget, disk, host
 
 MIB = 1 << 20
@@ -131,6 +132,39 @@ def test_what_is_on_a_disk_is_not_lost_by_accident():
             raise Failure("a disk was formatted again")
         except RpcError as e:
             check(uuid in e.message, e.message)
+
+
+# ---- What is told while it runs ----
+
+def trace_lines(d):
+    p = subprocess.run([BUILD / "bin/varve-trace", "-p", str(d.pid)], capture_output=True, text=True, timeout=DEADLINE, check=True)
+    return [line for line in p.stdout.splitlines() if "INTEGRITY_" in line]
+
+
+def test_metrics_and_the_trace_have_what_it_does():
+    data = random.Random(2).randbytes(4 * BLOCK)
+    with disk() as path, TcpTarget("-e", "integrity", "--metrics", "127.0.0.1:0") as d:
+        attach(d, path, format=True)
+        address = d.call("metrics_get_status")["address"]
+        def figure(name):
+            [(_, value)] = parse(scrape(address))["varve_integrity_" + name]
+            return value
+        with host(d) as (queue, nsid):
+            write(queue, nsid, 512, data)
+            wait_for(lambda: figure("open_regions") == 1, "an open region")
+            check(read(queue, nsid, 512, 4) == data, "what was read")
+            flip(path, data_first(path, data[:BLOCK]) + BLOCK)
+            check(code(queue, nsid, 513) == UNRECOVERED_READ_ERROR, "a wrong block")
+            check((figure("checked_blocks_total"), figure("wrong_blocks_total"), figure("read_only")) == (5, 1, 0), scrape(address))
+            closed(d)
+            check(figure("metadata_bytes_total") > 0 and figure("open_regions") == 0, scrape(address))
+        d.call("bdev_integrity_scrub_start", name="I0", mib_per_second=1000)
+        wait_for(lambda: info(d)["scrub"]["completed"], "the scrub to end")
+        check(figure("scrubbed_blocks") == info(d)["num_blocks"] and figure("scrub_running") == 0, scrape(address))
+        lines = trace_lines(d)
+        for name, n in (("REGION_OPENED", 1), ("REGION_CLOSED", 1), ("WRONG_BLOCK", 2 + 1), ("PAGE_WRONG", 0), ("PAGE_FAILED", 0)):
+            check(sum(f"INTEGRITY_{name} " in line for line in lines) == n, f"{name}: {lines}")
+        check(any("INTEGRITY_SCRUB_READ " in line for line in lines) and all("I0" in line for line in lines), lines)
 
 
 # ---- After kill -9 ----

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "bdev_modules/integrity/internal.h"
+#include "trace/trace.h"
 #include "util/log.h"
 
 static void bitmap_write(struct integrity_bitmap *b);
@@ -47,20 +48,24 @@ static void slot_change_ended(struct integrity_slot *s, uint16_t status)
 {
 	struct integrity_bdev *d = s->d;
 	bool closes = s->state == SLOT_CLOSING;
+	uint32_t region = s->region;
 
 	if (closes && s->unknown) {
 		s->unknown = false;
 		d->regions_unknown--;
 	}
 	if (!closes && status != 0) {
-		uint32_t region = s->region;
 		integrity_bitmap_set(&d->bitmap[region / INTEGRITY_BITMAP_REGIONS].page,
 				     region % INTEGRITY_BITMAP_REGIONS, false);
 		integrity_slot_fail(s, SLOT_CLEAN, status);
 	} else {
+		if (!closes) {
+			TRACE(INTEGRITY_REGION_OPENED, d->bdev.trace_owner, 0, 0, s->region);
+		}
 		integrity_slot_set_state(s, closes ? SLOT_CLEAN : SLOT_OPEN);
 	}
 	if (closes) {
+		TRACE(INTEGRITY_REGION_CLOSED, d->bdev.trace_owner, 0, 0, region, status);
 		integrity_closer_slot_ended(s);
 	}
 }

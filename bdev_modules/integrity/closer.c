@@ -9,6 +9,7 @@
 
 #include "bdev_modules/integrity/internal.h"
 #include "env_dpdk/env.h"
+#include "trace/trace.h"
 #include "util/log.h"
 
 #define HURRY_TICK_US 10000u
@@ -95,6 +96,7 @@ static void sums_failed(struct integrity_slot *s)
 
 	d->close_status = integrity_op_status(&s->op);
 	s->stays_open = d->ending;
+	TRACE(INTEGRITY_PAGE_FAILED, d->bdev.trace_owner, 0, 0, s->region, d->close_status);
 	if (s->sums_fail) {
 		return;
 	}

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bdev_modules/integrity/internal.h"
+#include "trace/trace.h"
 #include "util/log.h"
 
 static void (*notice_fn)(const char *type, const char *bdev, const char *text);
@@ -57,6 +58,7 @@ void integrity_report(struct integrity_bdev *d, uint64_t unit, uint32_t expected
 {
 	bool first;
 
+	TRACE(INTEGRITY_WRONG_BLOCK, d->bdev.trace_owner, 1, 0, unit, expected, found);
 	atomic_fetch_add_explicit(&d->errors, 1, memory_order_relaxed);
 	rte_spinlock_lock(&d->reports_lock);
 	if (d->num_reports < INTEGRITY_REPORTS) {
@@ -81,6 +83,7 @@ void integrity_report_page(struct integrity_bdev *d, uint32_t region, const char
 	char text[BDEV_ERROR_MAX + 128];
 
 	d->pages_wrong++;
+	TRACE(INTEGRITY_PAGE_WRONG, d->bdev.trace_owner, 0, 0, region);
 	snprintf(text, sizeof(text),
 		 "blocks %" PRIu64 " to %" PRIu64 " cannot be checked until they are written again: %s (bdev %.100s)",
 		 (uint64_t)region << INTEGRITY_REGION_SHIFT,

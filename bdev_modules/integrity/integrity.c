@@ -259,6 +259,7 @@ static int integrity_begin(struct integrity_bdev *d, char *error)
 	d->unit_blocks = INTEGRITY_UNIT_BYTES / bdev_block_size(bdev_desc_bdev(d->base));
 	d->zero_sum = integrity_sum_of_zeroes();
 	rte_spinlock_init(&d->reports_lock);
+	rte_spinlock_init(&d->channels_lock);
 	return 0;
 }
 
@@ -305,6 +306,16 @@ static int integrity_make(const struct bdev_integrity_opts *opts, bdev_integrity
 	LIST_INSERT_HEAD(&all, d, link);
 	integrity_open(d);
 	return 0;
+}
+
+const struct integrity_bdev *integrity_next(const struct integrity_bdev *after)
+{
+	const struct integrity_bdev *d = after == NULL ? LIST_FIRST(&all) : LIST_NEXT(after, link);
+
+	while (d != NULL && d->state != INTEGRITY_THERE) {
+		d = LIST_NEXT(d, link);
+	}
+	return d;
 }
 
 static struct integrity_bdev *integrity_find_opening(const char *name)
@@ -415,6 +426,7 @@ struct bdev_module bdev_integrity_module = {
 	.stop = integrity_stop,
 	.is_creating = integrity_is_creating,
 	.is_idle = integrity_is_idle,
+	.figures = integrity_figures,
 	.fini = integrity_fini,
 };
 BDEV_MODULE_REGISTER(bdev_integrity_module)
@@ -479,9 +491,11 @@ void bdev_integrity_get_info(const struct bdev *b, struct bdev_integrity_info *i
 		.regions_unclean = d->regions_unclean,
 		.errors = atomic_load_explicit(&d->errors, memory_order_relaxed),
 		.checksum_pages_wrong = d->pages_wrong,
-		.units_unchecked = atomic_load_explicit(&d->unchecked, memory_order_relaxed),
+		.checksum_pages_failing = d->pages_failing,
+		.metadata_bytes = d->metadata_bytes,
 		.read_only = atomic_load_explicit(&d->failed, memory_order_relaxed),
 	};
+	integrity_count(d, &info->units_checked, &info->units_unchecked);
 }
 
 void integrity_dump_info(const struct bdev *b, struct json_t *driver_specific)

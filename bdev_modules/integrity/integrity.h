@@ -46,10 +46,13 @@ struct bdev_integrity_info {
 	/* That were being written when it stopped without being closed, and have not been closed since; and how many
 	 * there were when it was opened. */
 	uint64_t regions_unknown, regions_unclean;
-	uint64_t errors;               /* reads that found a wrong unit */
-	uint64_t checksum_pages_wrong; /* whose checksums are not known, therefore */
-	uint64_t units_unchecked;      /* that were read while their checksum was not known */
-	bool read_only;                /* what is kept on the base could not be written */
+	uint64_t errors;                 /* reads that found a wrong unit */
+	uint64_t checksum_pages_wrong;   /* whose checksums are not known, therefore */
+	uint64_t units_unchecked;        /* that were read while their checksum was not known */
+	uint64_t units_checked;          /* that were read and checked */
+	uint64_t checksum_pages_failing; /* that could not be written the last time */
+	uint64_t metadata_bytes;         /* written to the base since the bdev was opened */
+	bool read_only;                  /* what is kept on the base could not be written */
 };
 /* Fills in what there is of an integrity bdev. */
 void bdev_integrity_get_info(const struct bdev *b, struct bdev_integrity_info *info);

@@ -11,6 +11,7 @@
  *     learn.c	notes the checksums of regions that were open when there was a crash
  *     io.c		the I/O of users
  *     errors.c	what is found wrong
+ *     figures.c	what is counted, for metrics
  *     scrub.c		reads everything
  *
  * A region has its checksums in memory in a slot. Only the control thread gives slots to regions and changes the state
@@ -95,9 +96,10 @@ struct integrity_io {
 	struct integrity_ios *list;      /* the control thread's that it is in; NULL: none */
 	struct integrity_slot *waits_at; /* for units, since; `waits`, with the slot's lock: it is in that list now */
 	bool held, waits, cancelling, ended;
-	bool is_writer; /* of the units that it has */
-	bool loses;     /* what they have is not known any more */
-	bool is_long;   /* in its channel's list of I/Os of several regions */
+	bool is_writer;     /* of the units that it has */
+	bool loses;         /* what they have is not known any more */
+	uint32_t unchecked; /* units of a READ whose checksum was not known */
+	bool is_long;       /* in its channel's list of I/Os of several regions */
 	LIST_ENTRY(integrity_io) long_link;
 	bool starved;   /* it has waited for a slot, or for a region to be closed: later ones wait behind it */
 	bool touched;   /* the base may have carried out the step, or a part of it */
@@ -150,6 +152,7 @@ struct integrity_bitmap {
 enum integrity_state { INTEGRITY_OPENING, INTEGRITY_THERE, INTEGRITY_LEAVING, INTEGRITY_STATES };
 
 struct integrity_scrubber;
+struct integrity_channel;
 
 struct integrity_bdev {
 	struct bdev bdev;
@@ -175,8 +178,11 @@ struct integrity_bdev {
 	bool flush_fails;
 	uint32_t pages_failing; /* slots with sums_fail */
 	uint16_t close_status;  /* why */
-	atomic_ullong errors, unchecked;
-	uint64_t pages_wrong;
+	atomic_ullong errors;
+	uint64_t pages_wrong, metadata_bytes;
+	rte_spinlock_t channels_lock; /* of the list, and of what channels had counted that are gone */
+	LIST_HEAD(, integrity_channel) channels;
+	uint64_t checked_before, unchecked_before;
 
 	/* The closer. */
 	struct thread_timer tick;
@@ -411,6 +417,16 @@ void integrity_io_cancelled(struct thread_msg *msg);
 void integrity_hand_over(struct integrity_slot *s, struct integrity_ios *served);
 /* Goes on with I/Os that have waited for units, and have them. Any thread. */
 void integrity_wake(struct integrity_ios *ios);
+
+/* How many units users have read that were checked, and were not. Control thread. */
+void integrity_count(struct integrity_bdev *d, uint64_t *checked, uint64_t *unchecked);
+
+/* --- figures.c --- */
+
+/* Of the module. */
+void integrity_figures(bdev_module_figure_fn fn, void *arg);
+/* The bdevs that are there, one after the other. after NULL: the first; NULL: no more. Control thread. */
+const struct integrity_bdev *integrity_next(const struct integrity_bdev *after);
 
 /* --- errors.c --- */
 

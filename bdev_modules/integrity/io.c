@@ -31,6 +31,9 @@ struct integrity_channel {
 	struct bdev_child_pool *pool;
 	struct integrity_bdev *d;
 	bool unmaps; /* the base has UNMAP */
+	/* Units read; written by the channel's thread only. */
+	_Atomic uint64_t checked, unchecked;
+	LIST_ENTRY(integrity_channel) link;
 	LIST_HEAD(, integrity_io) held;
 	LIST_HEAD(, integrity_io) long_ios; /* those of several regions */
 };
@@ -260,10 +263,38 @@ static bool sums_match(struct integrity_bdev *d, struct integrity_slot *s, struc
 			}
 		}
 	}
-	if (unchecked != 0 && (match || report)) {
-		atomic_fetch_add_explicit(&d->unchecked, unchecked, memory_order_relaxed);
-	}
+	ctx->unchecked = unchecked;
 	return match;
+}
+
+static void units_count_add(_Atomic uint64_t *count, uint64_t n)
+{
+	atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+/* The last time that the checksums of a READ were looked at. */
+static void read_count(struct integrity_io *ctx)
+{
+	struct integrity_channel *c = bdev_channel_ctx(bdev_io_from_ctx(ctx)->ch);
+
+	units_count_add(&c->checked, ctx->count - ctx->unchecked);
+	if (unlikely(ctx->unchecked != 0)) {
+		units_count_add(&c->unchecked, ctx->unchecked);
+	}
+}
+
+void integrity_count(struct integrity_bdev *d, uint64_t *checked, uint64_t *unchecked)
+{
+	struct integrity_channel *c;
+
+	rte_spinlock_lock(&d->channels_lock);
+	*checked = d->checked_before;
+	*unchecked = d->unchecked_before;
+	LIST_FOREACH (c, &d->channels, link) {
+		*checked += atomic_load_explicit(&c->checked, memory_order_relaxed);
+		*unchecked += atomic_load_explicit(&c->unchecked, memory_order_relaxed);
+	}
+	rte_spinlock_unlock(&d->channels_lock);
 }
 
 /* --- Children --- */
@@ -416,8 +447,9 @@ static void read_again_ended(struct integrity_io *ctx)
 	struct integrity_bdev *d = integrity_io_bdev(ctx);
 	uint16_t status = ctx->status;
 
-	if (status == 0 && !sums_match(d, ctx->slot, ctx, true)) {
-		status = STATUS_WRONG;
+	if (status == 0) {
+		status = sums_match(d, ctx->slot, ctx, true) ? 0 : STATUS_WRONG;
+		read_count(ctx);
 	}
 	units_release(ctx);
 	if (status != 0) {
@@ -456,6 +488,7 @@ static void read_arrived(struct integrity_io *ctx)
 		ctx->pending = 1;
 		io_ask(ctx, WANT_SUMS);
 	} else if (likely(read_is_right(d, s, ctx))) {
+		read_count(ctx);
 		bdev_io_complete(bdev_io_from_ctx(ctx), 0);
 	} else {
 		ctx->stage = STAGE_AGAIN;
@@ -738,14 +771,26 @@ static int integrity_channel_create(struct bdev *b, void *channel)
 	c->unmaps = b->io_types >> BDEV_IO_UNMAP & 1;
 	c->pool = bdev_child_pool_create_for(
 		&(struct bdev_child_pool_opts){.bases = &c->d->base, .n_bases = 1, .count = CHILDREN});
-	return c->pool != NULL ? 0 : -errno;
+	if (c->pool == NULL) {
+		return -errno;
+	}
+	rte_spinlock_lock(&c->d->channels_lock);
+	LIST_INSERT_HEAD(&c->d->channels, c, link);
+	rte_spinlock_unlock(&c->d->channels_lock);
+	return 0;
 }
 
 static void integrity_channel_destroy(struct bdev *b, void *channel)
 {
 	struct integrity_channel *c = channel;
+	struct integrity_bdev *d = c->d;
 
 	bdev_child_pool_destroy(c->pool);
+	rte_spinlock_lock(&d->channels_lock);
+	d->checked_before += c->checked;
+	d->unchecked_before += c->unchecked;
+	LIST_REMOVE(c, link);
+	rte_spinlock_unlock(&d->channels_lock);
 }
 
 static void integrity_describe_io(struct bdev_io *io, char *text, size_t size)

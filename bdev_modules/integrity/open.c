@@ -49,6 +49,7 @@ void integrity_op_start(struct integrity_bdev *d, struct integrity_op *o, enum b
 	o->op.num_blocks = type == BDEV_IO_FLUSH ? bdev_num_blocks(bdev_desc_bdev(d->base)) : units * d->unit_blocks;
 	o->op.data = data;
 	o->op.done = op_ended;
+	d->metadata_bytes += type == BDEV_IO_WRITE ? units * INTEGRITY_UNIT_BYTES : 0;
 	vbdev_meta_start(d->meta, &o->op);
 }
 

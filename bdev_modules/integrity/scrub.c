@@ -8,6 +8,7 @@
 
 #include "bdev_modules/integrity/internal.h"
 #include "env_dpdk/env.h"
+#include "trace/trace.h"
 #include "util/log.h"
 
 #define PIECE_UNITS 256u
@@ -91,6 +92,7 @@ static void scrub_read_done(struct bdev_io *io, void *arg)
 	struct bdev_integrity_scrub *r = &s->result;
 
 	s->in_flight = false;
+	TRACE(INTEGRITY_SCRUB_READ, s->d->bdev.trace_owner, s->units, 0, r->units_done, io->status);
 	if (s->stops) {
 		scrub_end(s);
 		return;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bdev_modules/integrity/internal.h"
+#include "trace/trace.h"
 #include "util/state_machine.h"
 
 #define OPEN_AHEAD 64u
@@ -337,6 +338,7 @@ static void slot_take_unknown(struct integrity_slot *s)
 	memset(s->lost, 0, sizeof(s->lost));
 	slot_set_sums(s, NULL);
 	slot_publish(s, 1);
+	TRACE(INTEGRITY_REGION_OPENED, d->bdev.trace_owner, 0, 0, s->region);
 	integrity_slot_set_state(s, SLOT_OPEN);
 }
 

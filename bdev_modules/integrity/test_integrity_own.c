@@ -403,7 +403,55 @@ static void test_an_unmap_of_unknown_blocks_does_not_keep_a_region_open(void)
 	faults_end(&u);
 }
 
+/* --- What is counted --- */
+
+static const char *const figure_names[] = {
+	"varve_integrity_checked_blocks_total", "varve_integrity_unchecked_blocks_total",
+	"varve_integrity_wrong_blocks_total",   "varve_integrity_open_regions",
+	"varve_integrity_metadata_bytes_total",
+};
+#define FIGURE_NAMES (sizeof(figure_names) / sizeof(figure_names[0]))
+
+static void figure_take(void *arg, const struct bdev_module_figure *f)
+{
+	uint64_t *values = arg;
+
+	CU_ASSERT_STRING_EQUAL(f->what, "i0");
+	for (size_t i = 0; i < FIGURE_NAMES; i++) {
+		if (strcmp(f->name, figure_names[i]) == 0) {
+			CU_ASSERT_EQUAL(f->grows, i != 3);
+			values[i] = f->value;
+		}
+	}
+}
+
+static void test_figures_are_of_all_threads_also_when_they_have_gone(void)
+{
+	uint64_t values[FIGURE_NAMES] = {0};
+	struct user u, other;
+
+	kit_close_soon(false);
+	faults_start(&u, KIT_REGIONS, NULL, true);
+	integrity_figures(figure_take, values);
+	const uint64_t metadata = values[4];
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&other, "i0", true, fixture_thread(1)), 0);
+	CU_ASSERT_EQUAL(kit_read(&other, 0, 6), 0);
+	user_close(&other);
+	fault_base.t->memory[fault_base.layout.data_first * UNIT_BYTES] ^= 1;
+	CU_ASSERT_EQUAL(kit_read(&u, 0, 1), STATUS_WRONG);
+	CU_ASSERT_EQUAL(kit_read(&u, 1, 3), 0);
+	integrity_figures(figure_take, values);
+	CU_ASSERT_EQUAL(values[0], 4 + 1 + 3);
+	CU_ASSERT_EQUAL(values[1], 2);
+	CU_ASSERT_EQUAL(values[2], 1);
+	CU_ASSERT_EQUAL(values[3], 1);
+	CU_ASSERT_EQUAL(values[4], metadata + UNIT_BYTES);
+	faults_end(&u);
+}
+
 static const struct unit_test tests[] = {
+	UNIT(test_figures_are_of_all_threads_also_when_they_have_gone),
 	UNIT(test_io_of_many_regions_is_ended_between_two),
 	UNIT(test_an_unmap_of_unknown_blocks_does_not_keep_a_region_open),
 	UNIT(test_unmap_reads_no_page_that_was_never_written),
