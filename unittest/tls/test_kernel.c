@@ -667,6 +667,24 @@ static void test_messages_are_taken_apart_in_pieces_of_any_size(void)
 	}
 }
 
+/* What is behind it in its record would be of two keys, however it is cut. */
+static void test_nothing_comes_behind_new_keys(void)
+{
+	static const uint8_t more[] = {24, 0, 0, 1, 1, 4}, empty[] = {24, 0, 0, 0}, longer[] = {24, 0, 0, 2, 0, 0};
+	struct tls_control c = {0};
+
+	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, more, 5), TLS_CONTROL_KEY_UPDATE_ASKED);
+	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, more + 5, 1), TLS_CONTROL_WRONG);
+	c.updated = false; /* it was followed */
+	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, update, 5), TLS_CONTROL_KEY_UPDATE);
+	c = (struct tls_control){0};
+	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, more, 6), TLS_CONTROL_WRONG);
+	c = (struct tls_control){0};
+	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, empty, 4), TLS_CONTROL_WRONG);
+	c = (struct tls_control){0};
+	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, longer, 6), TLS_CONTROL_WRONG);
+}
+
 static void test_messages_that_may_not_come_are_found(void)
 {
 	static const uint8_t hello[] = {1, 0, 0, 0}, large[] = {4, 1, 0, 1}, largest[] = {4, 1, 0, 0};
@@ -765,6 +783,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_key_update_ends_the_connection),
 	UNIT(test_a_host_that_asks_for_short_records_gets_them),
 	UNIT(test_messages_are_taken_apart_in_pieces_of_any_size),
+	UNIT(test_nothing_comes_behind_new_keys),
 	UNIT(test_messages_that_may_not_come_are_found),
 	UNIT(test_keys_are_derived_as_rfc_8448_has_them),
 	UNIT(test_secrets_are_read_from_lines),
