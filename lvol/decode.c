@@ -117,7 +117,7 @@ size_t lvol_mask_bytes(uint32_t num_bits)
 	return sizeof(struct lvol_mask_head) + ((size_t)num_bits + 7) / 8;
 }
 
-static uint64_t lvol_mask_pages(uint32_t num_bits)
+uint64_t lvol_mask_pages(uint32_t num_bits)
 {
 	return (lvol_mask_bytes(num_bits) + LVOL_PAGE_BYTES - 1) / LVOL_PAGE_BYTES;
 }

@@ -33,6 +33,7 @@ struct lvol_geometry {
 	struct lvol_area page_mask, cluster_mask, id_mask, md;
 	uint32_t journal_first, journal_slot_pages; /* metadata pages; 0: none. See struct lvol_super_open */
 	struct lvol_owner owner;                    /* who has it open, or had it */
+	bool rescued; /* the superblock is damaged, and this is what its copy says: lvol/rescue.h */
 };
 
 /* What a superblock must have been from which power took some sectors: itself if its crc fits. Returns whether `to` has
@@ -57,6 +58,9 @@ bool lvol_journal_decode(const void *slot, uint32_t slot_pages, uint32_t md_page
 
 /* Bytes that the head and num_bits bits of a mask take. */
 size_t lvol_mask_bytes(uint32_t num_bits);
+
+/* Pages that they take. */
+uint64_t lvol_mask_pages(uint32_t num_bits);
 
 /* Checks the head of a mask, which must have just num_bits bits. Returns the bits, or NULL. bytes:
  * lvol_mask_bytes(num_bits) of them. */

@@ -140,10 +140,24 @@ struct grow_job {
 	void *arg;
 };
 
+/* A store without room for the copy has grown all the same. */
+static void grow_copied(void *arg, int status)
+{
+	struct grow_job *g = arg;
+
+	g->written = true;
+	g->status = live_state(g->job.store) == -EIO ? status : 0;
+	live_job_go_on(&g->job);
+}
+
 static void grow_written(void *arg, int status)
 {
 	struct grow_job *g = arg;
 
+	if (status == 0) {
+		live_super_copy(g->job.store, grow_copied, g);
+		return;
+	}
 	g->written = true;
 	g->status = status;
 	live_job_go_on(&g->job);

@@ -168,6 +168,7 @@ static void batch_seal(struct live_batch *b)
 	memcpy(h->magic, LVOL_JOURNAL_MAGIC, sizeof(h->magic));
 	h->generation = ++s->generation;
 	h->used_below = s->used_below;
+	h->open = live_super_open(s);
 	memset(h->places + h->num_pages, 0, (LVOL_JOURNAL_SLOT_MAX - 1 - h->num_pages) * sizeof(h->places[0]));
 	h->pages_crc = lvol_journal_crc(h);
 	h->crc = lvol_crc(h);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lvol/live_internal.h"
+#include "lvol/rescue.h"
 
 enum { CLUSTER_DEFAULT = 4 << 20, CLUSTER_MIN = 64 << 10, CLUSTER_MAX = 1 << 30 };
 
@@ -103,11 +104,12 @@ static size_t xattr_put(struct lvol_md_page *p, size_t at, const char *name, con
 }
 
 /* The root page of the volume that names the store; it has no clusters. */
-static void *names_page(const struct lvol_live_create_opts *o)
+static void *names_page(const struct lvol_live_create_opts *o, const struct lvol_super *super)
 {
 	const struct lvol_desc_flags flags = {.invalid = LVOL_INVALID_EXTENT_TABLE};
 	const uint64_t no_clusters = 0;
 	uint8_t space[LVOL_SPACE_BYTES];
+	struct lvol_super_copy copy;
 	struct lvol_md_page *p = live_pages_alloc(1);
 
 	if (p == NULL) {
@@ -120,6 +122,9 @@ static void *names_page(const struct lvol_live_create_opts *o)
 	at = xattr_put(p, at, "name", o->name, strlen(o->name) + 1);
 	if (o->space != NULL) {
 		at = xattr_put(p, at, LVOL_SPACE_XATTR, space, lvol_space_encode(o->space, space));
+	}
+	if (lvol_super_copy_make(super, &copy)) {
+		at = xattr_put(p, at, LVOL_COPY_XATTR, &copy, sizeof(copy));
 	}
 	desc_put(p, at, LVOL_DESC_EXTENT_TABLE, &no_clusters, sizeof(no_clusters));
 	p->crc = lvol_crc(p);
@@ -172,7 +177,7 @@ static void creating_start(struct live_creating *k, const struct lvol_live_creat
 	live_script_write(c, 0, live_pages_alloc(1), 1);
 	live_script_flush(c);
 	live_script_zeroes(c, s->md_first, s->md_pages);
-	live_script_write(c, s->md_first, names_page(o), 1);
+	live_script_write(c, s->md_first, names_page(o, s), 1);
 	if (c != NULL) {
 		masks_script(c, s);
 	}

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lvol/live_internal.h"
+#include "lvol/rescue.h"
 #include "lvol/reserve.h"
 
 /* A change of v. NULL: done was called. */
@@ -179,6 +180,44 @@ struct lvol_space lvol_live_space(const struct lvol_live *s, struct lvol_error *
 	e->text[0] = '\0';
 	lvol_space_decode(x == NULL ? NULL : x->value, x == NULL ? 0 : x->value_length, &space, e);
 	return space;
+}
+
+/* ---- The copy of the superblock ---- */
+
+static int super_copy_build(struct live_change *c, struct live_batch *b)
+{
+	struct lvol_super_copy copy;
+
+	return lvol_super_copy_make(c->store->super, &copy) ? names_build(c, b, LVOL_COPY_XATTR, &copy, sizeof(copy))
+							    : -EINVAL;
+}
+
+static const struct live_change_type super_copy_type = {space_check,       super_copy_build, names_publish,
+							"copy_superblock", .of_store = true, .quiet = true};
+
+/* Another program, or an older varve, has not made it, or the store has grown. */
+static bool super_copy_is_there(const struct lvol_live *s, const struct lvol_super_copy *copy)
+{
+	const struct live_xattr *x = live_xattr_find(&s->names, LVOL_DESC_XATTR, LVOL_COPY_XATTR);
+
+	return x != NULL && x->value_length == sizeof(*copy) && memcmp(x->value, copy, sizeof(*copy)) == 0;
+}
+
+void live_super_copy(struct lvol_live *s, lvol_live_done done, void *arg)
+{
+	struct lvol_super_copy copy;
+	struct live_change *c;
+
+	if (!lvol_super_copy_make(s->super, &copy) || super_copy_is_there(s, &copy)) {
+		done(arg, 0);
+		return;
+	}
+	if ((c = live_change_new(s, &super_copy_type, arg)) == NULL) {
+		done(arg, -ENOMEM);
+		return;
+	}
+	c->done = done;
+	live_change_start(c, 0);
 }
 
 /* ---- Read-only ---- */

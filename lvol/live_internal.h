@@ -145,7 +145,7 @@ struct lvol_live {
 	TAILQ_HEAD(, live_job) jobs;
 
 	_Atomic bool failed, closing;
-	bool abandoned, recovered;
+	bool abandoned, recovered, rescued;
 	bool pumping, growing;
 	struct live_last ending;
 	uint64_t commits, journal_bytes, md_bytes, opening_steps;
@@ -224,6 +224,8 @@ void live_script_run(struct live_script *c, lvol_live_done done, void *arg);
 
 /* ---- Superblock, masks, journal ---- */
 
+/* What the superblock and the heads of the journal say while the store is open. */
+struct lvol_super_open live_super_open(const struct lvol_live *s);
 /* Adds a write of the superblock as that of a store that is open, or closed, and a flush. */
 void live_super_script(struct live_script *c, struct lvol_live *s, bool open);
 /* Adds writes that begin the journal: slots without pages, newer than what they have now. */
@@ -242,6 +244,9 @@ struct lvol_live *live_alloc(const struct lvol_live_user *user, const struct lvo
 			     const struct lvol_super *super);
 /* Queues a change that writes the metadata of a volume in today's form. */
 void live_volume_convert(struct lvol_live_volume *v, lvol_live_done done, void *arg);
+/* Writes the copy of the superblock (lvol/rescue.h) if it is not there as it must be. done(0) too if there can be none.
+ */
+void live_super_copy(struct lvol_live *s, lvol_live_done done, void *arg);
 
 /* ---- Space ---- */
 

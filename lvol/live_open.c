@@ -223,6 +223,7 @@ static int store_make(struct live_opening *o, const struct live_image *m, struct
 	memcpy(s->name, store->name, sizeof(s->name));
 	memcpy(s->uuid, store->uuid, sizeof(s->uuid));
 	s->recovered = !store->geometry.clean;
+	s->rescued = store->geometry.rescued;
 	rc = live_meta_read(store, s->geometry.super_id, &s->names);
 	rc = rc != 0 ? rc : volumes_make(s, store);
 	if (rc == 0) {
@@ -251,6 +252,14 @@ static void opening_close(struct live_opening *o, int status)
 	lvol_live_close(s, opening_closed, o);
 }
 
+/* A store without room for the copy of its superblock is as good as it was. */
+static void opening_copied(void *arg, int status)
+{
+	struct live_opening *o = arg;
+
+	opening_end(o, live_state(o->store) == 0 ? 0 : status);
+}
+
 /* Volumes whose metadata has a form that an older program wrote get today's. */
 static void opening_convert(void *arg, int status)
 {
@@ -264,8 +273,12 @@ static void opening_convert(void *arg, int status)
 		opening_close(o, status);
 		return;
 	}
-	if (status != 0 || v == NULL) {
+	if (status != 0) {
 		opening_end(o, status);
+		return;
+	}
+	if (v == NULL) {
+		live_super_copy(o->store, opening_copied, o);
 		return;
 	}
 	o->next = v->internal->next;

@@ -156,6 +156,21 @@ void live_script_run(struct live_script *c, lvol_live_done done, void *arg)
 
 /* ---- Superblock, masks, journal ---- */
 
+struct lvol_super_open live_super_open(const struct lvol_live *s)
+{
+	struct lvol_super_open open = {
+		.version = LVOL_VERSION_OPEN,
+		.clean = 0,
+		.size_bytes = s->geometry.size_bytes,
+		.journal_first = s->geometry.journal_first,
+		.journal_slot_pages = s->geometry.journal_slot_pages,
+		.owner = s->owner,
+	};
+
+	memcpy(open.magic, LVOL_OPEN_MAGIC, sizeof(open.magic));
+	return open;
+}
+
 void live_super_script(struct live_script *c, struct lvol_live *s, bool open)
 {
 	struct lvol_super *super = s->super, *bytes = live_pages_alloc(1);
@@ -163,18 +178,7 @@ void live_super_script(struct live_script *c, struct lvol_live *s, bool open)
 	super->version = open ? LVOL_VERSION_OPEN : LVOL_VERSION_CLOSED;
 	super->clean = !open;
 	super->size_bytes = s->geometry.size_bytes;
-	super->open = (struct lvol_super_open){.magic = ""};
-	if (open) {
-		super->open = (struct lvol_super_open){
-			.version = super->version,
-			.clean = super->clean,
-			.size_bytes = super->size_bytes,
-			.journal_first = s->geometry.journal_first,
-			.journal_slot_pages = s->geometry.journal_slot_pages,
-			.owner = s->owner,
-		};
-		memcpy(super->open.magic, LVOL_OPEN_MAGIC, sizeof(super->open.magic));
-	}
+	super->open = open ? live_super_open(s) : (struct lvol_super_open){.magic = ""};
 	super->crc = lvol_crc(super);
 	if (bytes != NULL) {
 		memcpy(bytes, super, sizeof(*super));
@@ -201,6 +205,7 @@ void live_journal_begin_script(struct live_script *c, struct lvol_live *s)
 			memcpy(h->magic, LVOL_JOURNAL_MAGIC, sizeof(h->magic));
 			h->generation = s->generation;
 			h->used_below = s->used_below;
+			h->open = live_super_open(s);
 			h->pages_crc = lvol_journal_crc(h);
 			h->crc = lvol_crc(h);
 		}

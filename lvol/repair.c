@@ -43,13 +43,10 @@ static int store_journal_replay(struct lvol_store *s)
 
 static int store_clean_write(struct lvol_store *s, bool clean)
 {
-	struct lvol_super *super = malloc(sizeof(*super)), *found = malloc(sizeof(*super));
-	int rc = super == NULL || found == NULL ? -ENOMEM : store_journal_replay(s);
+	struct lvol_super *super = s->super;
+	int rc = store_journal_replay(s);
 
-	rc = rc != 0 ? rc : s->device.read(s->device.ctx, 0, found, sizeof(*found));
 	if (rc == 0) {
-		/* One that power has torn was read before. */
-		lvol_super_settle(found, super);
 		super->version = LVOL_VERSION_CLOSED;
 		super->clean = clean;
 		super->open = (struct lvol_super_open){.magic = ""};
@@ -58,8 +55,6 @@ static int store_clean_write(struct lvol_store *s, bool clean)
 	}
 	rc = rc != 0 ? rc : s->device.flush(s->device.ctx);
 	s->geometry.clean = rc == 0 && clean;
-	free(super);
-	free(found);
 	return rc;
 }
 

@@ -148,8 +148,9 @@ struct lvol_journal_head {
 	uint32_t num_pages;
 	uint32_t pages_crc;                         /* CRC32C of all that follow, each without its last 4 bytes */
 	uint32_t places[LVOL_JOURNAL_SLOT_MAX - 1]; /* metadata pages */
-	uint32_t used_below; /* no metadata page from here on is in use, but for the journal's; 0: any may be */
-	uint8_t reserved[3556];
+	uint32_t used_below;         /* no metadata page from here on is in use, but for the journal's; 0: any may be */
+	struct lvol_super_open open; /* as the superblock has it: lvol/rescue.h. Zeroes: an older program wrote it */
+	uint8_t reserved[3408];
 	uint32_t crc;
 } __attribute__((packed));
 static_assert(sizeof(struct lvol_journal_head) == LVOL_PAGE_BYTES, "the head of a slot of the journal");

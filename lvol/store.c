@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lvol/internal.h"
+#include "lvol/rescue.h"
 
 enum { READ_AT_ONCE_PAGES = 256 };
 
@@ -140,7 +141,7 @@ static int store_roots_by_mask(struct lvol_store *s)
 static int store_roots_by_scan(struct lvol_store *s)
 {
 	struct lvol_md_page *pages = malloc(READ_AT_ONCE_PAGES * sizeof(*pages));
-	uint32_t all = lvol_journal_used(s->journal, s->geometry.md.pages);
+	uint32_t all = lvol_journal_used(s->geometry.rescued ? NULL : s->journal, s->geometry.md.pages);
 	struct lvol_error e;
 	int rc = pages == NULL ? -ENOMEM : 0;
 
@@ -254,27 +255,56 @@ static int store_parents_find(struct lvol_store *s)
 
 /* ---- All of it ---- */
 
+/* Looks for the copy of a superblock that is damaged or cannot be read. damage: its error. */
+static int store_rescue(struct lvol_store *s, int damage, struct lvol_error *e)
+{
+	uint8_t *pages = malloc((size_t)LVOL_RESCUE_PAGES_MAX * LVOL_PAGE_BYTES);
+	struct lvol_rescue r;
+	uint64_t first;
+	uint32_t n;
+	int rc = pages == NULL ? -ENOMEM : 0;
+
+	lvol_rescue_begin(&r, s->device.size_bytes);
+	while (rc == 0 && (n = lvol_rescue_next(&r, &first)) > 0) {
+		rc = lvol_store_pages_read(s, first, pages, (size_t)n * LVOL_PAGE_BYTES);
+		lvol_rescue_take(&r, pages);
+	}
+	free(pages);
+	rc = rc != 0 ? rc : lvol_rescue_decode(&r, s->super, &s->geometry, e);
+	return rc == -EILSEQ ? damage : rc != 0 ? rc : lvol_problem_add(s, "%s", e->text);
+}
+
+static int store_super_read(struct lvol_store *s, struct lvol_error *e)
+{
+	struct lvol_super *found = malloc(sizeof(*found));
+	int rc = found == NULL ? -ENOMEM : lvol_store_pages_read(s, 0, found, sizeof(*found));
+	bool damaged = rc != 0 && rc != -ENOMEM;
+
+	if (damaged) {
+		lvol_refuse(e, "superblock: %s", strerror(-rc));
+	} else if (rc == 0) {
+		rc = lvol_super_decode(found, s->device.size_bytes, &s->geometry, e);
+		damaged = rc == -EILSEQ && lvol_super_is_damaged(found);
+		lvol_super_settle(found, s->super);
+	}
+	free(found);
+	return damaged ? store_rescue(s, rc, e) : rc;
+}
+
 static int store_open(struct lvol_store *s, struct lvol_error *e)
 {
-	struct lvol_super *super = malloc(sizeof(*super));
-	int rc = super == NULL ? -ENOMEM : s->device.size_bytes < sizeof(*super) ? -EILSEQ : 0;
-
-	if (rc == -EILSEQ) {
-		lvol_refuse(e, "there is no volume store: %" PRIu64 " bytes are too few", s->device.size_bytes);
+	if (s->device.size_bytes < sizeof(*s->super)) {
+		return lvol_refuse(e, "there is no volume store: %" PRIu64 " bytes are too few", s->device.size_bytes);
 	}
-	rc = rc != 0 ? rc : lvol_store_pages_read(s, 0, super, sizeof(*super));
-	rc = rc != 0 ? rc : lvol_super_decode(super, s->device.size_bytes, &s->geometry, e);
-	free(super);
-	if (rc != 0) {
-		return rc;
-	}
-	rc = lvol_journal_read(&s->device, &s->geometry, &s->journal);
+	s->super = malloc(sizeof(*s->super));
+	s->problems = calloc(LVOL_PROBLEMS_MAX, sizeof(*s->problems));
+	int rc = s->super == NULL || s->problems == NULL ? -ENOMEM : store_super_read(s, e);
+	rc = rc != 0 ? rc : lvol_journal_read(&s->device, &s->geometry, &s->journal);
 	if (rc != 0) {
 		return rc;
 	}
 	s->pages_owned = calloc(1, ((size_t)s->geometry.md.pages + 7) / 8);
-	s->problems = calloc(LVOL_PROBLEMS_MAX, sizeof(*s->problems));
-	return s->pages_owned == NULL || s->problems == NULL ? -ENOMEM : 0;
+	return s->pages_owned == NULL ? -ENOMEM : 0;
 }
 
 static int store_volumes_read(struct lvol_store *s, struct lvol_error *e)
@@ -323,6 +353,7 @@ void lvol_store_free(struct lvol_store *s)
 	}
 	store_masks_forget(s);
 	free(s->journal);
+	free(s->super);
 	free(s->problems);
 	free(s->volumes);
 	free(s->pages_owned);

@@ -50,8 +50,10 @@ struct lvol_volume {
 struct lvol_store {
 	struct lvol_device device;
 	struct lvol_geometry geometry;
+	struct lvol_super *super; /* as it counts: not torn, and if it is damaged, as its copy has it */
 	char name[LVOL_NAME_MAX + 1], uuid[LVOL_UUID_TEXT];
 	bool named;                  /* the volume that names it was read */
+	bool super_copied;           /* that volume has a copy of the superblock: lvol/rescue.h */
 	struct lvol_volume *volumes; /* in rising order of `id`, without the one that names the store */
 	size_t num_volumes;
 	/* Of a store that was open for writing: the slot of its journal that counts, or NULL. */
@@ -69,7 +71,7 @@ enum { LVOL_PROBLEMS_MAX = 1000 };
 
 /* Reads the metadata of a store: of one that was closed the pages in use, else all that the journal says may be in use.
  * A damaged volume is a problem (lvol_store_problem()), and no error. Returns 0, -EILSEQ (there is no store, or its
- * superblock is damaged), -ENOMEM, or the device's error; e says which. */
+ * superblock is damaged and has no copy), -ENOMEM, or the device's error; e says which. */
 int lvol_store_read(const struct lvol_device *d, struct lvol_store **s, struct lvol_error *e);
 
 /* Looks for what contradicts itself: clusters that two volumes have, masks that do not fit, clones without their

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lvol/internal.h"
+#include "lvol/rescue.h"
 #include "lvol/reserve.h"
 
 /* What is read of a volume's metadata, page by page. */
@@ -251,6 +252,10 @@ static int volume_xattr_read(struct volume_reader *r, const struct lvol_desc *d,
 	}
 	if (lvol_xattr_is(&x, LVOL_RESERVE_XATTR)) {
 		volume_reserve_read(r, &x);
+	}
+	if (lvol_xattr_is(&x, LVOL_COPY_XATTR)) {
+		r->store->super_copied |=
+			lvol_super_copy_is_of(r->store->super, r->volume->id, x.value, x.value_length);
 	}
 	return 0;
 }

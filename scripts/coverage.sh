@@ -42,7 +42,8 @@ trace/reader_source.c,trace/reader_tables.c,trace/reader_ring.c trace_reader tra
 env_dpdk/cores.c cores env 0
 env_dpdk/pci_uevent.c pci_uevent pci_device 16
 util/parse.c cores util_parse 0
-lvol/decode.c,lvol/reserve.c,lvol/space.c,lvol/volume.c lvol_store lvol_store,lvol_live,lvol_live_faults,lvol_live_reserve,lvol_live_pages,lvol_owner,lvol_space 0
+lvol/decode.c,lvol/reserve.c,lvol/space.c,lvol/volume.c lvol_store lvol_store,lvol_live,lvol_live_faults,lvol_live_reserve,lvol_live_pages,lvol_owner,lvol_rescue,lvol_space 0
+lvol/rescue.c lvol_store lvol_rescue 17
 dhchap/message.c,dhchap/secret.c dhchap dhchap-messages 1
 bdev_modules/crypto/key_text.c crypto_key bdev_crypto_keys 0
 bdev_modules/crypto/rekey_journal.c:rekey_header_decode:header_is_sound:rekey_header_newest:rekey_header_check:base_is_the_same crypto_rekey bdev_crypto_rekey,bdev_crypto_rekey_header 0

@@ -20,7 +20,7 @@ import time
 import uuid
 from pathlib import Path
 
-from appliance_lib import BUILD, DEADLINE, TOP, Daemon, RpcError, check, main
+from appliance_lib import BUILD, DEADLINE, TOP, Daemon, RpcError, check, main, wait_for
 from lvol_format_lib import ID_HIGH, PAGE, LvolImage
 from lvol_tool import contents
 from nvmf_tcp_lib import Queue, TcpTarget, crc32c
@@ -46,6 +46,11 @@ def judge(path, why=""):
 def attach(d, path):
     d.call("bdev_uring_create", name="A0", filename=str(path), block_size=4096)
     d.call("bdev_wait_for_examine")
+
+
+def tool(*arguments):
+    p = subprocess.run([BUILD / "bin/varve-lvol", *map(str, arguments)], capture_output=True, timeout=DEADLINE, check=False)
+    return p.returncode, p.stdout.decode(errors="replace"), p.stderr.decode()
 
 
 def closed_by_varve(path, change=None):
@@ -92,6 +97,29 @@ def test_samples_are_good_after_varve_had_them():
 
 def with_crc(page):
     return bytes(page[:-4]) + crc32c(page[:-4])
+
+
+def test_a_damaged_superblock_is_made_anew_from_its_copy():
+    with tempfile.TemporaryDirectory() as folder:
+        path = sample("clean", folder)
+        closed_by_varve(path)
+        good = path.read_bytes()
+        check("no copy" not in tool("check", path)[1], "varve has made one")
+        damaged = good[:8] + os.urandom(PAGE - 8) + good[PAGE:]
+        path.write_bytes(damaged)
+        status, out, error = tool("check", path)
+        check(status == 1 and "superblock: crc is " in error and "; its copy is used" in error and "4 volumes, 13 of 95" in out, f"{status} {out} {error}")
+        check(path.read_bytes() == damaged and tool("read", path, "thick")[0] == 0, "a check changes nothing")
+        check(tool("repair", path)[0] == 0 and path.read_bytes()[:PAGE] == good[:PAGE], "repaired")
+        judge(path, "repaired")
+        path.write_bytes(damaged)
+        with Daemon() as d:
+            attach(d, path)
+            wait_for(lambda: "its superblock was damaged, and was made anew from its copy" in d.log(), "the log says so")
+            check(len(d.call("bdev_lvol_get_lvols")) == 4, "its volumes")
+            check(d.stop() == 0, d.log())
+        check(path.read_bytes()[:PAGE] == good[:PAGE], "the superblock is as it was")
+        judge(path, "opened and closed")
 
 
 def test_the_judge_names_each_damage():

@@ -106,7 +106,9 @@ def test_damage_is_found_wherever_it_is():
         damaged = bytearray(good)
         damaged[28] ^= 1
         path.write_bytes(damaged)
-        check("superblock: crc" in run("check", path, status=1)[1], "the superblock")
+        check("; there is no copy of it" in run("check", path, status=1)[1], "the superblock")
+        path.write_bytes(good)
+        check(b"its superblock has no copy: varve makes one" in run("check", path)[0], "another program made the store")
 
 
 def test_a_damaged_volume_is_not_read_and_the_others_are():

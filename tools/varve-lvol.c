@@ -16,6 +16,7 @@
 #include <linux/fs.h>
 
 #include "lvol/owner.h"
+#include "lvol/rescue.h"
 #include "lvol/store.h"
 #include "util/output.h"
 #include "util/nearest.h"
@@ -270,6 +271,7 @@ static int cmd_check(struct lvol_store *s, const struct options *o, char **args)
 		return EXIT_USAGE;
 	}
 	int rc = lvol_cli_problems_print(s, args[0]);
+	struct lvol_super_copy copy;
 	uint64_t own = 0;
 	for (size_t i = 0; i < s->num_volumes; i++) {
 		own += s->volumes[i].num_allocated;
@@ -277,6 +279,12 @@ static int cmd_check(struct lvol_store *s, const struct options *o, char **args)
 	printf("store %s: %zu volumes, %" PRIu64 " of %" PRIu32 " clusters in use, %zu problems%s\n", s->name,
 	       s->num_volumes, own, s->geometry.num_clusters - s->geometry.num_md_clusters, s->num_problems,
 	       s->geometry.clean ? "" : "; it was not closed: whoever opens it next makes its masks anew");
+	if (!s->super_copied) {
+		printf("its superblock has no copy%s\n",
+		       lvol_super_copy_make(s->super, &copy)
+			       ? ": varve makes one when it opens the store"
+			       : ", and can have none: its areas do not lie as programs lay them");
+	}
 	lvol_cli_owner_print(s);
 	return rc;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "bdev_modules/lvol/internal.h"
+#include "lvol/rescue.h"
 #include "util/log.h"
 #include "util/state_machine.h"
 
@@ -327,8 +328,11 @@ static void store_opened(void *arg, int status, struct lvol_live *live, const st
 		store_close(s);
 		return;
 	}
+	const struct lvol_live_info info = lvol_live_info(live);
 	log_notice("lvol store %s on bdev %s is open%s", s->name, s->base_name,
-		   lvol_live_info(live).recovered ? "; it had not been closed, and was repaired" : "");
+		   info.rescued     ? "; its superblock was damaged, and was made anew from its copy"
+		   : info.recovered ? "; it had not been closed, and was repaired"
+				    : "");
 	lvol_space_open(s);
 	store_register_volumes(s);
 	store_answer(s);
@@ -364,8 +368,9 @@ static void store_device_register(struct bdev_lvol_store *s)
 
 static bool superblock_is_of_store(const struct lvol_super *super)
 {
-	return memcmp(super->signature, LVOL_SIGNATURE, sizeof(super->signature)) == 0 &&
-	       strncmp(super->type, LVOL_STORE_TYPE, sizeof(super->type)) == 0;
+	return (memcmp(super->signature, LVOL_SIGNATURE, sizeof(super->signature)) == 0 &&
+		strncmp(super->type, LVOL_STORE_TYPE, sizeof(super->type)) == 0) ||
+	       lvol_super_is_damaged(super);
 }
 
 static void probe_done(struct vbdev_meta_op *op)

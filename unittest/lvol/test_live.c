@@ -676,20 +676,55 @@ static void sweep_acknowledged(void)
 	}
 }
 
-/* What the crashed store must be: as before the operation, or as after it. */
-static void sweep_state(const struct model *before, size_t entries, uint32_t seed)
+/* Damages the superblock, so that no sector of it can be used, and the store is found only by the signature. */
+static void sweep_damage(struct disk *d)
+{
+	memset(d->bytes + sizeof(((struct lvol_super *)NULL)->signature), 0x5a,
+	       LVOL_PAGE_BYTES - sizeof(((struct lvol_super *)NULL)->signature));
+}
+
+/* Whether the journal of a disk has pages: then its store is open, or else another program could write before they are
+ * put in their places. */
+static bool journal_has_pages(const struct disk *d)
+{
+	for (uint64_t at = 0; at < d->size; at += LVOL_PAGE_BYTES) {
+		const struct lvol_journal_head *h = (const struct lvol_journal_head *)(d->bytes + at);
+		if (memcmp(h->magic, LVOL_JOURNAL_MAGIC, sizeof(h->magic)) == 0 && h->crc == lvol_crc(h) &&
+		    h->num_pages > 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool is_open(const struct disk *d)
+{
+	struct lvol_super settled;
+
+	return lvol_super_settle((const struct lvol_super *)d->bytes, &settled) && settled.version == LVOL_VERSION_OPEN;
+}
+
+/* What the crashed store must be: as before the operation, or as after it. damaged: the superblock is, too, and its
+ * copy is used. */
+static void sweep_state(const struct model *before, size_t entries, uint32_t seed, bool damaged)
 {
 	disk_crash(&w.disk, entries, seed, &crashed.disk);
-	world_check(&crashed, false);
+	CU_ASSERT_TRUE(is_open(&crashed.disk) || !journal_has_pages(&crashed.disk));
+	if (damaged) {
+		sweep_damage(&crashed.disk);
+	} else {
+		world_check(&crashed, false);
+	}
 	int rc = world_open(&crashed, &error);
 	CU_ASSERT_EQUAL_FATAL(rc, 0);
+	CU_ASSERT_EQUAL(lvol_live_info(crashed.store).rescued, damaged);
 	const char *old = world_differs(&crashed, before, &w.model);
 	const char *now = world_differs(&crashed, &w.model, before);
 	bool good = now == NULL || (old == NULL && entries < w.disk.num_log);
 	CU_ASSERT_TRUE(good);
 	if (!good) {
-		printf("entries %zu of %zu, seed %u: differs from before: %s, from after: %s\n", entries,
-		       w.disk.num_log, seed, old, now);
+		printf("entries %zu of %zu, seed %u%s: differs from before: %s, from after: %s\n", entries,
+		       w.disk.num_log, seed, damaged ? ", damaged" : "", old, now);
 	}
 	world_count(&crashed);
 	if (entries == w.disk.num_log) {
@@ -720,7 +755,10 @@ static void sweep(const char *name, int (*op)(void))
 	crashed.disk.owner.boot[0] ^= 1;
 	for (size_t k = 0; k <= w.disk.num_log; k++) {
 		for (uint32_t seed = 0; seed < seeds; seed++, states++) {
-			sweep_state(&before, k, seed);
+			sweep_state(&before, k, seed, false);
+		}
+		for (uint32_t seed = 0; seed < seeds; seed += 4, states++) {
+			sweep_state(&before, k, seed + k % 4, true);
 		}
 	}
 	printf("%s: %u states\n", name, states);

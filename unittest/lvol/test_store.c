@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "lvol/rescue.h"
 #include "unittest/lvol/image.h"
 #include "unittest/unit.h"
 #include "util/compiler.h"
@@ -684,8 +685,19 @@ static void test_a_repair_makes_the_masks_anew(void)
 	}
 }
 
+/* The superblock is damaged, and has a copy. */
+static void super_copy_and_damage(void)
+{
+	struct lvol_super_copy c;
+
+	CU_ASSERT_TRUE_FATAL(lvol_super_copy_make(image_super(&m), &c));
+	image_xattr_add(&m, 0, false, LVOL_COPY_XATTR, &c, sizeof(c));
+	image_seal(&m);
+	memset(m.bytes + IMAGE_SECTOR, 0x5a, IMAGE_SECTOR);
+}
+
 /* Whatever of it has reached the medium: the volumes are there, and a second repair succeeds. */
-static void test_power_may_fail_at_any_time_of_a_repair(void)
+static unsigned power_fails_in_repairs(bool damaged)
 {
 	unsigned failed = 0;
 	int rc = -EIO;
@@ -693,6 +705,9 @@ static void test_power_may_fail_at_any_time_of_a_repair(void)
 	for (unsigned steps = 1; rc != 0; steps++) {
 		for (uint32_t seed = 0; seed < 8; seed++) {
 			two_volumes_with_lost_clusters(seed & 1);
+			if (damaged) {
+				super_copy_and_damage();
+			}
 			image_power_fails(&m, steps);
 			rc = read_and_repair();
 			CU_ASSERT_TRUE(rc == 0 || rc == -EIO);
@@ -711,7 +726,13 @@ static void test_power_may_fail_at_any_time_of_a_repair(void)
 				       store->num_problems == 0);
 		}
 	}
-	CU_ASSERT_TRUE(failed > 200);
+	return failed;
+}
+
+static void test_power_may_fail_at_any_time_of_a_repair(void)
+{
+	CU_ASSERT_TRUE(power_fails_in_repairs(false) > 200);
+	CU_ASSERT_TRUE(power_fails_in_repairs(true) > 200);
 }
 
 static void expect_no_repair(const char *words)
