@@ -21,7 +21,9 @@
 #include "appliance/rooms.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
+#include "bdev/kept_ram.h"
 #include "bdev/kept_stat.h"
+#include "bdev/module.h"
 #include "nvmf/resv_kept.h"
 #include "rpc/stream.h"
 #include "rpc/dispatch.h"
@@ -46,6 +48,8 @@ static struct hand_over {
 	uint32_t events;
 	struct thread_timer timer;
 	bool force;     /* even if something is lost */
+	bool ram;       /* the successor takes RAM disks over */
+	size_t num_ram; /* how many there are */
 	bool given;     /* this process serves nothing any more, and the successor has been told so */
 	bool grace;     /* the time is over, and the grace is running */
 	bool serves;    /* the successor has said so */
@@ -82,6 +86,25 @@ static void hand_over_send(void)
 		ho.out_sent += (size_t)n;
 	}
 	hand_over_watch(ho.out_sent < ho.out_len ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+/* The file of RAM disks, beside a space, which is nothing between messages. */
+static bool hand_over_send_file(int file)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec iov = {.iov_base = (void *)(uintptr_t) " ", .iov_len = 1};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &file, sizeof(file));
+	return sendmsg(ho.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
 /* message is consumed; NULL: no memory. False: it cannot be sent. */
@@ -232,6 +255,9 @@ static const char *hand_over_settle(char why[HAND_OVER_LOSSES_MAX])
 			 CALLS_WAIT_US / 1000000);
 		return why;
 	}
+	for (const struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
+		ho.num_ram += b->in_memory;
+	}
 	json_t *config = hand_over_config();
 	ho.config = config != NULL ? json_dumps(config, JSON_COMPACT) : NULL;
 	json_decref(config);
@@ -245,7 +271,7 @@ static const char *hand_over_settle(char why[HAND_OVER_LOSSES_MAX])
 		return "no memory for the digests of keys";
 	}
 	/* Once more: of what was done since the call was judged, by calls that were under way and by hosts. */
-	return hand_over_spoils_data(why) || (!ho.force && hand_over_losses(why)) ? why : NULL;
+	return hand_over_spoils_data(ho.ram, why) || (!ho.force && hand_over_losses(ho.ram, why)) ? why : NULL;
 }
 
 /* What may fail is done before anything is given up. NULL, or why nothing can be handed over. */
@@ -294,7 +320,20 @@ static void hand_over_warn_of_statistics(void)
 	}
 }
 
-/* Sends the configuration, and reservations and statistics as they were at the end. */
+/* RAM disks, for the message; NULL: they cannot be handed over, or not all. */
+static json_t *hand_over_give_ram(void)
+{
+	json_t *all = ho.ram ? kept_ram_export() : json_array();
+
+	if (ho.ram &&
+	    (json_array_size(all) < ho.num_ram || (kept_ram_fd() >= 0 && !hand_over_send_file(kept_ram_fd())))) {
+		json_decref(all);
+		return NULL;
+	}
+	return all;
+}
+
+/* Sends the configuration, and reservations, statistics and RAM disks as they were at the end. */
 static void hand_over_give(void)
 {
 	json_error_t wrong;
@@ -306,16 +345,17 @@ static void hand_over_give(void)
 	json_object_set(message, "keys", ho.keys);
 	json_object_set_new(message, "reservations", hand_over_resv_export());
 	json_object_set_new(message, "statistics", kept_stat_export());
+	json_object_set_new(message, "ram_disks", hand_over_give_ram());
 	json_object_set_new(message, "notify_socket", rpc_string(path));
 	json_object_set_new(message, "watchdog_us", rpc_uint(watchdog_us));
 	bool whole = nvmf_resv_kept_whole() == 0 && json_object_get(message, "reservations") != NULL &&
-		     json_object_get(message, "keys") != NULL;
+		     json_object_get(message, "keys") != NULL && json_object_get(message, "ram_disks") != NULL;
 	ho.given = hand_over_say(whole ? message : NULL);
 	if (!whole) {
 		json_decref(message);
 	}
 	if (!ho.given) {
-		log_error("no memory to hand over");
+		log_error("no memory to hand over, or the other process does not listen");
 		shutdown(ho.fd, SHUT_RDWR); /* the successor ends, and is waited for */
 	}
 }
@@ -324,6 +364,7 @@ static void hand_over_give(void)
 static void hand_over_part(void)
 {
 	log_notice("process %d has taken over", ho.pid);
+	kept_ram_own(false);
 	service_hand_over(ho.pid);
 	hand_over_say(json_pack("{s:b}", "parted", 1));
 	thread_control_wait(hand_over_is_sent, NULL, GRACE_US);
@@ -385,7 +426,9 @@ enum appliance_event hand_over_run(void)
 
 	log_notice("handing over to process %d", ho.pid);
 	service_status("handing over to process %d", ho.pid);
+	kept_ram_set_mode(ho.ram ? KEPT_RAM_FILE : KEPT_RAM_HERE);
 	rooms_hand_over(); /* the RPC server too, which had the connection until now */
+	kept_ram_set_mode(KEPT_RAM_NONE);
 	hand_over_warn_of_statistics();
 	ho.events = EPOLLIN;
 	ho.source = fd_source_add(ho.fd, ho.events, hand_over_event, NULL, "hand_over");
@@ -409,7 +452,7 @@ enum appliance_event hand_over_run(void)
 
 struct hand_over_params {
 	int32_t pid;
-	bool dry_run, force;
+	bool dry_run, force, ram_disks;
 	uint32_t timeout_s;
 };
 
@@ -419,7 +462,9 @@ static const struct rpc_param hand_over_params[] = {
 	RPC_PARAM(struct hand_over_params, dry_run, RPC_BOOL, RPC_OPTIONAL,
 		  "only answer with the configuration, or with what stands against it (default false)"),
 	RPC_PARAM(struct hand_over_params, force, RPC_BOOL, RPC_OPTIONAL,
-		  "even if something is lost, such as the contents of RAM disks (default false)"),
+		  "even if something is lost, or takes long (default false)"),
+	RPC_PARAM(struct hand_over_params, ram_disks, RPC_BOOL, RPC_OPTIONAL,
+		  "the caller takes over what is on RAM disks; otherwise that would be lost (default false)"),
 	RPC_PARAM(struct hand_over_params, timeout_s, RPC_UINT32, RPC_OPTIONAL,
 		  "after so many seconds the caller is killed, unless it serves, and this process goes on (default 60)",
 		  .min = 1, .max = APPLIANCE_TAKEOVER_MAX_S),
@@ -453,6 +498,7 @@ static int hand_over_begin(int fd, const struct hand_over_params *p, char why[HA
 	ho.pid = p->pid;
 	ho.timeout_us = (uint64_t)p->timeout_s * 1000000;
 	ho.force = p->force;
+	ho.ram = p->ram_disks;
 	ho.active = true;
 	thread_timer_start(&ho.timer, ho.timeout_us);
 	return 0;
@@ -467,11 +513,11 @@ static bool hand_over_is_refused(struct rpc_request *req, const struct hand_over
 		rpc_error(req, -EBUSY, "process %d is taking over already", ho.pid);
 		return true;
 	}
-	if (hand_over_spoils_data(losses)) {
+	if (hand_over_spoils_data(p->ram_disks, losses)) {
 		rpc_error(req, -EPERM, "%s", losses);
 		return true;
 	}
-	if (!p->force && hand_over_losses(losses)) {
+	if (!p->force && hand_over_losses(p->ram_disks, losses)) {
 		rpc_error(req, -EPERM, "%s; force (--takeover-force) does it all the same", losses);
 		return true;
 	}

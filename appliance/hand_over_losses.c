@@ -12,10 +12,47 @@
 
 #define LATE_S 5 /* a command that has been under way for so long may never end */
 
-static bool losses_of_bdevs(char text[HAND_OVER_LOSSES_MAX])
+static uint64_t losses_bytes_to_copy(void)
+{
+	uint64_t bytes = 0;
+
+	for (const struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
+		bytes += b->hand_over_bytes;
+	}
+	return bytes;
+}
+
+static bool losses_of_memory(char text[HAND_OVER_LOSSES_MAX])
+{
+	uint64_t bytes = losses_bytes_to_copy(), available = env_available_bytes();
+
+	if (bytes <= available) {
+		return false;
+	}
+	snprintf(text, HAND_OVER_LOSSES_MAX,
+		 "RAM disks of %" PRIu64 " MB would be copied, and %" PRIu64 " MB of memory are available", bytes >> 20,
+		 available >> 20);
+	return true;
+}
+
+static bool losses_of_copies(char text[HAND_OVER_LOSSES_MAX])
+{
+	uint64_t bytes = losses_bytes_to_copy();
+
+	if (bytes <= HAND_OVER_RAM_MAX) {
+		return false;
+	}
+	snprintf(text, HAND_OVER_LOSSES_MAX,
+		 "RAM disks of %" PRIu64 " MB would be copied while nothing is served, and more than %" PRIu64
+		 " MB take longer than hosts should wait",
+		 bytes >> 20, (uint64_t)HAND_OVER_RAM_MAX >> 20);
+	return true;
+}
+
+static bool losses_of_bdevs(bool ram, char text[HAND_OVER_LOSSES_MAX])
 {
 	for (const struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
-		if (b->in_memory) {
+		if (b->in_memory && !ram) {
 			snprintf(text, HAND_OVER_LOSSES_MAX,
 				 "what is on bdev %s (%s) is in this process's memory, and would be lost", bdev_name(b),
 				 b->product_name);
@@ -64,14 +101,14 @@ static bool losses_of_time(struct nvmf_tgt *tgt, char text[HAND_OVER_LOSSES_MAX]
 	return true;
 }
 
-bool hand_over_spoils_data(char text[HAND_OVER_LOSSES_MAX])
+bool hand_over_spoils_data(bool ram, char text[HAND_OVER_LOSSES_MAX])
 {
-	return losses_of_keys(true, text);
+	return losses_of_keys(true, text) || (ram && losses_of_memory(text));
 }
 
-bool hand_over_losses(char text[HAND_OVER_LOSSES_MAX])
+bool hand_over_losses(bool ram, char text[HAND_OVER_LOSSES_MAX])
 {
-	if (losses_of_bdevs(text) || losses_of_keys(false, text)) {
+	if (losses_of_bdevs(ram, text) || (ram && losses_of_copies(text)) || losses_of_keys(false, text)) {
 		return true;
 	}
 	for (struct nvmf_tgt *tgt = nvmf_tgt_next(NULL); tgt != NULL; tgt = nvmf_tgt_next(tgt)) {

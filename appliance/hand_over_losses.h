@@ -4,13 +4,20 @@
 #define APPLIANCE_HAND_OVER_LOSSES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define HAND_OVER_LOSSES_MAX 768
 
-/* Whether the other process would read another key for data, or none: text names the first one. No force is meant for
- * that. */
-bool hand_over_spoils_data(char text[HAND_OVER_LOSSES_MAX]);
-/* Whether something would be lost, or the hand-over may never end; text names the first of it. */
-bool hand_over_losses(char text[HAND_OVER_LOSSES_MAX]);
+/* How much of RAM disks is copied while nobody is served, at most: that takes less than a second. */
+#define HAND_OVER_RAM_MAX ((uint64_t)1 << 30)
+
+/* Whether the other process would read another key for data, or none: text names the first one; or, with ram, whether
+ * there is no memory for the copy of RAM disks. No force is meant for that. ram: the other process takes RAM disks
+ * over.
+ */
+bool hand_over_spoils_data(bool ram, char text[HAND_OVER_LOSSES_MAX]);
+/* Whether something would be lost, or the hand-over may never end, or takes longer than hosts should wait; text names
+ * the first of it. */
+bool hand_over_losses(bool ram, char text[HAND_OVER_LOSSES_MAX]);
 
 #endif

@@ -17,6 +17,7 @@
 #include "appliance/signals.h"
 #include "appliance/takeover.h"
 #include "bdev/bdev.h"
+#include "bdev/kept_ram.h"
 #include "bdev/kept_stat.h"
 #include "bdev/qos_group.h"
 #include "dhchap/dhchap.h"
@@ -339,6 +340,7 @@ static int rooms_take_over(char *error)
 static void rooms_end_statistics(void)
 {
 	bdev_qos_groups_take_absent();
+	kept_ram_clear();
 	kept_stat_clear_after(LATE_BDEVS_US);
 }
 
@@ -453,6 +455,7 @@ static void rooms_forget_what_was_handed_over(void)
 	keyring_clear();
 	nvmf_resv_kept_clear();
 	kept_stat_clear();
+	kept_ram_clear();
 }
 
 static int rooms_check_what_was_taken_back(char *error)

@@ -16,6 +16,7 @@
 #include "appliance/hand_over_resv.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
+#include "bdev/kept_ram.h"
 #include "bdev/kept_stat.h"
 #include "rpc/stream.h"
 #include "util/secret.h"
@@ -30,9 +31,10 @@ static struct takeover {
 	int fd; /* -1: none */
 	uint64_t end_ns;
 	struct rpc_stream_in in;
+	int file;          /* of RAM disks, which the predecessor has sent; -1: none */
 	char *notify_path; /* of the service manager, or NULL */
 	uint64_t watchdog_us;
-} takeover = {.fd = -1};
+} takeover = {.fd = -1, .file = -1};
 
 static int __attribute__((format(printf, 3, 4))) takeover_fail(char *error, int rc, const char *fmt, ...)
 {
@@ -97,6 +99,40 @@ static int takeover_say(json_t *message)
 	return rc;
 }
 
+/* Keeps the last descriptor that has come. */
+static void takeover_note_files(struct msghdr *msg)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) {
+			continue;
+		}
+		for (size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+			if (takeover.file >= 0) {
+				close(takeover.file);
+			}
+			memcpy(&takeover.file, CMSG_DATA(c) + at, sizeof(int));
+		}
+	}
+}
+
+/* As recv(). */
+static ssize_t takeover_recv(char *bytes, size_t size)
+{
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec iov = {.iov_base = bytes, .iov_len = size};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(takeover.fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (n >= 0) {
+		takeover_note_files(&msg);
+	}
+	return n;
+}
+
 static int takeover_read(void)
 {
 	char bytes[RECV_BYTES];
@@ -105,7 +141,7 @@ static int takeover_read(void)
 	if (rc != 0) {
 		return rc;
 	}
-	ssize_t n = recv(takeover.fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+	ssize_t n = takeover_recv(bytes, sizeof(bytes));
 	if (n < 0) {
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	}
@@ -167,8 +203,8 @@ static int takeover_call(const struct appliance_options *o, bool dry_run, json_t
 	json_t *answer, *params;
 	int rc;
 
-	params = json_pack("{s:i,s:b,s:b,s:i}", "pid", getpid(), "dry_run", dry_run, "force", o->takeover_forced,
-			   "timeout_s", (int)o->takeover_s);
+	params = json_pack("{s:i,s:b,s:b,s:b,s:i}", "pid", getpid(), "dry_run", dry_run, "force", o->takeover_forced,
+			   "ram_disks", true, "timeout_s", (int)o->takeover_s);
 	takeover_give_time(o->takeover_s < ANSWER_S ? o->takeover_s : ANSWER_S);
 	rc = takeover_say(json_pack("{s:s,s:i,s:s,s:o}", "jsonrpc", "2.0", "id", 1, "method", "framework_hand_over",
 				    "params", params));
@@ -242,15 +278,25 @@ static void takeover_load_statistics(const json_t *all)
 	}
 }
 
+static int takeover_load_ram(const json_t *message)
+{
+	int file = takeover.file;
+
+	takeover.file = -1;
+	return kept_ram_import(json_object_get(message, "ram_disks"), file);
+}
+
 static int takeover_load_state(const json_t *message, struct config *config, char *error)
 {
 	int rc = hand_over_resv_import(json_object_get(message, "reservations"));
 
 	rc = rc == 0 ? hand_over_keys_import(json_object_get(message, "keys")) : rc;
+	rc = rc == 0 ? takeover_load_ram(message) : rc;
 	if (rc != 0) {
 		config_free(config);
 		return takeover_fail(error, rc,
-				     "what the other process says of reservations and keys cannot be kept: %s",
+				     "what the other process says of reservations, keys and RAM disks cannot be kept: "
+				     "%s",
 				     strerror(-rc));
 	}
 	takeover_load_statistics(json_object_get(message, "statistics"));
@@ -310,6 +356,7 @@ int takeover_end(char *error)
 	} else { /* it has ended, or is stopped: it has given up all, and this process serves it */
 		log_warning("all was taken over, but nothing was heard of the other process's end: %s", strerror(-rc));
 	}
+	kept_ram_own(true);
 	service_adopt(takeover.notify_path, takeover.watchdog_us);
 	takeover_stop();
 	return 0;
@@ -320,7 +367,10 @@ void takeover_stop(void)
 	if (takeover.fd >= 0) {
 		close(takeover.fd);
 	}
+	if (takeover.file >= 0) {
+		close(takeover.file);
+	}
 	rpc_stream_in_free(&takeover.in);
 	free(takeover.notify_path);
-	takeover = (struct takeover){.fd = -1};
+	takeover = (struct takeover){.fd = -1, .file = -1};
 }

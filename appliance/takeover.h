@@ -3,13 +3,12 @@
  *
  *     successor      framework_hand_over {"pid": its own, "dry_run": true}
  *     predecessor    answers with the configuration as it is, {"subsystems": ...}, or why it cannot be handed over
- *     successor      checks that; framework_hand_over {"pid": its own, "timeout_s": ..., "force": ...}
- *     predecessor    answers true; ends all calls; notes the configuration; stops serving
- *     predecessor    {"handed_over": {"subsystems": ...}, "keys": ..., "reservations": ..., "statistics": ...,
- *                    "notify_socket": ..., "watchdog_us": ...}, or {"error": why}
- *     successor      loads it, and listens at the same addresses, that of the RPC socket too
- *     successor      {"serving": true}
- *     predecessor    {"parted": true}, and ends
+ *     successor      checks that; framework_hand_over {"pid": its own, "timeout_s": ..., "force": ..., "ram_disks":
+ * true} predecessor    answers true; ends all calls; notes the configuration; stops serving predecessor {"handed_over":
+ * {"subsystems": ...}, "keys": ..., "reservations": ..., "statistics": ..., "ram_disks": ..., "notify_socket": ...,
+ * "watchdog_us": ...}, or {"error": why}; before it, the descriptor of the file that RAM disks are in, if there is one
+ * (bdev/kept_ram.h) successor      loads it, and listens at the same addresses, that of the RPC socket too successor
+ * {"serving": true} predecessor    {"parted": true}, and ends
  *
  * The successor is an ordinary start that gets its configuration there. If it fails in any way, it ends. Control
  * thread, outside of its loop. */

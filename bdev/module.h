@@ -154,8 +154,9 @@ struct bdev {
 	uint32_t max_copy_blocks, max_verify_blocks, max_uncorrectable_blocks;
 	int numa_node; /* -1: none in particular (0 is a node) */
 	bool write_cache;
-	bool in_memory;      /* what is written is gone when the process ends */
-	bool leaves_buffers; /* READ succeeds and leaves iovs as they are: bdev_leaves_buffers() */
+	bool in_memory; /* what is written is gone when the process ends, unless another one takes over from it */
+	uint64_t hand_over_bytes; /* how much memory is copied then, while nobody is served */
+	bool leaves_buffers;      /* READ succeeds and leaves iovs as they are: bdev_leaves_buffers() */
 	/* No block has ever been written when it is registered, so that nothing can be found on it. The layer clears
 	 * it when somebody opens it for writing, and in bdev_examine(). */
 	bool is_blank;

@@ -143,6 +143,13 @@ void *env_dma_zmalloc(size_t size, size_t align, int numa_node);
 void *env_dma_zmalloc_touched(size_t size, size_t align, int numa_node);
 /* Frees memory of these functions; NULL is ignored. No device may use it any more. Any thread. */
 void env_dma_free(void *buf);
+/* Maps what a file of shared memory (memfd) has from offset on, a multiple of 2 MiB, as DMA-able memory; the file must
+ * reach to the next such multiple after size. Its pages are present when this returns. env_dma_unmap_file() ends it,
+ * and leaves in the file what is there; env_dma_free() leaves a hole in the file. NULL: no memory. Any thread, not on
+ * the I/O path. */
+void *env_dma_map_file(int fd, off_t offset, size_t size);
+/* Ends such a mapping. No device may use it any more. Any thread. */
+void env_dma_unmap_file(void *buf);
 /* How many bytes can be allocated without taking memory from other processes: the rest of the machine's and of the
  * control group's, with free hugepages if they are used; UINT64_MAX: unknown. The kernel counts memory when it is
  * touched, not when it is allocated, so a caller that will touch much should check this first. Any thread; reads

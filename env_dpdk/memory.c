@@ -96,8 +96,8 @@ static int region_populate(void *start, size_t len, bool shared)
 }
 
 /* 2 MB aligned, so that the kernel can back it with transparent huge pages, and no two regions share a 2 MB
- * step. */
-static void *map_aligned(size_t len, size_t align, int numa_node, bool shared)
+ * step. Address space only. */
+static uint8_t *reserve_aligned(size_t len, size_t align)
 {
 	uint8_t *raw = reserve_low(len + align);
 
@@ -109,10 +109,12 @@ static void *map_aligned(size_t len, size_t align, int numa_node, bool shared)
 		munmap(raw, (size_t)(start - raw));
 	}
 	munmap(start + len, align - (size_t)(start - raw));
-	if (region_populate(start, len, shared) != 0) {
-		munmap(start, len);
-		return NULL;
-	}
+	return start;
+}
+
+/* Before any page is there. */
+static void region_advise(void *start, size_t len, int numa_node)
+{
 	madvise(start, len, MADV_HUGEPAGE); /* advice only */
 	if (numa && numa_node >= 0 && numa_node <= numa_max_node()) {
 		struct bitmask *nodes = numa_allocate_nodemask();
@@ -121,6 +123,20 @@ static void *map_aligned(size_t len, size_t align, int numa_node, bool shared)
 		mbind(start, len, MPOL_PREFERRED, nodes->maskp, nodes->size + 1, 0);
 		numa_free_nodemask(nodes);
 	}
+}
+
+static void *map_aligned(size_t len, size_t align, int numa_node, bool shared)
+{
+	uint8_t *start = reserve_aligned(len, align);
+
+	if (start == NULL) {
+		return NULL;
+	}
+	if (region_populate(start, len, shared) != 0) {
+		munmap(start, len);
+		return NULL;
+	}
+	region_advise(start, len, numa_node);
 	return start;
 }
 
@@ -283,6 +299,30 @@ void env_dma_free(void *buf)
 	} else {
 		rte_free(buf);
 	}
+}
+
+void *env_dma_map_file(int fd, off_t offset, size_t size)
+{
+	size_t len = (size + HUGE_2M - 1) & ~(HUGE_2M - 1);
+	uint8_t *start = len >= size && len != 0 ? reserve_aligned(len, HUGE_2M) : NULL;
+
+	if (start == NULL) {
+		return NULL;
+	}
+	if (mmap(start, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, offset) != start ||
+	    env_region_add(start, len, ENV_REGION_MAPPED) != 0) {
+		munmap(start, len);
+		return NULL;
+	}
+	return start;
+}
+
+void env_dma_unmap_file(void *buf)
+{
+	size_t len = env_region_len(buf, ENV_REGION_MAPPED);
+
+	env_region_remove(buf);
+	munmap(buf, len);
 }
 
 void env_dma_nodump(void *buf, size_t len)

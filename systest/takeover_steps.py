@@ -24,12 +24,12 @@ GIVEN_UP = ("stops", "gives", "loads", "says")      # the predecessor serves not
 class Step:
     """A take-over under verified I/O that is held at a step."""
 
-    def __init__(self, step, *options):
+    def __init__(self, step, *options, ram=False):
         self.step = step
         self.folder = tempfile.TemporaryDirectory(prefix="varve-test-")
         self.file = pathlib.Path(self.folder.name) / "hold"
         hold = {**preload(TROUBLE), "VARVE_TROUBLE_HOLD": str(self.file)}
-        self.old = Served(trtype="TCP", env={**hold, **PREDECESSOR[step]} if step in PREDECESSOR else None)
+        self.old = Served(trtype="TCP", ram=ram, env={**hold, **PREDECESSOR[step]} if step in PREDECESSOR else None)
         self.host = self.new = None
         try:
             self.host = verifying(self.old, 1, *RECONNECT)

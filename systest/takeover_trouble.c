@@ -2,7 +2,8 @@
 /* Trouble of a process that takes over: a library to preload, before the software RDMA device. Nothing can be bound to
  * the TCP port $VARVE_TROUBLE_PORT, which is in use; or, with $VARVE_TROUBLE_HOLD, bind() does not return while that
  * file exists, and has begun when the file $VARVE_TROUBLE_HOLD.held is there. The file $VARVE_TROUBLE_FILE cannot be
- * opened. When what is sent has the word serving, the file $VARVE_TROUBLE_HOLD.said is there afterwards.
+ * opened. What has the text $VARVE_TROUBLE_LOSE is not sent, and seems to be. When what is sent has the word serving,
+ * the file $VARVE_TROUBLE_HOLD.said is there afterwards.
  *
  * Of either process: in the same way, what has the text $VARVE_TROUBLE_SAY is not sent, and a file
  * whose path ends with $VARVE_TROUBLE_UNLINK is not removed, while $VARVE_TROUBLE_HOLD exists.
@@ -133,6 +134,10 @@ ssize_t send(int fd, const void *bytes, size_t len, int flags)
 	const char *words = getenv("VARVE_TROUBLE_SAY");
 	if (file != NULL && words != NULL && memmem(bytes, len, words, strlen(words)) != NULL) {
 		hold(file);
+	}
+	words = getenv("VARVE_TROUBLE_LOSE");
+	if (words != NULL && memmem(bytes, len, words, strlen(words)) != NULL) {
+		return (ssize_t)len;
 	}
 	ssize_t n = real(fd, bytes, len, flags);
 	if (n > 0 && file != NULL && memmem(bytes, len, "\"serving\"", strlen("\"serving\"")) != NULL) {

@@ -25,6 +25,23 @@ void bad_blocks_free(struct bad_blocks *b)
 	free(b->bits);
 }
 
+uint64_t bad_blocks_bytes(uint64_t num_blocks)
+{
+	return (num_blocks + BITS - 1) / BITS * sizeof(uint64_t);
+}
+
+void bad_blocks_adopt(struct bad_blocks *b, void *bits, uint64_t num_blocks)
+{
+	const uint64_t *words = bits;
+	uint64_t count = 0;
+
+	for (uint64_t i = 0; i < bad_blocks_bytes(num_blocks) / sizeof(*words); i++) {
+		count += (uint64_t)__builtin_popcountll(words[i]);
+	}
+	atomic_store_explicit(&b->bits, (_Atomic uint64_t *)bits, memory_order_relaxed);
+	atomic_store_explicit(&b->count, count, memory_order_relaxed);
+}
+
 /* Calls the allocator from an I/O: once in the life of a bdev, for a command that hosts use in tests. A new bitmap is
  * published by a release store of its pointer; the acquire loads of the pointer pair with it. */
 static _Atomic uint64_t *bad_blocks_bitmap(struct bad_blocks *b, uint64_t num_blocks)
@@ -34,7 +51,7 @@ static _Atomic uint64_t *bad_blocks_bitmap(struct bad_blocks *b, uint64_t num_bl
 	if (bits != NULL) {
 		return bits;
 	}
-	_Atomic uint64_t *fresh = calloc((num_blocks + BITS - 1) / BITS, sizeof(*fresh));
+	_Atomic uint64_t *fresh = calloc(1, bad_blocks_bytes(num_blocks));
 	/* another thread may have stored its bitmap first */
 	if (fresh != NULL && atomic_compare_exchange_strong_explicit(&b->bits, &bits, fresh, memory_order_release,
 								     memory_order_acquire)) {

@@ -19,6 +19,11 @@ struct bad_blocks {
 
 /* Frees the bitmap. (A struct bad_blocks that is all zero needs no other initialization.) */
 void bad_blocks_free(struct bad_blocks *b);
+/* How long the bitmap of a bdev of that size is. */
+uint64_t bad_blocks_bytes(uint64_t num_blocks);
+/* Uses a bitmap that is there already, of bad_blocks_bytes(), and counts what is marked in it. Before there is any I/O.
+ */
+void bad_blocks_adopt(struct bad_blocks *b, void *bits, uint64_t num_blocks);
 /* Marks blocks [first, first + num) as unreadable. num_blocks: the size of the bdev. 0, or -ENOMEM if the bitmap, which
  * the first call allocates, cannot be allocated. */
 int bad_blocks_mark(struct bad_blocks *b, uint64_t num_blocks, uint64_t first, uint64_t num);

@@ -9,6 +9,7 @@
 
 #include "bdev_modules/malloc/apart.h"
 #include "bdev_modules/malloc/bad_blocks.h"
+#include "bdev_modules/malloc/memory.h"
 
 #include "bdev/module_util.h"
 #include "bdev_modules/malloc/malloc.h"
@@ -20,6 +21,7 @@ struct malloc_bdev {
 	uint8_t *memory;   /* of its blocks; with metadata that is kept apart, of their data */
 	uint8_t *metadata; /* that is kept apart, in the same allocation; NULL: none, or behind the data of its block */
 	struct bad_blocks bad;
+	struct ram_memory ram; /* where memory and the bitmap of bad blocks are */
 	char name[256];
 };
 
@@ -385,15 +387,30 @@ static void *malloc_zcopy_addr(struct bdev *b, enum bdev_io_type type, uint64_t 
 
 static void malloc_free(struct malloc_bdev *m)
 {
-	env_dma_free(m->memory);
-	bad_blocks_free(&m->bad);
+	ram_memory_free(&m->ram, &m->bad);
 	free(m);
+}
+
+/* Of a disk that could not be made. */
+static void malloc_undo(struct malloc_bdev *m)
+{
+	ram_memory_put_back(&m->ram, &m->bad);
+	free(m);
+}
+
+static void malloc_was_kept(void *bdev)
+{
+	bdev_destruct_done(bdev);
+	free(bdev);
 }
 
 static void malloc_destruct(struct bdev *b)
 {
 	struct malloc_bdev *m = (struct malloc_bdev *)b;
 
+	if (ram_memory_keep(&m->ram, &m->bad, b->uuid, malloc_was_kept, m)) {
+		return;
+	}
 	bdev_destruct_done(b);
 	malloc_free(m);
 }
@@ -442,9 +459,18 @@ static uint64_t malloc_bytes(const struct bdev_malloc_opts *opts)
 	return opts->num_blocks * (opts->block_size + opts->md.size);
 }
 
-/* Allocates the disk, with each page present: otherwise the first write to a page would wait for the kernel to replace
- * the shared zero page. Any thread. */
-static struct malloc_bdev *malloc_allocate(const struct bdev_malloc_opts *opts)
+static void malloc_put_unwritten(struct malloc_bdev *m, const struct bdev_malloc_opts *opts)
+{
+	if (opts->md.kept_apart) {
+		bdev_dif_put_unwritten_apart(&m->bdev, m->memory, m->metadata, opts->num_blocks);
+	} else if (opts->md.size != 0) {
+		bdev_dif_put_unwritten(&m->bdev, m->memory, opts->num_blocks);
+	}
+}
+
+/* Allocates the disk, or gives it what was kept of it, if kept is not NULL. NULL: no memory; kept is the caller's
+ * still. Any thread. */
+static struct malloc_bdev *malloc_allocate(const struct bdev_malloc_opts *opts, struct kept_ram *kept)
 {
 	struct malloc_bdev *m = aligned_alloc(64, (sizeof(*m) + 63) & ~(size_t)63);
 
@@ -452,18 +478,17 @@ static struct malloc_bdev *malloc_allocate(const struct bdev_malloc_opts *opts)
 		return NULL;
 	}
 	memset(m, 0, sizeof(*m));
-	m->memory = env_dma_zmalloc_touched(malloc_bytes(opts), 4096, opts->numa_id);
+	m->memory = ram_memory_get(&m->ram, &m->bad, kept, malloc_bytes(opts), opts->num_blocks, opts->numa_id);
 	if (m->memory == NULL) {
 		free(m);
 		return NULL;
 	}
 	m->bdev.block_size = opts->block_size + opts->md.size;
 	m->bdev.md = opts->md;
-	if (opts->md.kept_apart) {
-		m->metadata = m->memory + opts->num_blocks * opts->block_size;
-		bdev_dif_put_unwritten_apart(&m->bdev, m->memory, m->metadata, opts->num_blocks);
-	} else if (opts->md.size != 0) {
-		bdev_dif_put_unwritten(&m->bdev, m->memory, opts->num_blocks);
+	m->metadata = opts->md.kept_apart ? m->memory + opts->num_blocks * opts->block_size : NULL;
+	m->bdev.is_blank = kept == NULL;
+	if (kept == NULL) {
+		malloc_put_unwritten(m, opts);
 	}
 	env_dma_nodump(m->memory, malloc_bytes(opts));
 	return m;
@@ -486,8 +511,8 @@ static void malloc_fill_in(struct malloc_bdev *m, const struct bdev_malloc_opts 
 {
 	m->bdev.name = m->name;
 	m->bdev.product_name = "Malloc disk";
-	m->bdev.is_blank = true;
 	m->bdev.in_memory = true;
+	m->bdev.hand_over_bytes = ram_memory_is_in_file(&m->ram) ? 0 : malloc_bytes(opts);
 	m->bdev.module = &bdev_malloc_module;
 	m->bdev.ops = &malloc_ops;
 	m->bdev.physical_block_size = opts->physical_block_size;
@@ -515,15 +540,36 @@ static int malloc_refuse_stopping(char *error)
 	return bdev_error(error, -ESHUTDOWN, "the bdev layer is stopping");
 }
 
-/* Names m, the result of malloc_allocate(), and registers it. On failure m has been freed. */
-static int malloc_register(struct malloc_bdev *m, const struct bdev_malloc_opts *opts, char *name, char *error)
+static void malloc_keep_again(struct kept_ram *kept)
+{
+	if (kept != NULL) {
+		kept_ram_note(kept);
+	}
+}
+
+/* *kept: what was kept of the disk, for malloc_allocate() or malloc_keep_again(); NULL: there is nothing. */
+static int malloc_take_kept(const struct bdev_malloc_opts *opts, struct kept_ram **kept, char *error)
+{
+	*kept = opts->uuid != NULL ? kept_ram_take(opts->uuid) : NULL;
+	if (*kept != NULL && !ram_memory_fits(*kept, malloc_bytes(opts), opts->num_blocks)) {
+		malloc_keep_again(*kept);
+		return bdev_error(error, -EINVAL, "num_blocks %lu of %u bytes: what was handed over has another size",
+				  opts->num_blocks, opts->block_size);
+	}
+	return 0;
+}
+
+/* Names m, the result of malloc_allocate(), and registers it. On failure m has been freed, and kept is kept again. */
+static int malloc_register(struct malloc_bdev *m, const struct bdev_malloc_opts *opts, struct kept_ram *kept,
+			   char *name, char *error)
 {
 	if (m == NULL) {
+		malloc_keep_again(kept);
 		return bdev_error(error, -ENOMEM, "num_blocks %lu of %u bytes: there is not that much memory",
 				  opts->num_blocks, opts->block_size);
 	}
 	if (stopping) {
-		malloc_free(m);
+		malloc_undo(m);
 		return malloc_refuse_stopping(error);
 	}
 	malloc_choose_name(m->name, sizeof(m->name), opts->name);
@@ -532,7 +578,7 @@ static int malloc_register(struct malloc_bdev *m, const struct bdev_malloc_opts 
 				    : 0; /* another bdev may have taken the name meanwhile */
 	rc = rc != 0 ? rc : bdev_register_or_say(&m->bdev, error);
 	if (rc != 0) {
-		malloc_free(m);
+		malloc_undo(m);
 	} else if (name != NULL) {
 		strcpy(name, m->name);
 	}
@@ -544,8 +590,11 @@ int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *er
 	struct bdev_malloc_opts o = *opts;
 	int rc = malloc_check_opts(opts, &o.md, error);
 
-	rc = rc != 0 ? rc : malloc_check_memory(&o, error);
-	return rc != 0 ? rc : malloc_register(malloc_allocate(&o), &o, name, error);
+	struct kept_ram *kept;
+
+	rc = rc != 0 ? rc : malloc_take_kept(&o, &kept, error);
+	rc = rc != 0 || kept != NULL ? rc : malloc_check_memory(&o, error);
+	return rc != 0 ? rc : malloc_register(malloc_allocate(&o, kept), &o, kept, name, error);
 }
 
 /* ---- Creation on a worker thread ---- */
@@ -557,6 +606,7 @@ int bdev_malloc_create(const struct bdev_malloc_opts *opts, char *name, char *er
 struct creation {
 	struct worker_job job;
 	struct bdev_malloc_opts opts;
+	struct kept_ram *kept; /* what it continues, or NULL */
 	struct malloc_bdev *m;
 	int rc;
 	bdev_malloc_cb cb;
@@ -574,8 +624,9 @@ static void malloc_creation_work(struct worker_job *job)
 
 	/* Those that were queued when the layer began to stop get no memory: that takes long, and they would be freed.
 	 */
-	c->rc = stopping ? malloc_refuse_stopping(c->error) : malloc_check_memory(&c->opts, c->error);
-	c->m = c->rc == 0 ? malloc_allocate(&c->opts) : NULL;
+	c->rc = stopping ? malloc_refuse_stopping(c->error) : 0;
+	c->rc = c->rc != 0 || c->kept != NULL ? c->rc : malloc_check_memory(&c->opts, c->error);
+	c->m = c->rc == 0 ? malloc_allocate(&c->opts, c->kept) : NULL;
 }
 
 static void malloc_creation_done(struct worker_job *job)
@@ -586,8 +637,10 @@ static void malloc_creation_done(struct worker_job *job)
 	if (job->error != 0) {
 		c->rc = bdev_error(c->error, job->error, "no thread to get its memory: %s", strerror(-job->error));
 	} else if (c->rc == 0) {
-		c->rc = malloc_register(c->m, &c->opts, name, c->error);
+		c->rc = malloc_register(c->m, &c->opts, c->kept, name, c->error);
+		c->kept = NULL;
 	}
+	malloc_keep_again(c->kept);
 	c->cb(c->arg, c->rc, c->rc == 0 ? name : c->error);
 	free(c);
 	if (malloc_is_idle()) {
@@ -598,9 +651,16 @@ static void malloc_creation_done(struct worker_job *job)
 static void malloc_creation_queue(const struct bdev_malloc_opts *opts, bdev_malloc_cb cb, void *arg)
 {
 	struct creation *c = calloc(1, sizeof(*c));
+	char error[BDEV_ERROR_MAX];
 
 	if (c == NULL) {
 		cb(arg, -ENOMEM, "out of memory");
+		return;
+	}
+	int rc = malloc_take_kept(opts, &c->kept, error);
+	if (rc != 0) {
+		free(c);
+		cb(arg, rc, error);
 		return;
 	}
 	c->opts = *opts;
@@ -646,7 +706,7 @@ static bool malloc_is_creating(void)
 
 static bool malloc_is_idle(void)
 {
-	return !malloc_is_creating();
+	return !malloc_is_creating() && ram_memory_is_idle();
 }
 
 static void malloc_fini(void)

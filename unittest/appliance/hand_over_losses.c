@@ -26,16 +26,39 @@ size_t __wrap_nvmf_tgt_get_late(struct nvmf_tgt *tgt, uint64_t min_age_ticks, si
 
 static void test_nothing_is_lost_of_a_target_without_bdevs(void)
 {
-	CU_ASSERT_FALSE(hand_over_losses(text));
+	CU_ASSERT_FALSE(hand_over_losses(false, text));
 }
 
-static void test_memory_is_lost(void)
+static void test_memory_is_lost_unless_the_other_process_takes_it_over(void)
 {
 	make_malloc("m", 512, 1000);
-	CU_ASSERT_TRUE(hand_over_losses(text));
+	CU_ASSERT_TRUE(hand_over_losses(false, text));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "what is on bdev m (Malloc disk)"));
+	CU_ASSERT_FALSE(hand_over_losses(true, text));
+	CU_ASSERT_FALSE(hand_over_spoils_data(true, text));
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "m"), 0);
-	CU_ASSERT_FALSE(hand_over_losses(text));
+	CU_ASSERT_FALSE(hand_over_losses(false, text));
+}
+
+/* The sizes are fakes. */
+static void test_ram_disks_that_take_too_long_or_too_much_memory_to_copy_are_told_in_numbers(void)
+{
+	make_malloc("a", 512, 1000);
+	make_malloc("b", 512, 1000);
+	struct bdev *a = bdev_find("a"), *b = bdev_find("b");
+	a->hand_over_bytes = UINT64_C(1000) << 20;
+	b->hand_over_bytes = UINT64_C(24) << 20;
+	CU_ASSERT_FALSE(hand_over_losses(true, text));
+	b->hand_over_bytes++;
+	CU_ASSERT_TRUE(hand_over_losses(true, text));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "RAM disks of 1024 MB"));
+	CU_ASSERT_FALSE(hand_over_spoils_data(true, text));
+	b->hand_over_bytes = UINT64_C(1) << 50;
+	CU_ASSERT_FALSE(hand_over_spoils_data(false, text));
+	CU_ASSERT_TRUE(hand_over_spoils_data(true, text));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "RAM disks of 1073742824 MB would be copied, and "));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "a"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "b"), 0);
 }
 
 static bool is_saved_never(const struct bdev *b)
@@ -50,20 +73,20 @@ static void test_what_is_not_in_the_configuration_is_lost(void)
 	struct testdev *t = testdev_new("other", 512, 1000);
 
 	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
-	CU_ASSERT_TRUE(hand_over_losses(text));
+	CU_ASSERT_TRUE(hand_over_losses(false, text));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "bdev other is not in the configuration"));
 	CU_ASSERT_TRUE(testdev_delete(t));
-	CU_ASSERT_FALSE(hand_over_losses(text));
+	CU_ASSERT_FALSE(hand_over_losses(false, text));
 }
 
 static void test_a_command_that_may_never_end_is_named(void)
 {
 	is_late = true;
-	CU_ASSERT_TRUE(hand_over_losses(text));
+	CU_ASSERT_TRUE(hand_over_losses(false, text));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "a command (Flush) on namespace 7 of " LOOP_SUBNQN));
 	CU_ASSERT_EQUAL(asked_ticks, env_us_to_ticks(5000000));
 	is_late = false;
-	CU_ASSERT_FALSE(hand_over_losses(text));
+	CU_ASSERT_FALSE(hand_over_losses(false, text));
 }
 
 static void write_key(const char *path, const char *key)
@@ -85,32 +108,36 @@ static void test_a_key_that_another_process_would_not_read_is_lost(void)
 	snprintf(path, sizeof(path), "%s/key", folder);
 	write_key(path, one);
 	CU_ASSERT_EQUAL_FATAL(keyring_file_add("k", path, why), 0);
-	CU_ASSERT_FALSE(hand_over_losses(text));
-	CU_ASSERT_FALSE(hand_over_spoils_data(text));
+	CU_ASSERT_FALSE(hand_over_losses(false, text));
+	CU_ASSERT_FALSE(hand_over_spoils_data(false, text));
 	write_key(path, other);
-	CU_ASSERT_TRUE(hand_over_spoils_data(text));
-	CU_ASSERT_TRUE(hand_over_losses(text));
+	CU_ASSERT_TRUE(hand_over_spoils_data(false, text));
+	CU_ASSERT_TRUE(hand_over_losses(false, text));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "key \"k\""));
 	CU_ASSERT_PTR_NOT_NULL(strstr(text, "another key"));
 	CU_ASSERT_PTR_NULL(strstr(text, "ff1122")); /* no message has a secret */
 	unlink(path);
-	CU_ASSERT_TRUE(hand_over_losses(text));
+	CU_ASSERT_TRUE(hand_over_losses(false, text));
 	keyring_clear();
-	CU_ASSERT_FALSE(hand_over_losses(text));
+	CU_ASSERT_FALSE(hand_over_losses(false, text));
 	/* One that shuts hosts out may be wanted. */
 	write_key(path, "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:");
 	CU_ASSERT_EQUAL_FATAL(keyring_file_add("k", path, why), 0);
 	unlink(path);
-	CU_ASSERT_TRUE(hand_over_losses(text));
-	CU_ASSERT_FALSE(hand_over_spoils_data(text));
+	CU_ASSERT_TRUE(hand_over_losses(false, text));
+	CU_ASSERT_FALSE(hand_over_spoils_data(false, text));
 	keyring_clear();
 	rmdir(folder);
 }
 
 static const struct unit_test tests[] = {
-	UNIT(test_nothing_is_lost_of_a_target_without_bdevs),         UNIT(test_memory_is_lost),
-	UNIT(test_what_is_not_in_the_configuration_is_lost),          UNIT(test_a_command_that_may_never_end_is_named),
-	UNIT(test_a_key_that_another_process_would_not_read_is_lost), UNIT_END,
+	UNIT(test_nothing_is_lost_of_a_target_without_bdevs),
+	UNIT(test_memory_is_lost_unless_the_other_process_takes_it_over),
+	UNIT(test_ram_disks_that_take_too_long_or_too_much_memory_to_copy_are_told_in_numbers),
+	UNIT(test_what_is_not_in_the_configuration_is_lost),
+	UNIT(test_a_command_that_may_never_end_is_named),
+	UNIT(test_a_key_that_another_process_would_not_read_is_lost),
+	UNIT_END,
 };
 
 UNIT_MAIN("appliance_hand_over_losses", tests, loop_start, loop_stop)

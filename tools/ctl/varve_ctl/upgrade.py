@@ -160,7 +160,7 @@ def outcome(client, pid, before, limit=OUTCOME_S):
 def reason_of(client, o):
     """Why the daemon would refuse, or None; it is asked before anything is started, and by the new process again."""
     try:
-        client.call("framework_hand_over", pid=os.getpid(), dry_run=True, force=o.force)
+        client.call("framework_hand_over", pid=os.getpid(), dry_run=True, force=o.force, ram_disks=True)
     except Refused as e:
         return str(e).replace("force (--takeover-force)", "--force")
     return None
