@@ -2,6 +2,7 @@
 #include "bdev/owner.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -252,6 +253,20 @@ void bdev_disown(const char *name, bdev_owner_cb cb, void *arg)
 		if (o->state == BDEV_OWNER_OWNER) {
 			owner_begin_drain(o, NULL);
 		}
+	}
+}
+
+void bdev_owner_waits_for(const char *name, char *text, size_t size)
+{
+	const struct bdev_owner *o = owner_find(name);
+
+	if (o == NULL) {
+		return;
+	}
+	if (o->state == BDEV_OWNER_DRAINING) {
+		snprintf(text, size, "%u I/Os of bdev '%.100s' that are under way", o->in_flight, name);
+	} else if ((o->state == BDEV_OWNER_TAKING || o->state == BDEV_OWNER_GIVING) && o->ops->waits_for != NULL) {
+		o->ops->waits_for(o, text, size);
 	}
 }
 

@@ -44,6 +44,9 @@ struct bdev_owner_ops {
 	void (*give)(struct bdev_owner *o);
 	/* How many I/Os of a channel (the module's context) are under way. Channel's thread. */
 	uint32_t (*in_flight)(const void *channel);
+	/* Writes what take or give, which has not ended, waits for; nothing, if it does not know. NULL: it never knows.
+	 */
+	void (*waits_for)(const struct bdev_owner *o, char *text, size_t size);
 };
 
 /* rc 0; or a negative errno, and error says why. */
@@ -95,6 +98,9 @@ void bdev_own(const char *name, uint64_t until_us, bool fence, bdev_owner_cb cb,
 /* Ends that: cb when no I/O is under way and the lock has been given back; -ECANCELED: bdev_own() was called meanwhile.
  * At once for a bdev that is a standby. */
 void bdev_disown(const char *name, bdev_owner_cb cb, void *arg);
+
+/* Writes what an operation on the bdev of that name waits for; nothing, if none is under way or that is not known. */
+void bdev_owner_waits_for(const char *name, char *text, size_t size);
 
 struct bdev_owner_info {
 	const char *name; /* of the bdev */

@@ -42,7 +42,7 @@ bool rpc_bdev_may_delete(struct rpc_request *req, const struct rpc_bdev_delete *
 void rpc_bdev_deleted(void *arg, int rc);
 /* Defines the method bdev_KIND_delete, which calls bdev_KIND_delete(name, bdev_delete_cb, arg). what_: "a null bdev".
  */
-#define RPC_BDEV_DELETE_METHOD(kind_, what_)                                                                           \
+#define RPC_BDEV_DELETE_METHOD(kind_, what_, ...)                                                                      \
 	static void rpc_bdev_##kind_##_delete(struct rpc_request *req, void *params)                                   \
 	{                                                                                                              \
 		struct rpc_bdev_delete *p = params;                                                                    \
@@ -54,7 +54,7 @@ void rpc_bdev_deleted(void *arg, int rc);
 	RPC_METHOD("bdev_" #kind_ "_delete", rpc_bdev_##kind_##_delete, struct rpc_bdev_delete,                        \
 		   rpc_bdev_delete_params, RPC_RUNTIME,                                                                \
 		   "Delete " what_ "; answered when all its users have closed it",                                     \
-		   .defaults = rpc_bdev_delete_defaults, .result = "true")
+		   .defaults = rpc_bdev_delete_defaults, .result = "true", ##__VA_ARGS__)
 
 struct vbdev_waiting;
 

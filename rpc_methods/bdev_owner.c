@@ -22,6 +22,16 @@ static void owner_changed(void *req, int rc, const char *error)
 	rpc_bdev_answer_true(req, rc, error);
 }
 
+static void own_waits_for(const void *params, char *text, size_t size)
+{
+	bdev_owner_waits_for(((const struct bdev_own_params *)params)->name, text, size);
+}
+
+static void disown_waits_for(const void *params, char *text, size_t size)
+{
+	bdev_owner_waits_for(((const struct rpc_bdev_by_name *)params)->name, text, size);
+}
+
 static void rpc_bdev_own(struct rpc_request *req, void *params)
 {
 	const struct bdev_own_params *p = params;
@@ -31,7 +41,7 @@ static void rpc_bdev_own(struct rpc_request *req, void *params)
 RPC_METHOD("bdev_own", rpc_bdev_own, struct bdev_own_params, bdev_own_params, RPC_RUNTIME,
 	   "Make a standby bdev the owner of what it stores, until the lease ends; again for an owner: set the lease's "
 	   "end",
-	   .result = "true")
+	   .result = "true", .waits_for = own_waits_for)
 
 static void rpc_bdev_disown(struct rpc_request *req, void *params)
 {
@@ -39,7 +49,7 @@ static void rpc_bdev_disown(struct rpc_request *req, void *params)
 }
 RPC_METHOD("bdev_disown", rpc_bdev_disown, struct rpc_bdev_by_name, rpc_bdev_by_name_params, RPC_RUNTIME,
 	   "Make a bdev a standby again; answered when no I/O is under way and others may own what it stores",
-	   .result = "true")
+	   .result = "true", .waits_for = disown_waits_for)
 
 static void rpc_bdev_get_owners(struct rpc_request *req, void *params)
 {

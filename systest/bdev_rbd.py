@@ -281,6 +281,41 @@ def test_a_cluster_that_does_not_answer_does_not_keep_the_daemon():
         check("image 'image' of pool 'rbd'" in t.log(), t.log())
 
 
+def test_an_opening_that_waits_is_listed():
+    """Also when its client has gone."""
+    with serving() as (ceph, t):
+        ceph.image("rbd/other", 16)
+        ceph.signal("osd.0", signal.SIGSTOP)
+        client = t.connect()
+        client.send({"jsonrpc": "2.0", "id": 1, "method": "bdev_rbd_create",
+                     "params": {"name": "R1", "pool_name": "rbd", "rbd_name": "other", "block_size": BS, "cluster_name": "c"}})
+
+        def waiting():
+            return [c.get("waits_for", "") for c in t.call("rpc_get_calls") if c["method"] == "bdev_rbd_create"]
+        wait_for(lambda: any("job 'open' of image 'other' of pool 'rbd'" in w and w.endswith("in rbd_open") for w in waiting()), "what it waits for")
+        client.close()
+        job, = (j for j in t.call("bdev_rbd_get_jobs") if j.get("rbd_name") == "other")
+        check(job["job"] == "open" and job["bdev"] == "R1" and job["cluster_name"] == "c" and job["call"] == "rbd_open", job)
+        ceph.signal("osd.0", signal.SIGCONT)
+        wait_for(lambda: t.call("bdev_rbd_get_jobs") == [], "the end of all of it")
+        t.stop_clean()
+
+
+def test_images_have_no_threads_of_their_own():
+    with serving(TcpTarget) as (_, t):
+        def threads():
+            return len(os.listdir(f"/proc/{t.pid}/task"))
+        with queues(t) as io:
+            check(io.read(0, 1, bs=BS).code == 0, "librbd has made what it makes at first")
+        wait_for(lambda: t.call("bdev_rbd_get_jobs") == [], "the end of what was begun")
+        before = threads()
+        for n in range(50):
+            t.call("bdev_rbd_create", name=f"I{n}", pool_name="rbd", rbd_name="image", block_size=BS, cluster_name="c")
+        # a worker's thread ends a moment after its job
+        wait_for(lambda: threads() <= before, lambda: f"{threads()} threads to become {before} with 50 images more")
+        t.stop_clean()
+
+
 def test_the_rights_that_the_manual_tells_suffice_to_fence():
     """The command is that of doc/ceph.md."""
     command, = re.findall(r"^    ceph auth get-or-create client\.varve (.*) -o .*$", (TOP / "doc/ceph.md").read_text(), re.M)

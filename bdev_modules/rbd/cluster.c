@@ -24,7 +24,7 @@ struct rbd_cluster {
 	bool pinned; /* `cpus` is set */
 	int rc;      /* of FAILED */
 	STAILQ_HEAD(, rbd_wait) waiting;
-	struct worker_job job;
+	struct rbd_job job;
 	bdev_rbd_cb closed; /* of unregistering */
 	void *closed_arg;
 	TAILQ_ENTRY(rbd_cluster) link;
@@ -215,12 +215,12 @@ static int cluster_connect(struct rbd_cluster *c)
 				   c->opts.user_id != NULL ? c->opts.user_id : "admin");
 	}
 	rc = cluster_configure(c);
-	if (rc == 0 && (rc = librbd.rados_connect(c->rados)) < 0) {
+	if (rc == 0 && (rc = RBD_WAIT(rados_connect, c->rados)) < 0) {
 		cluster_say(c, rc, "no connection to the cluster", c->opts.name);
 	}
 	rc = rc != 0 ? rc : cluster_read_address(c);
 	if (rc != 0) {
-		librbd.rados_shutdown(c->rados);
+		RBD_WAIT(rados_shutdown, c->rados);
 		c->rados = NULL;
 	}
 	return rc;
@@ -228,16 +228,16 @@ static int cluster_connect(struct rbd_cluster *c)
 
 static void connect_work(struct worker_job *job)
 {
-	struct rbd_cluster *c = container_of(job, struct rbd_cluster, job);
+	struct rbd_cluster *c = container_of(job, struct rbd_cluster, job.worker);
 
 	c->rc = cluster_connect(c);
 }
 
 static void disconnect_work(struct worker_job *job)
 {
-	struct rbd_cluster *c = container_of(job, struct rbd_cluster, job);
+	struct rbd_cluster *c = container_of(job, struct rbd_cluster, job.worker);
 
-	librbd.rados_shutdown(c->rados);
+	RBD_WAIT(rados_shutdown, c->rados);
 }
 
 /* --- States --- */
@@ -260,10 +260,10 @@ static void cluster_job_ended(void)
 
 static void disconnect_done(struct worker_job *job)
 {
-	struct rbd_cluster *c = container_of(job, struct rbd_cluster, job);
+	struct rbd_cluster *c = container_of(job, struct rbd_cluster, job.worker);
 
 	if (job->error != 0) { /* no thread for it: this one waits then */
-		librbd.rados_shutdown(c->rados);
+		RBD_WAIT(rados_shutdown, c->rados);
 	}
 	if (c->closed != NULL) {
 		c->closed(c->closed_arg, 0, c->opts.name);
@@ -278,7 +278,7 @@ static void cluster_close(struct rbd_cluster *c)
 	c->job.work = disconnect_work;
 	c->job.done = disconnect_done;
 	cluster_jobs++;
-	worker_run(NULL, &c->job);
+	bdev_rbd_job_run(&c->job, RBD_JOB_DISCONNECT, c, NULL);
 }
 
 /* One that nobody uses and that has no name goes. */
@@ -296,7 +296,7 @@ static void cluster_check_unused(struct rbd_cluster *c)
 
 static void connect_done(struct worker_job *job)
 {
-	struct rbd_cluster *c = container_of(job, struct rbd_cluster, job);
+	struct rbd_cluster *c = container_of(job, struct rbd_cluster, job.worker);
 	struct rbd_wait *w;
 
 	if (job->error != 0) {
@@ -352,7 +352,7 @@ static struct rbd_cluster *cluster_create(const struct bdev_rbd_cluster_opts *op
 	c->job.work = connect_work;
 	c->job.done = connect_done;
 	cluster_jobs++;
-	worker_run(NULL, &c->job);
+	bdev_rbd_job_run(&c->job, RBD_JOB_CONNECT, c, NULL);
 	return c;
 fail:
 	if (c != NULL) {
@@ -442,7 +442,7 @@ int bdev_rbd_blocklist(const struct rbd_cluster *c, const char *address, uint64_
 {
 	/* this process may have been stopped since its lease was looked at */
 	return bdev_owner_now_us() >= until_us ? -ETIME
-					       : librbd.rados_blocklist_add(c->rados, (char *)address, FENCE_S);
+					       : RBD_WAIT(rados_blocklist_add, c->rados, (char *)address, FENCE_S);
 }
 
 const struct bdev_rbd_cluster_opts *bdev_rbd_cluster_opts(const struct rbd_cluster *c)

@@ -81,7 +81,7 @@ static int image_check_setting(const struct rbd_bdev *r, const rbd_config_option
 static int image_check_cache(struct rbd_bdev *r, char *error)
 {
 	rbd_config_option_t options[IMAGE_OPTIONS_MAX];
-	int num = IMAGE_OPTIONS_MAX, rc = librbd.rbd_config_image_list(r->image.image, options, &num);
+	int num = IMAGE_OPTIONS_MAX, rc = RBD_WAIT(rbd_config_image_list, r->image.image, options, &num);
 
 	if (rc < 0) {
 		return open_say(r, rc, "the settings", error);
@@ -97,7 +97,7 @@ static int image_check_cache(struct rbd_bdev *r, char *error)
 static int image_read_features(struct rbd_bdev *r)
 {
 	uint64_t features = 0;
-	int rc = librbd.rbd_get_features(r->image.image, &features);
+	int rc = RBD_WAIT(rbd_get_features, r->image.image, &features);
 
 	if (rc == 0) {
 		bool locks = (features & RBD_FEATURE_EXCLUSIVE_LOCK) != 0 && !r->image.opened_read_only;
@@ -110,15 +110,15 @@ static int image_read_layout(struct rbd_bdev *r, char *error)
 {
 	struct rbd_image *i = &r->image;
 	rbd_image_info_t info;
-	int rc = librbd.rbd_stat(i->image, &info, sizeof(info));
+	int rc = RBD_WAIT(rbd_stat, i->image, &info, sizeof(info));
 
 	if (rc < 0) {
 		return open_say(r, rc, "the size", error);
 	}
 	i->size = info.size;
 	i->layout.object_bytes = info.obj_size;
-	rc = librbd.rbd_get_stripe_unit(i->image, &i->layout.stripe_bytes);
-	rc = rc < 0 ? rc : librbd.rbd_get_stripe_count(i->image, &i->layout.stripe_count);
+	rc = RBD_WAIT(rbd_get_stripe_unit, i->image, &i->layout.stripe_bytes);
+	rc = rc < 0 ? rc : RBD_WAIT(rbd_get_stripe_count, i->image, &i->layout.stripe_count);
 	return rc < 0 ? open_say(r, rc, "the stripes", error) : 0;
 }
 
@@ -126,7 +126,7 @@ static int image_open(struct rbd_bdev *r, char *error)
 {
 	struct rbd_image *i = &r->image;
 	rados_t rados = bdev_rbd_cluster_handle(i->cluster);
-	int rc = librbd.rados_ioctx_create(rados, r->pool, &i->ioctx);
+	int rc = RBD_WAIT(rados_ioctx_create, rados, r->pool, &i->ioctx);
 
 	if (rc < 0) {
 		i->ioctx = NULL;
@@ -136,9 +136,9 @@ static int image_open(struct rbd_bdev *r, char *error)
 		librbd.rados_ioctx_set_namespace(i->ioctx, r->rados_namespace);
 	}
 	/* Not read-only, where that is possible: librbd tells of changes only to those who may write. */
-	rc = r->snapshot == NULL ? librbd.rbd_open(i->ioctx, r->image_name, &i->image, NULL) : -EROFS;
+	rc = r->snapshot == NULL ? RBD_WAIT(rbd_open, i->ioctx, r->image_name, &i->image, NULL) : -EROFS;
 	if (r->bdev.read_only && (rc == -EROFS || rc == -EPERM || rc == -EACCES)) {
-		rc = librbd.rbd_open_read_only(i->ioctx, r->image_name, &i->image, r->snapshot);
+		rc = RBD_WAIT(rbd_open_read_only, i->ioctx, r->image_name, &i->image, r->snapshot);
 		i->opened_read_only = true;
 	}
 	if (rc < 0) {
@@ -157,7 +157,7 @@ static int image_open(struct rbd_bdev *r, char *error)
 	if (rc != 0) {
 		return rc;
 	}
-	rc = r->snapshot == NULL ? librbd.rbd_update_watch(i->image, &i->watch, on_update, r) : 0;
+	rc = r->snapshot == NULL ? RBD_WAIT(rbd_update_watch, i->image, &i->watch, on_update, r) : 0;
 	if (rc < 0) {
 		return open_say(r, rc, "watching for changes", error);
 	}
@@ -169,13 +169,13 @@ static int image_open(struct rbd_bdev *r, char *error)
 static void image_close(struct rbd_image *i)
 {
 	if (i->watched) {
-		librbd.rbd_update_unwatch(i->image, i->watch);
+		RBD_WAIT(rbd_update_unwatch, i->image, i->watch);
 	}
 	if (i->opened) {
-		librbd.rbd_close(i->image);
+		RBD_WAIT(rbd_close, i->image);
 	}
 	if (i->ioctx != NULL) {
-		librbd.rados_ioctx_destroy(i->ioctx);
+		RBD_WAIT(rados_ioctx_destroy, i->ioctx);
 	}
 	i->watched = i->opened = false;
 	i->ioctx = NULL;
@@ -213,12 +213,12 @@ static void creation_answer_failed(struct rbd_bdev *r);
 
 static void close_work(struct worker_job *job)
 {
-	image_close(&container_of(job, struct rbd_bdev, close_job)->image);
+	image_close(&container_of(job, struct rbd_bdev, close_job.worker)->image);
 }
 
 static void close_done(struct worker_job *job)
 {
-	struct rbd_bdev *r = container_of(job, struct rbd_bdev, close_job);
+	struct rbd_bdev *r = container_of(job, struct rbd_bdev, close_job.worker);
 
 	if (job->error != 0) { /* no thread for it: this one waits then */
 		image_close(&r->image);
@@ -236,7 +236,7 @@ static void image_check_close(struct rbd_bdev *r)
 	if (r->closing && r->jobs == 0) {
 		r->close_job.work = close_work;
 		r->close_job.done = close_done;
-		worker_run(NULL, &r->close_job);
+		bdev_rbd_job_run(&r->close_job, RBD_JOB_CLOSE, r->image.cluster, r);
 	}
 }
 
@@ -310,12 +310,12 @@ static void image_refresh(struct rbd_bdev *r);
 
 static void refresh_work(struct worker_job *job)
 {
-	struct rbd_bdev *r = container_of(job, struct rbd_bdev, refresh_job);
+	struct rbd_bdev *r = container_of(job, struct rbd_bdev, refresh_job.worker);
 	rbd_image_info_t info;
 
 	r->refresh_rc = image_read_features(r);
 	if (r->refresh_rc == 0) {
-		r->refresh_rc = librbd.rbd_stat(r->image.image, &info, sizeof(info));
+		r->refresh_rc = RBD_WAIT(rbd_stat, r->image.image, &info, sizeof(info));
 	}
 	r->refreshed_size = r->refresh_rc == 0 ? info.size : 0;
 }
@@ -341,7 +341,7 @@ static void image_take_size(struct rbd_bdev *r, uint64_t size)
 
 static void refresh_done(struct worker_job *job)
 {
-	struct rbd_bdev *r = container_of(job, struct rbd_bdev, refresh_job);
+	struct rbd_bdev *r = container_of(job, struct rbd_bdev, refresh_job.worker);
 	int rc = job->error != 0 ? job->error : r->refresh_rc;
 
 	r->refreshing = false;
@@ -376,7 +376,7 @@ static void image_refresh(struct rbd_bdev *r)
 	r->jobs++;
 	r->refresh_job.work = refresh_work;
 	r->refresh_job.done = refresh_done;
-	worker_run(NULL, &r->refresh_job);
+	bdev_rbd_job_run(&r->refresh_job, RBD_JOB_REFRESH, r->image.cluster, r);
 }
 
 static void image_changed(struct thread_msg *msg)
@@ -402,7 +402,7 @@ static void on_update(void *arg)
 }
 
 struct resize {
-	struct worker_job job;
+	struct rbd_job job;
 	struct rbd_bdev *r;
 	uint64_t bytes;
 	int rc;
@@ -417,15 +417,15 @@ static int resize_progress(uint64_t offset, uint64_t total, void *arg)
 
 static void image_resize_work(struct worker_job *job)
 {
-	struct resize *z = container_of(job, struct resize, job);
+	struct resize *z = container_of(job, struct resize, job.worker);
 
 	/* never smaller, whatever others have made of it since */
-	z->rc = librbd.rbd_resize2(z->r->image.image, z->bytes, false, resize_progress, NULL);
+	z->rc = RBD_WAIT(rbd_resize2, z->r->image.image, z->bytes, false, resize_progress, NULL);
 }
 
 static void image_resize_done(struct worker_job *job)
 {
-	struct resize *z = container_of(job, struct resize, job);
+	struct resize *z = container_of(job, struct resize, job.worker);
 	struct rbd_bdev *r = z->r;
 	char error[BDEV_ERROR_MAX];
 	int rc = job->error != 0 ? job->error : z->rc;
@@ -490,7 +490,7 @@ void bdev_rbd_resize(const char *name, uint64_t bytes, bdev_rbd_cb cb, void *arg
 			     .cb = cb,
 			     .arg = arg};
 	r->jobs++;
-	worker_run(NULL, &z->job);
+	bdev_rbd_job_run(&z->job, RBD_JOB_RESIZE, r->image.cluster, r);
 }
 
 uint64_t bdev_rbd_bytes(const char *name)
@@ -504,7 +504,7 @@ uint64_t bdev_rbd_bytes(const char *name)
 
 struct creation {
 	struct rbd_wait wait;
-	struct worker_job job;
+	struct rbd_job job;
 	struct thread_timer timer;
 	struct rbd_bdev *r;
 	bool connected; /* the worker opens the image */
@@ -620,14 +620,14 @@ static int image_register(struct rbd_bdev *r, char *error)
 
 static void creation_work(struct worker_job *job)
 {
-	struct creation *c = container_of(job, struct creation, job);
+	struct creation *c = container_of(job, struct creation, job.worker);
 
 	c->rc = image_open(c->r, c->error);
 }
 
 static void creation_done(struct worker_job *job)
 {
-	struct creation *c = container_of(job, struct creation, job);
+	struct creation *c = container_of(job, struct creation, job.worker);
 	struct rbd_bdev *r = c->r;
 	int rc = c->rc;
 
@@ -666,7 +666,7 @@ static void creation_connected(struct rbd_wait *w, int rc, const char *error)
 	c->connected = true;
 	c->job.work = creation_work;
 	c->job.done = creation_done;
-	worker_run(NULL, &c->job);
+	bdev_rbd_job_run(&c->job, RBD_JOB_OPEN, c->r->image.cluster, c->r);
 }
 
 static int image_check_opts(const struct bdev_rbd_opts *opts, char *error)

@@ -15,9 +15,46 @@ extern struct bdev_module bdev_rbd_module;
 enum rbd_refused { RBD_REFUSED_STANDBY, RBD_REFUSED_LOST, RBD_REFUSED_NO_LOCK };
 enum rbd_lock_step { RBD_LOCK_TAKE, RBD_LOCK_TAKEN, RBD_LOCK_GIVE, RBD_LOCK_GIVEN };
 
-/* --- cluster.c --- */
-
 struct rbd_cluster;
+struct rbd_bdev;
+
+/* --- jobs.c --- */
+
+enum rbd_job_kind {
+	RBD_JOB_CONNECT,
+	RBD_JOB_DISCONNECT,
+	RBD_JOB_OPEN,
+	RBD_JOB_CLOSE,
+	RBD_JOB_REFRESH,
+	RBD_JOB_RESIZE,
+	RBD_JOB_TAKE,
+	RBD_JOB_GIVE,
+	RBD_JOB_ASK
+};
+
+/* What a worker thread does in librados and librbd. The owner sets work and done, which are those of `worker`. */
+struct rbd_job {
+	struct worker_job worker;
+	void (*work)(struct worker_job *worker);
+	void (*done)(struct worker_job *worker);
+	/* private */
+	enum rbd_job_kind kind;
+	const struct rbd_cluster *cluster;
+	const struct rbd_bdev *r;
+	const char *call; /* the library's function that it has called last; NULL: none yet. Atomic */
+	uint64_t begin_us;
+	TAILQ_ENTRY(rbd_job) link;
+};
+
+/* Starts a job, as worker_run() without a queue. Until done is called it is listed, with the names of c and r, which
+ * must live as long. r: NULL for one of a cluster. Control thread. */
+void bdev_rbd_job_run(struct rbd_job *j, enum rbd_job_kind kind, const struct rbd_cluster *c, const struct rbd_bdev *r);
+/* Notes for the list which function the job of this thread, if there is one, calls. */
+void bdev_rbd_job_calls(const char *function);
+/* Calls a function of librados or librbd that may wait for the cluster. */
+#define RBD_WAIT(function_, ...) (bdev_rbd_job_calls(#function_), librbd.function_(__VA_ARGS__))
+
+/* --- cluster.c --- */
 
 /* Who waits for a connection. */
 struct rbd_wait {
@@ -104,7 +141,7 @@ struct rbd_bdev {
 	struct creation *failed;   /* is answered when the image is closed; NULL: there is none */
 	uint32_t jobs;             /* of workers, which use the image */
 	LIST_ENTRY(rbd_bdev) link; /* of images that are being closed, or opened although nobody waits any more */
-	struct worker_job close_job, refresh_job, lock_job;
+	struct rbd_job close_job, refresh_job, lock_job;
 	struct rbd_lock_change lock_change; /* lock_job's */
 	uint64_t refreshed_size;            /* bytes; refresh_job's */
 	int refresh_rc;

@@ -65,7 +65,7 @@ static int lock_fence(struct rbd_bdev *r, const char *owner)
 		return lock_say(r, rc, "blocklisting the client that has");
 	}
 	log_notice("bdev %s: client %s, which has the lock of image %s, is blocklisted", r->name, owner, r->image_name);
-	rc = librbd.rbd_lock_break(r->image.image, RBD_LOCK_MODE_EXCLUSIVE, owner);
+	rc = RBD_WAIT(rbd_lock_break, r->image.image, RBD_LOCK_MODE_EXCLUSIVE, owner);
 	return rc == 0 || rc == -ENOENT ? 0 : lock_say(r, rc, "breaking");
 }
 
@@ -74,12 +74,12 @@ static int lock_fence_others(struct rbd_bdev *r)
 	rbd_lock_mode_t mode;
 	char *owners[1];
 	size_t n = 1;
-	int is_own = 0, rc = librbd.rbd_is_exclusive_lock_owner(r->image.image, &is_own);
+	int is_own = 0, rc = RBD_WAIT(rbd_is_exclusive_lock_owner, r->image.image, &is_own);
 
 	if (rc < 0) {
 		return lock_say(r, rc, "asking for");
 	}
-	rc = is_own ? -ENOENT : librbd.rbd_lock_get_owners(r->image.image, &mode, owners, &n);
+	rc = is_own ? -ENOENT : RBD_WAIT(rbd_lock_get_owners, r->image.image, &mode, owners, &n);
 	if (rc == -ENOENT || (rc == 0 && n == 0)) {
 		return 0;
 	}
@@ -93,7 +93,7 @@ static int lock_fence_others(struct rbd_bdev *r)
 
 static struct rbd_bdev *lock_bdev(struct worker_job *job)
 {
-	return container_of(job, struct rbd_bdev, lock_job);
+	return container_of(job, struct rbd_bdev, lock_job.worker);
 }
 
 static void take_work(struct worker_job *job)
@@ -101,7 +101,7 @@ static void take_work(struct worker_job *job)
 	struct rbd_bdev *r = lock_bdev(job);
 	int rc = lock_fence_others(r);
 
-	if (rc == 0 && (rc = librbd.rbd_lock_acquire(r->image.image, RBD_LOCK_MODE_EXCLUSIVE)) < 0) {
+	if (rc == 0 && (rc = RBD_WAIT(rbd_lock_acquire, r->image.image, RBD_LOCK_MODE_EXCLUSIVE)) < 0) {
 		lock_say(r, rc, "taking");
 	}
 	r->lock_change.rc = rc;
@@ -110,7 +110,7 @@ static void take_work(struct worker_job *job)
 static void give_work(struct worker_job *job)
 {
 	struct rbd_bdev *r = lock_bdev(job);
-	int rc = librbd.rbd_lock_release(r->image.image);
+	int rc = RBD_WAIT(rbd_lock_release, r->image.image);
 
 	if (rc == -ESHUTDOWN) { /* it has none any more */
 		bdev_rbd_bdev_lost(r, "Ceph has blocklisted this client");
@@ -124,9 +124,9 @@ static bool lock_job_ended(struct rbd_bdev *r, enum rbd_lock_step step, int *rc)
 	bool closing = r->closing;
 
 	*rc = r->lock_change.rc;
-	if (r->lock_job.error != 0) {
-		*rc = bdev_error(r->lock_change.error, r->lock_job.error, "no thread for the lock: %s",
-				 strerror(-r->lock_job.error));
+	if (r->lock_job.worker.error != 0) {
+		*rc = bdev_error(r->lock_change.error, r->lock_job.worker.error, "no thread for the lock: %s",
+				 strerror(-r->lock_job.worker.error));
 	}
 	if (*rc == -ESHUTDOWN) {
 		bdev_rbd_bdev_lost(r, "Ceph has blocklisted this client");
@@ -156,12 +156,13 @@ static void give_done(struct worker_job *job)
 	}
 }
 
-static void lock_begin(struct rbd_bdev *r, void (*work)(struct worker_job *), void (*done)(struct worker_job *))
+static void lock_begin(struct rbd_bdev *r, enum rbd_job_kind kind, void (*work)(struct worker_job *),
+		       void (*done)(struct worker_job *))
 {
 	r->jobs++;
 	r->lock_job.work = work;
 	r->lock_job.done = done;
-	worker_run(NULL, &r->lock_job);
+	bdev_rbd_job_run(&r->lock_job, kind, r->image.cluster, r);
 }
 
 static bool same_name(const char *a, const char *b)
@@ -213,7 +214,7 @@ static void lock_take(struct bdev_owner *o, uint64_t until_us, bool fence)
 	r->lock_change.fence = fence;
 	r->lock_change.until_us = until_us;
 	TRACE(RBD_LOCK, r->bdev.trace_owner, 0, 0, RBD_LOCK_TAKE, 0);
-	lock_begin(r, take_work, take_done);
+	lock_begin(r, RBD_JOB_TAKE, take_work, take_done);
 }
 
 static void lock_give(struct bdev_owner *o)
@@ -221,7 +222,7 @@ static void lock_give(struct bdev_owner *o)
 	struct rbd_bdev *r = container_of(o, struct rbd_bdev, owner);
 
 	TRACE(RBD_LOCK, r->bdev.trace_owner, 0, 0, RBD_LOCK_GIVE, 0);
-	lock_begin(r, give_work, give_done);
+	lock_begin(r, RBD_JOB_GIVE, give_work, give_done);
 }
 
 static uint32_t lock_in_flight(const void *channel)
@@ -229,4 +230,10 @@ static uint32_t lock_in_flight(const void *channel)
 	return __atomic_load_n(&((const struct rbd_channel *)channel)->outstanding, __ATOMIC_ACQUIRE);
 }
 
-const struct bdev_owner_ops bdev_rbd_owner_ops = {.take = lock_take, .give = lock_give, .in_flight = lock_in_flight};
+static void lock_waits_for(const struct bdev_owner *o, char *text, size_t size)
+{
+	bdev_rbd_waits_for(container_of(o, const struct rbd_bdev, owner)->name, text, size);
+}
+
+const struct bdev_owner_ops bdev_rbd_owner_ops = {
+	.take = lock_take, .give = lock_give, .in_flight = lock_in_flight, .waits_for = lock_waits_for};

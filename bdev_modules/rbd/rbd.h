@@ -79,6 +79,23 @@ typedef void (*bdev_rbd_fenced_cb)(void *arg, int rc, const char *error, const c
  * ended; -ETIME: until_us has passed; errors of the cluster. */
 void bdev_rbd_fence_silent(const char *name, const char *clients, uint64_t until_us, bdev_rbd_fenced_cb cb, void *arg);
 
+/* What a worker thread does in Ceph's libraries. */
+struct bdev_rbd_job_info {
+	const char *name;                /* "connect", "disconnect", "open", "close", "refresh", "resize", "take lock",
+					    "give lock", "ask watchers" */
+	const char *cluster_name;        /* NULL: the connection has no name */
+	const char *bdev, *pool, *image; /* NULL: it is a job of a connection */
+	const char *call; /* the function of librados or librbd that it has called last; NULL: none yet */
+	uint64_t age_us;
+};
+/* The n-th of them, the oldest first; also those for which nobody waits any more. Pointers are valid until the caller
+ * returns. False: there are fewer. Control thread. */
+bool bdev_rbd_get_job(size_t n, struct bdev_rbd_job_info *info);
+/* Writes a job as what something else waits for. */
+void bdev_rbd_describe_job(const struct bdev_rbd_job_info *info, char *text, size_t size);
+/* Writes the oldest job of the bdev of that name; nothing, if it has none. */
+void bdev_rbd_waits_for(const char *bdev, char *text, size_t size);
+
 /* What makes b again. Pointers are into b. False: b is of another module. */
 bool bdev_rbd_get(const struct bdev *b, struct bdev_rbd_opts *opts);
 

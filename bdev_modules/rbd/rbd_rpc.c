@@ -45,6 +45,39 @@ static bool decode_settings(struct rpc_request *req, const char *name, const jso
 	return true;
 }
 
+/* --- What calls wait for --- */
+
+static bool same_cluster(const struct bdev_rbd_job_info *job, const char *name)
+{
+	return job->cluster_name == name ||
+	       (job->cluster_name != NULL && name != NULL && strcmp(job->cluster_name, name) == 0);
+}
+
+/* The oldest job of a connection. name: NULL for those without one. */
+static void cluster_waits_for(const char *name, char *text, size_t size)
+{
+	struct bdev_rbd_job_info job;
+
+	for (size_t n = 0; bdev_rbd_get_job(n, &job); n++) {
+		if (job.image == NULL && same_cluster(&job, name)) {
+			bdev_rbd_describe_job(&job, text, size);
+			return;
+		}
+	}
+}
+
+/* Of methods whose params begin with the name of a bdev. */
+static void by_bdev_waits_for(const void *params, char *text, size_t size)
+{
+	bdev_rbd_waits_for(*(char *const *)params, text, size);
+}
+
+/* Of methods whose params begin with the name of a cluster. */
+static void by_cluster_waits_for(const void *params, char *text, size_t size)
+{
+	cluster_waits_for(*(char *const *)params, text, size);
+}
+
 /* --- Clusters --- */
 
 struct register_cluster {
@@ -86,7 +119,7 @@ static void rpc_bdev_rbd_register_cluster(struct rpc_request *req, void *params)
 }
 RPC_METHOD("bdev_rbd_register_cluster", rpc_bdev_rbd_register_cluster, struct register_cluster, register_cluster_params,
 	   RPC_RUNTIME, "Connect to a Ceph cluster; the images that name it share the connection", .in_turn = true,
-	   .result = "string")
+	   .result = "string", .waits_for = by_cluster_waits_for)
 
 struct by_cluster_name {
 	char *name;
@@ -105,7 +138,7 @@ static void rpc_bdev_rbd_unregister_cluster(struct rpc_request *req, void *param
 }
 RPC_METHOD("bdev_rbd_unregister_cluster", rpc_bdev_rbd_unregister_cluster, struct by_cluster_name,
 	   unregister_cluster_params, RPC_RUNTIME, "End the connection to a cluster, which no bdev uses any more",
-	   .in_turn = true, .result = "true")
+	   .in_turn = true, .result = "true", .waits_for = by_cluster_waits_for)
 
 static void add_text(json_t *object, const char *key, const char *value)
 {
@@ -247,10 +280,26 @@ static void rpc_bdev_rbd_create(struct rpc_request *req, void *params)
 		free((void *)opts.cluster.settings);
 	}
 }
-RPC_METHOD("bdev_rbd_create", rpc_bdev_rbd_create, struct rbd_create, rbd_create_params, RPC_RUNTIME,
-	   "Create a bdev from an image of a Ceph cluster", .in_turn = true, .result = "string")
+/* The job of the image, or of the connection that is made for it. */
+static void create_waits_for(const void *params, char *text, size_t size)
+{
+	const struct rbd_create *p = params;
+	struct bdev_rbd_job_info job;
 
-RPC_BDEV_DELETE_METHOD(rbd, "a bdev made by bdev_rbd_create")
+	for (size_t n = 0; bdev_rbd_get_job(n, &job); n++) {
+		if (job.image != NULL && strcmp(job.image, p->rbd_name) == 0 && strcmp(job.pool, p->pool_name) == 0 &&
+		    (p->name == NULL || strcmp(job.bdev, p->name) == 0)) {
+			bdev_rbd_describe_job(&job, text, size);
+			return;
+		}
+	}
+	cluster_waits_for(p->cluster_name, text, size);
+}
+RPC_METHOD("bdev_rbd_create", rpc_bdev_rbd_create, struct rbd_create, rbd_create_params, RPC_RUNTIME,
+	   "Create a bdev from an image of a Ceph cluster", .in_turn = true, .result = "string",
+	   .waits_for = create_waits_for)
+
+RPC_BDEV_DELETE_METHOD(rbd, "a bdev made by bdev_rbd_create", .waits_for = by_bdev_waits_for)
 
 struct rbd_resize {
 	char *name;
@@ -274,7 +323,8 @@ static void rpc_bdev_rbd_resize(struct rpc_request *req, void *params)
 	bdev_rbd_resize(p->name, p->new_size << 20, rbd_resized, req);
 }
 RPC_METHOD("bdev_rbd_resize", rpc_bdev_rbd_resize, struct rbd_resize, rbd_resize_params, RPC_RUNTIME,
-	   "Make an image larger, and its bdev with it", .in_turn = true, .result = "true")
+	   "Make an image larger, and its bdev with it", .in_turn = true, .result = "true",
+	   .waits_for = by_bdev_waits_for)
 
 struct rbd_fence_silent {
 	char *name, *clients;
@@ -313,7 +363,36 @@ RPC_METHOD(
 	RPC_RUNTIME,
 	"Blocklist those of the named clients of Ceph that watch the image, do not have its lock, and twice in a row "
 	"do not answer within 2 seconds. Answers the addresses of those that were blocklisted",
-	.result = "[string]")
+	.result = "[string]", .waits_for = by_bdev_waits_for)
+
+static json_t *rbd_job_json(const struct bdev_rbd_job_info *info)
+{
+	json_t *job = json_object();
+
+	add_text(job, "job", info->name);
+	add_text(job, "cluster_name", info->cluster_name);
+	add_text(job, "bdev", info->bdev);
+	add_text(job, "pool_name", info->pool);
+	add_text(job, "rbd_name", info->image);
+	add_text(job, "call", info->call);
+	rpc_bdev_add_uint(job, "age_us", info->age_us);
+	return job;
+}
+
+static void rpc_bdev_rbd_get_jobs(struct rpc_request *req, void *params)
+{
+	struct bdev_rbd_job_info info;
+	json_t *answer = json_array();
+
+	for (size_t n = 0; bdev_rbd_get_job(n, &info); n++) {
+		json_array_append_new(answer, rbd_job_json(&info));
+	}
+	rpc_reply(req, answer);
+}
+RPC_METHOD("bdev_rbd_get_jobs", rpc_bdev_rbd_get_jobs, struct rpc_no_params, NULL, RPC_RUNTIME,
+	   "List what is under way in Ceph's libraries besides I/O: connections, images and locks",
+	   .result = "[{job: string, cluster_name?: string, bdev?: string, pool_name?: string, rbd_name?: string, "
+		     "call?: string, age_us: int}]")
 
 /* --- Saved configuration --- */
 

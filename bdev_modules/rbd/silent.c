@@ -19,7 +19,7 @@
 #define HEADER       "rbd_header."
 
 struct silent_search {
-	struct worker_job job;
+	struct rbd_job job;
 	struct rbd_bdev *r;
 	char *clients;
 	uint64_t until_us;
@@ -154,7 +154,7 @@ static int silent_without_lock(struct silent_search *s, rbd_image_watcher_t *w, 
 	rbd_lock_mode_t mode;
 	char *owners[1];
 	size_t num_owners = 1;
-	int kept = 0, rc = librbd.rbd_lock_get_owners(s->r->image.image, &mode, owners, &num_owners);
+	int kept = 0, rc = RBD_WAIT(rbd_lock_get_owners, s->r->image.image, &mode, owners, &num_owners);
 
 	if (rc == -ENOENT || (rc == 0 && num_owners == 0)) {
 		return (int)n;
@@ -175,12 +175,12 @@ static int silent_without_lock(struct silent_search *s, rbd_image_watcher_t *w, 
 static int silent_ask(struct silent_search *s, char **reply, size_t *len)
 {
 	char object[128] = HEADER;
-	int rc = librbd.rbd_get_id(s->r->image.image, object + strlen(HEADER), sizeof(object) - strlen(HEADER));
+	int rc = RBD_WAIT(rbd_get_id, s->r->image.image, object + strlen(HEADER), sizeof(object) - strlen(HEADER));
 
 	if (rc < 0) {
 		return silent_say(s, rc, "the id of");
 	}
-	rc = librbd.rados_notify2(s->r->image.ioctx, object, "", 0, ANSWER_MS, reply, len);
+	rc = RBD_WAIT(rados_notify2, s->r->image.ioctx, object, "", 0, ANSWER_MS, reply, len);
 	if (rc == -ETIMEDOUT) { /* some have not answered: the reply says who */
 		rc = 0;
 	}
@@ -226,10 +226,10 @@ static int silent_search_and_fence(struct silent_search *s, rbd_image_watcher_t 
 
 static void silent_work(struct worker_job *job)
 {
-	struct silent_search *s = container_of(job, struct silent_search, job);
+	struct silent_search *s = container_of(job, struct silent_search, job.worker);
 	rbd_image_watcher_t watchers[WATCHERS_MAX];
 	size_t n = WATCHERS_MAX;
-	int rc = librbd.rbd_watchers_list(s->r->image.image, watchers, &n);
+	int rc = RBD_WAIT(rbd_watchers_list, s->r->image.image, watchers, &n);
 
 	if (rc < 0) {
 		s->rc = silent_say(s, rc, "the watchers of");
@@ -252,7 +252,7 @@ static void silent_free(struct silent_search *s)
 
 static void silent_done(struct worker_job *job)
 {
-	struct silent_search *s = container_of(job, struct silent_search, job);
+	struct silent_search *s = container_of(job, struct silent_search, job.worker);
 
 	if (job->error != 0) {
 		s->rc = silent_say(s, job->error, "no thread to ask the watchers of");
@@ -291,5 +291,5 @@ void bdev_rbd_fence_silent(const char *name, const char *clients, uint64_t until
 	s->arg = arg;
 	r->searching = true;
 	r->jobs++;
-	worker_run(NULL, &s->job);
+	bdev_rbd_job_run(&s->job, RBD_JOB_ASK, r->image.cluster, r);
 }

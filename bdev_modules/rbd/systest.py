@@ -7,6 +7,7 @@ ELSEWHERE = {"bdev_rbd_create", "bdev_rbd_delete", "bdev_rbd_fence_silent", "bde
 
 def answers(call, folder):
     call("bdev_rbd_get_clusters_info")
+    call("bdev_rbd_get_jobs")
 
 
 def stock(folder):
