@@ -186,6 +186,7 @@ static void begin_hand_over(unsigned ios, struct outcome *o)
 
 static void test_the_lock_is_kept_until_io_has_ended(void)
 {
+	char text[128] = "";
 	struct outcome o = {.rc = 1};
 
 	begin_hand_over(3, &o);
@@ -193,6 +194,8 @@ static void test_the_lock_is_kept_until_io_has_ended(void)
 	struct bdev_owner_info info;
 	CU_ASSERT_TRUE(bdev_owner_get(0, &info));
 	CU_ASSERT_EQUAL(info.in_flight, 3);
+	bdev_owner_waits_for(info.name, text, sizeof(text));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "3 I/Os of bdev"));
 	CU_ASSERT_EQUAL(disown(), -EBUSY);
 	CU_ASSERT_EQUAL(gives, 0);
 	atomic_store(&in_flight, 0);
