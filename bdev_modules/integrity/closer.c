@@ -15,8 +15,12 @@
 #define HURRY_TICK_US 10000u
 #define UNKNOWN_BATCH 64u
 
-struct integrity_limits integrity_limits = {
-	.idle_us = 5000000, .tick_us = 1000000, .learns = true, .slots = 16384, .end_us = 10000000};
+struct integrity_limits integrity_limits = {.idle_us = 5000000,
+					    .tick_us = 1000000,
+					    .learns = true,
+					    .slots = 16384,
+					    .end_us = 10000000,
+					    .retry_us = 5000000};
 
 static void batch_start(struct integrity_bdev *d);
 static void sums_write_all(struct integrity_bdev *d);

@@ -70,15 +70,36 @@ static void integrity_answer(struct integrity_bdev *d)
 	}
 }
 
+static void integrity_examine(struct bdev *b);
+
+static void integrity_retry(void *arg)
+{
+	for (struct bdev *b = bdev_next(NULL); b != NULL; b = bdev_next(b)) {
+		integrity_examine(b);
+	}
+}
+
+static struct thread_timer retry_timer = {.fn = integrity_retry};
+
+/* What is on the base does not change by itself; whether the base can be read or written may. */
+static bool may_pass(int error)
+{
+	return error != -EILSEQ && error != -EINVAL && error != -EEXIST && error != -ENODEV;
+}
+
 /* One that could not be opened has been given up. */
 static void integrity_say_why(struct integrity_bdev *d)
 {
 	bool asked_for = !d->deleted && !stopping;
 
 	if (!d->by_call && asked_for) {
-		log_error("bdev %s: its base %s is there, but it cannot be made: %s", d->name, d->base_name,
-			  d->error_text);
+		bool again = may_pass(d->error);
+		log_limited(LOG_LEVEL_ERROR, "bdev %s: its base %s is there, but it cannot be made: %s%s", d->name,
+			    d->base_name, d->error_text, again ? "; it is tried again" : "");
 		integrity_wait_again(d, d->has_uuid ? d->uuid : NULL);
+		if (again) {
+			thread_timer_start(&retry_timer, integrity_limits.retry_us);
+		}
 	}
 	integrity_answer(d);
 	if (d->delete_cb != NULL) {
@@ -405,6 +426,7 @@ static void integrity_stop(void)
 	struct integrity_bdev *d;
 
 	stopping = true;
+	thread_timer_stop(&retry_timer);
 	LIST_FOREACH (d, &all, link) {
 		if (d->state == INTEGRITY_OPENING) {
 			integrity_give_up(d, -ECANCELED, "varve stops");

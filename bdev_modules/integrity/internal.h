@@ -38,12 +38,13 @@ struct integrity_bdev;
 
 /* Tests change these. */
 extern struct integrity_limits {
-	uint64_t idle_us; /* a region is closed when nobody has written to it for so long */
-	uint64_t end_us;  /* the regions that are not closed in so long when the bdev goes stay open */
-	uint64_t tick_us; /* how often that is looked at */
-	bool learns;      /* regions that were found open are read */
-	uint32_t slots;   /* regions whose checksums are in memory, at most; and half of them may be open, if there are
-			     more regions */
+	uint64_t idle_us;  /* a region is closed when nobody has written to it for so long */
+	uint64_t end_us;   /* the regions that are not closed in so long when the bdev goes stay open */
+	uint64_t tick_us;  /* how often that is looked at */
+	uint64_t retry_us; /* when the base has failed while it was opened: until that is tried again */
+	bool learns;       /* regions that were found open are read */
+	uint32_t slots;    /* regions whose checksums are in memory, at most; and half of them may be open, if there are
+			      more regions */
 } integrity_limits;
 
 /* I/O of the module itself. The control thread. */

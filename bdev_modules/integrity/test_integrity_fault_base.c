@@ -88,7 +88,7 @@ void fault_held_fails(void *arg)
 	bdev_io_complete(io, STATUS_AGAIN);
 }
 
-void faults_start(struct user *u, uint32_t regions, const uint8_t *memory, bool unmaps)
+void fault_base_new(uint32_t regions, const uint8_t *memory, bool unmaps)
 {
 	uint32_t units = 256 + regions * INTEGRITY_REGION_UNITS + 1;
 	struct testdev *t = testdev_new("m0", 512, (uint64_t)units * UNIT_BYTES / 512);
@@ -105,7 +105,12 @@ void faults_start(struct user *u, uint32_t regions, const uint8_t *memory, bool 
 	if (memory != NULL) {
 		memcpy(t->memory, memory, (size_t)units * UNIT_BYTES);
 	}
-	CU_ASSERT_EQUAL_FATAL(testdev_register(t), 0);
+}
+
+void faults_start(struct user *u, uint32_t regions, const uint8_t *memory, bool unmaps)
+{
+	fault_base_new(regions, memory, unmaps);
+	CU_ASSERT_EQUAL_FATAL(testdev_register(fault_base.t), 0);
 	CU_ASSERT_EQUAL_FATAL(kit_create("m0", memory == NULL), 0);
 	CU_ASSERT_EQUAL_FATAL(user_open(u, "i0", true, fixture_thread(0)), 0);
 }

@@ -41,6 +41,8 @@ extern struct fault_base fault_base;
 /* i0 on a base with that on it; NULL: zeroes, and it is made there. unmaps: whether the base has UNMAP. */
 void faults_start(struct user *u, uint32_t regions, const uint8_t *memory, bool unmaps);
 void faults_end(struct user *u);
+/* Only such a base, which is not registered yet. */
+void fault_base_new(uint32_t regions, const uint8_t *memory, bool unmaps);
 /* Carries out an I/O of the module itself that is held. */
 void fault_release(void);
 /* Fails what is held, on its thread. */

@@ -403,6 +403,66 @@ static void test_an_unmap_of_unknown_blocks_does_not_keep_a_region_open(void)
 	faults_end(&u);
 }
 
+/* --- A base that comes, and fails at first --- */
+
+static bool it_is_there(void *arg)
+{
+	return bdev_integrity_find("i0") != NULL;
+}
+
+static bool it_has_failed(void *arg)
+{
+	return atomic_load(&fault_base.fail_count) == 0;
+}
+
+static void test_it_comes_when_an_error_of_its_base_has_passed(void)
+{
+	static uint8_t image[KIT_UNITS * UNIT_BYTES];
+	uint64_t usual = integrity_limits.retry_us;
+	struct user u;
+
+	kit_close_soon(false);
+	faults_start(&u, KIT_REGIONS, NULL, true);
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+	memcpy(image, fault_base.t->memory, sizeof(image));
+	CU_ASSERT_TRUE(testdev_delete(fault_base.t));
+	integrity_limits.retry_us = 1000;
+	CU_ASSERT_EQUAL(kit_create("m0", false), 0);
+	CU_ASSERT_FALSE(it_is_there(NULL));
+	fault_base_new(KIT_REGIONS, image, true);
+	fault_base.fail_kind = KIND_FLUSH;
+	fault_base.fail_count = 2;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(fault_base.t), 0);
+	CU_ASSERT_TRUE(fixture_poll(it_is_there, NULL));
+	CU_ASSERT_TRUE(it_has_failed(NULL));
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
+	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
+	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
+	faults_end(&u);
+	integrity_limits.retry_us = usual;
+}
+
+/* It is deleted while it waits for another attempt. */
+static void test_it_does_not_come_when_it_was_deleted_meanwhile(void)
+{
+	uint64_t usual = integrity_limits.retry_us;
+
+	kit_close_soon(false);
+	integrity_limits.retry_us = 1000;
+	CU_ASSERT_EQUAL(kit_create("m0", false), 0);
+	fault_base_new(KIT_REGIONS, NULL, true);
+	fault_base.t->fail_status = STATUS_AGAIN;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(fault_base.t), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+	fault_base.t->fail_status = 0;
+	CU_ASSERT_EQUAL(kit_create("m0", true), 0); /* nothing has its name, nor its base */
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+	CU_ASSERT_TRUE(testdev_delete(fault_base.t));
+	integrity_limits.retry_us = usual;
+}
+
 /* --- What is counted --- */
 
 static const char *const figure_names[] = {
@@ -451,6 +511,8 @@ static void test_figures_are_of_all_threads_also_when_they_have_gone(void)
 }
 
 static const struct unit_test tests[] = {
+	UNIT(test_it_comes_when_an_error_of_its_base_has_passed),
+	UNIT(test_it_does_not_come_when_it_was_deleted_meanwhile),
 	UNIT(test_figures_are_of_all_threads_also_when_they_have_gone),
 	UNIT(test_io_of_many_regions_is_ended_between_two),
 	UNIT(test_an_unmap_of_unknown_blocks_does_not_keep_a_region_open),
