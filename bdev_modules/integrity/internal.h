@@ -267,11 +267,17 @@ static inline uint16_t integrity_op_status(const struct integrity_op *o)
 	return o->op.status != 0 ? o->op.status : NVME_SC_INTERNAL;
 }
 
+#define INTEGRITY_STATUS_UNWRITTEN BDEV_STATUS(NVME_SCT_MEDIA, 0x87) /* Deallocated or Unwritten Logical Block */
+
 /* Whether an operation has failed because the medium does not have the data any more: trying again does not help, and
- * nothing is lost if something is written there. */
+ * nothing is lost if something is written there. Other media errors, such as Access Denied of a drive that is locked,
+ * may pass. */
 static inline bool integrity_op_is_unreadable(const struct integrity_op *o)
 {
-	return o->op.error != 0 && (o->op.status & BDEV_STATUS_MASK) >> NVME_SCT_SHIFT == NVME_SCT_MEDIA;
+	uint16_t status = o->op.status & BDEV_STATUS_MASK;
+
+	return o->op.error != 0 &&
+	       (status == BDEV_STATUS(NVME_SCT_MEDIA, NVME_SC_READ_ERROR) || status == INTEGRITY_STATUS_UNWRITTEN);
 }
 
 static inline struct integrity_bdev *integrity_of(const struct bdev *b)

@@ -77,6 +77,8 @@ static void test_a_standby_is_refused_also_below_an_integrity_bdev(void)
 
 /* --- Sectors that cannot be read --- */
 
+#define STATUS_LOCKED BDEV_STATUS(NVME_SCT_MEDIA, 0x86) /* Access Denied */
+
 static void bad_unit(struct testdev *t, uint64_t unit, uint16_t status)
 {
 	t->bad_block = unit * UNIT_BYTES / 512 + 3;
@@ -142,9 +144,12 @@ static void test_a_superblock_that_is_wrong_or_lost_is_written_anew(void)
 		t->memory[unit * UNIT_BYTES + 100] ^= 1;
 		open_and_close();
 		CU_ASSERT_TRUE(super_is_right(t, 0, &l) && super_is_right(t, KIT_UNITS - 1, &l));
-		bad_unit(t, unit, STATUS_WRONG);
+		bad_unit(t, unit, i == 0 ? STATUS_WRONG : INTEGRITY_STATUS_UNWRITTEN);
 		open_and_close();
 		CU_ASSERT_EQUAL(atomic_load(&t->bad_status), 0);
+		bad_unit(t, unit, STATUS_LOCKED);
+		open_and_close();
+		CU_ASSERT_NOT_EQUAL(atomic_load(&t->bad_status), 0);
 		bad_unit(t, unit, NVME_SC_ABORT_REQ); /* it may be right */
 		open_and_close();
 		CU_ASSERT_NOT_EQUAL(atomic_load(&t->bad_status), 0);
@@ -292,9 +297,9 @@ static void test_a_checksum_page_that_cannot_be_read_is_written_anew(void)
 	CU_ASSERT_EQUAL(kit_info().units_unchecked, 4);
 	close_it(&u);
 	/* One that cannot be read just now says nothing about its data. */
-	bad_unit(t, l.sums_first, NVME_SC_ABORT_REQ);
+	bad_unit(t, l.sums_first, STATUS_LOCKED);
 	open_again(&u);
-	CU_ASSERT_EQUAL(kit_read(&u, 10, 4), NVME_SC_ABORT_REQ);
+	CU_ASSERT_EQUAL(kit_read(&u, 10, 4), STATUS_LOCKED);
 	CU_ASSERT_EQUAL(kit_info().checksum_pages_wrong, 0);
 	atomic_store(&t->bad_status, 0);
 	CU_ASSERT_TRUE(kit_reads(&u, 10, 4, 2));
