@@ -420,24 +420,38 @@ static struct integrity_slot *slot_find(struct integrity_bdev *d, uint32_t regio
 	return n != 0 ? &d->slots[n / 2 - 1] : NULL;
 }
 
-/* The slot of its region, which is given one if it has none. NULL: ctx waits, or has been answered. */
-static struct integrity_slot *ask_find_slot(struct integrity_bdev *d, struct integrity_io *ctx)
+/* The slot of a region, which is given one if it has none. NULL: no slot can be had; or there is no memory to read its
+ * page. */
+static struct integrity_slot *slot_find_or_give(struct integrity_bdev *d, uint32_t region, bool *no_memory)
 {
-	struct integrity_slot *s = slot_find(d, ctx->region);
+	struct integrity_slot *s = slot_find(d, region);
 
+	*no_memory = false;
 	if (s != NULL) {
 		return s;
 	}
 	s = slot_get(d);
 	if (s == NULL) {
-		ask_starves(d, ctx);
 		return NULL;
 	}
-	slot_give(s, ctx->region);
-	if (s->state == SLOT_LOADING && s->page == NULL) { /* no memory */
+	slot_give(s, region);
+	*no_memory = s->state == SLOT_LOADING && s->page == NULL;
+	if (*no_memory) {
 		slot_load_failed(s, NVME_SC_INTERNAL);
+	}
+	return *no_memory ? NULL : s;
+}
+
+/* NULL: ctx waits, or has been answered. */
+static struct integrity_slot *ask_find_slot(struct integrity_bdev *d, struct integrity_io *ctx)
+{
+	bool no_memory;
+	struct integrity_slot *s = slot_find_or_give(d, ctx->region, &no_memory);
+
+	if (no_memory) {
 		ask_answer(ctx, NVME_SC_INTERNAL);
-		return NULL;
+	} else if (s == NULL) {
+		ask_starves(d, ctx);
 	}
 	return s;
 }
@@ -445,18 +459,11 @@ static struct integrity_slot *ask_find_slot(struct integrity_bdev *d, struct int
 /* False: there is no room, or no memory. */
 static bool region_open_ahead(struct integrity_bdev *d, uint32_t region, bool unmap)
 {
-	struct integrity_slot *s = slot_find(d, region);
+	bool no_memory;
+	struct integrity_slot *s = slot_find_or_give(d, region, &no_memory);
 
 	if (s == NULL) {
-		s = slot_get(d);
-		if (s == NULL) {
-			return false;
-		}
-		slot_give(s, region);
-		if (s->state == SLOT_LOADING && s->page == NULL) {
-			slot_load_failed(s, NVME_SC_INTERNAL);
-			return false;
-		}
+		return false;
 	}
 	bool needs_it = !unmap || !integrity_sums_are_unknown(s, 0, INTEGRITY_REGION_UNITS);
 	if (s->state == SLOT_CLEAN && needs_it) {
