@@ -15,9 +15,10 @@ static struct thread_timer end_timer; /* of what nobody has taken */
 /* ---- Values ---- */
 
 /* A nanosecond more, for what is less than one: time that is counted never becomes less. */
+/* UINT64_MAX: no time yet. */
 static uint64_t kept_ns_of_ticks(uint64_t ticks)
 {
-	return ticks != 0 ? env_ticks_to_ns(ticks) + 1 : 0;
+	return ticks != 0 && ticks != UINT64_MAX ? env_ticks_to_ns(ticks) + 1 : 0;
 }
 
 static uint64_t kept_value_load(const struct kept_stat_field *f, const char *at)

@@ -95,18 +95,16 @@ static const char stat_set[] = "bdev";
 
 void bdev_stat_note(const struct bdev *b)
 {
-	struct bdev_stat s = b->core->closed_stat;
-
-	for (unsigned i = 0; i < BDEV_STAT_CLASSES; i++) { /* UINT64_MAX is no time */
-		s.class[i].min_ticks = s.class[i].min_ticks == UINT64_MAX ? 0 : s.class[i].min_ticks;
-	}
-	kept_stat_note(stat_set, b->name, &stat_fields, &s);
+	kept_stat_note(stat_set, b->name, &stat_fields, &b->core->closed_stat);
 }
 
 void bdev_stat_take(struct bdev *b)
 {
 	struct bdev_stat s;
 
+	if (kept_stat_first(stat_set) == NULL) { /* nearly always */
+		return;
+	}
 	bdev_stat_init(&s);
 	if (kept_stat_take(stat_set, b->name, &stat_fields, &s)) {
 		bdev_stat_add(&b->core->closed_stat, &s); /* adds up the histograms, too */
