@@ -169,7 +169,7 @@ SILENT = (
      "what OpenSSL keeps to be faster, it does without: the authentication succeeds. (When it does not, both say so.)"),
     (r"^(epoll_ctl|malloc|shutdown) in nvmf_tcp_socket_leave |^recv in nvmf_tcp_leaver_readable |^shutdown in nvme_tcp_qpair_stop ",
      "the connection has ended already: its socket is closed at once, and does not wait for its host to close"),
-    (r"^recvmsg in receive |^sendmsg in (send_pieces|zerocopy_sendmsg) |^send in nvmf_tcp_qpair_send_now ", "the host has gone, as hosts do: the trace has the end of its queue pair"),
+    (r"^recvmsg in receive |^recv in read_socket session|^sendmsg in (send_pieces|zerocopy_sendmsg) |^send in nvmf_tcp_qpair_send_now ", "the host has gone, as hosts do: the trace has the end of its queue pair"),
     (r"^recvmsg in tcp_zerocopy_read ", "what the kernel has to tell it tells the next time"),
     (r"^recv in look_at_record ", "a host tries again with the other version of its identity, as where a target closes the connection over one that it does not know"),
     (r"^malloc in waiter_add ctrlr\.c:\d+ < entry_detach discovery", "the controller is detached nevertheless: only nobody waits for it"),
