@@ -20,7 +20,8 @@
 struct kept_ram {
 	uint8_t uuid[16];
 	uint64_t offset, bytes; /* its place in the file; bytes 0: it has none */
-	/* While it has no place in the file: of env_dma_malloc(). */
+	/* Of env_dma_malloc(): what it has while it has no place in the file; otherwise memory that is to be freed with
+	 * it. */
 	void *memory;
 	uint64_t memory_bytes;
 	void *more; /* of malloc(), which belongs to the memory; NULL: nothing */

@@ -25,7 +25,7 @@ static uint64_t ram_place_bytes(uint64_t bytes, uint64_t num_blocks)
 
 bool ram_memory_fits(const struct kept_ram *kept, uint64_t bytes, uint64_t num_blocks)
 {
-	return kept->memory != NULL ? kept->memory_bytes == bytes : kept->bytes == ram_place_bytes(bytes, num_blocks);
+	return kept->bytes != 0 ? kept->bytes == ram_place_bytes(bytes, num_blocks) : kept->memory_bytes == bytes;
 }
 
 bool ram_memory_is_in_file(const struct ram_memory *r)
@@ -51,10 +51,12 @@ static uint8_t *ram_memory_get_kept(struct ram_memory *r, struct bad_blocks *bad
 	struct kept_ram *k = r->kept;
 	uint8_t *memory = k->memory;
 
-	if (memory == NULL) {
+	if (k->bytes != 0) {
 		memory = kept_ram_map(k);
 		if (memory != NULL) {
 			bad_blocks_adopt(bad, memory + ram_bitmap_at(r->bytes), r->num_blocks);
+			env_dma_free(k->memory); /* that it was copied from */
+			k->memory = NULL;
 		}
 		return memory;
 	}
@@ -143,7 +145,8 @@ static int ram_memory_write(const struct ram_memory *r, const struct bad_blocks 
 			      bad_blocks_bytes(r->num_blocks));
 }
 
-/* rc: of the copy, which is in the file if that is 0. */
+/* rc: of the copy, which is in the file if that is 0. Then the memory is freed later: that takes a quarter of a second
+ * per GB, and hosts are waiting now. */
 static void ram_memory_copied(struct ram_memory *r, struct bad_blocks *bad, int rc)
 {
 	if (rc != 0) {
@@ -152,8 +155,8 @@ static void ram_memory_copied(struct ram_memory *r, struct bad_blocks *bad, int 
 		ram_memory_keep_here(r, bad);
 		return;
 	}
-	env_dma_free(r->memory);
 	bad_blocks_free(bad);
+	r->kept->memory = r->memory;
 	kept_ram_note(r->kept);
 }
 
