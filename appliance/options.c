@@ -520,7 +520,7 @@ static const struct option_spec {
 	{0, "takeover-timeout", "SECONDS", option_set_takeover_timeout,
 	 "how long that may take; then the other one ends this one and goes on (default 60)"},
 	{0, "takeover-force", NULL, option_set_takeover_force,
-	 "take its place even if something is lost with it, such as the contents of RAM disks"},
+	 "take its place even if something is lost with it, or hosts wait for long"},
 	{'r', "rpc-socket", "PATH", option_set_rpc_path, "listen for JSON-RPC here (default " RPC_DEFAULT_PATH ")"},
 	{0, "rpc-mode", "OCTAL", option_set_rpc_mode, "permissions of the RPC socket (default 0600)"},
 	{0, "rpc-deadline", "SECONDS", option_set_rpc_deadline,

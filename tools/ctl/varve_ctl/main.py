@@ -133,7 +133,7 @@ def parser():
     w.add_argument("file", metavar="FILE", nargs="?")
     w = word("upgrade", upgrade_to, "let another varve take over, with the same options; hosts see a short disconnect")
     w.add_argument("binary", metavar="PROGRAM", nargs="?", help="the other varve (the one beside varve-ctl)")
-    w.add_argument("--force", action="store_true", help="even if something is lost: the contents of RAM disks, the place in a service, the log")
+    w.add_argument("--force", action="store_true", help="even if something is lost: the place in a service, the log; or if large RAM disks take long")
     w.add_argument("--limit", type=int, metavar="SECONDS", help="how long it may take until it serves; then the old one goes on (60)")
     return p
 
