@@ -390,8 +390,13 @@ static void qos_go(struct nvmf_request *req)
 /* The first command of a line may not go: it gets the next turn of a limit before those that have waited less. */
 static void qpair_claim(struct nvmf_qpair *qpair, struct nvmf_qos *q, const struct qos_cost *cost)
 {
-	rate_limiter_claim(&q->limiter, qpair->view, qpair->qos_wait[cost->kind].turn_ticks, cost->kind, cost->bytes,
-			   thread_now());
+	uint64_t open_ticks = rate_limiter_claim(&q->limiter, qpair->view, qpair->qos_wait[cost->kind].turn_ticks,
+						 cost->kind, cost->bytes, thread_now());
+
+	if (open_ticks != 0) {
+		uint64_t open_us = env_ticks_to_ns(RTE_MIN(open_ticks, UINT32_MAX)) / 1000;
+		TRACE(NVMF_LIMIT_CLAIM, qpair->trace_owner, 0, 0, q == qpair->view->qos, cost->kind, open_us);
+	}
 }
 
 /* Lets the first waiting command of a kind go, if both limits allow it; then it is the other kind's turn. nth: its

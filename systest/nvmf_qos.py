@@ -13,12 +13,13 @@ import time
 import urllib.request
 
 from appliance_lib import BUILD, DEADLINE, Daemon, Failure, RpcError, check, main, wait_for
-from nvmf_lib import HOSTNQN, NQN, Target, preload, verifying, wait_io
+from nvmf_lib import HOSTNQN, NQN, Host, Target, preload, verifying, wait_io
 
 OTHER = "nqn.2026-11.io.varve:neighbour"
 DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
 IOPS, BURST_MS = 300, 50
 AT_ONCE = 8     # RATE_BATCH, of a first look
+TURN_US = 2000  # RATE_TURN_US
 
 
 def limits(t, host=None):
@@ -135,14 +136,15 @@ def test_a_host_that_waits_for_minutes_does_not_hold_up_the_end():
         t.stop_clean()
 
 
-def events(t, name):
-    """The arguments of each event of a tracepoint."""
+def events(t, *names):
+    """The arguments of each event of tracepoints, with its name, its core and the microsecond in which it was recorded."""
     p = subprocess.run([BUILD / "bin/varve-trace", "-f", t.trace_file, "-j"], capture_output=True, text=True, timeout=DEADLINE)
     check(p.returncode == 0, p.stderr)
     document = json.loads(p.stdout)
     points = {p["id"]: p for p in document["tpoints"]}
-    found = [(points[e["tpoint"]], e) for e in document["entries"] if points[e["tpoint"]]["name"] == name]
-    return [dict(zip((a["name"] for a in point["args"]), e["args"])) for point, e in found]
+    found = [(points[e["tpoint"]], e) for e in document["entries"] if points[e["tpoint"]]["name"] in names]
+    return [{"name": point["name"], "lcore": e["lcore"], "us": e["tsc"] * 1e6 / document["tsc_rate"], **dict(zip((a["name"] for a in point["args"]), e["args"]))}
+            for point, e in found]
 
 
 def test_what_is_counted_is_what_the_trace_has():
@@ -173,6 +175,46 @@ def test_what_is_counted_is_what_the_trace_has():
             runs += [1] if e["nth"] == 1 else [runs.pop() + 1]
         check(next((n for n in runs if n > 3), None) == AT_ONCE, f"so many went at once: {runs}")
         t.stop_clean()
+
+
+def turns(t):
+    """Of the turns that a reactor had reserved: how many it took itself, by core, and how many another took from it although the limit had not been open for long.
+    What comes after that tells nothing: a reactor that does not run misses its turn, rightly."""
+    kept, stolen, claim = {0: 0, 1: 0}, 0, None
+    for e in sorted(events(t, "NVMF_LIMIT_CLAIM", "NVMF_REQ_LIMIT_PASSED"), key=lambda e: e["us"]):
+        if e["name"] == "NVMF_LIMIT_CLAIM":
+            claim = e
+        elif claim:
+            late = e["us"] - claim["us"] - claim["open_us"]
+            if e["lcore"] == claim["lcore"]:
+                kept[e["lcore"]] += 1
+            elif claim["open_us"] and late < TURN_US / 2:   # if it is open already, nobody knows since when
+                stolen += 1
+            claim = None
+    return kept, stolen
+
+
+def reactors_take_turns(**limit):
+    with Target("-e", "nvmf", cores="[0,1]", trtype="TCP") as t:
+        t.add_malloc("limited")
+        t.add_ns("limited")
+        set_limit(t, rw_ios_per_sec=2 * IOPS // 3, **limit)
+        with Host(t, "-w", "randread", "-q", "32", "-P", "2", "-t", "3600", nsid=1) as a:
+            wait_io(t, [a], 400)
+            wait_for(lambda: min(turns(t)[0].values()) >= 30, "turns of two reactors")
+            kept, stolen = turns(t)
+            a.kill()
+        check(stolen <= sum(kept.values()) / 10, f"of the turns that were reserved, {kept} were kept, and others took {stolen}")
+        t.wait_empty()
+        t.stop_clean()
+
+
+def test_reactors_take_turns_at_a_limit_of_all_hosts():
+    reactors_take_turns()
+
+
+def test_reactors_take_turns_at_the_limit_of_a_host():
+    reactors_take_turns(host=HOSTNQN)
 
 
 def test_a_host_has_its_minimum_beside_a_noisy_one():

@@ -169,14 +169,14 @@ static bool bucket_is_claimed_by_another(const struct rate_limiter *l, unsigned 
 	       !turn_has_passed(LOAD(l->buckets[i].used_until), LOAD(l->turn), now);
 }
 
-static void bucket_claim(struct rate_bucket *b, const void *who, uint64_t since)
+/* Returns whether the turn has become that of who. */
+static bool bucket_claim(struct rate_bucket *b, const void *who, uint64_t since)
 {
 	uint64_t mine = claim_of(who, since), claim = LOAD(b->claim);
 
-	if (claim == 0 || claim_is_older(mine, claim)) { /* if another is faster, the next look claims again */
-		atomic_compare_exchange_strong_explicit(&b->claim, &claim, mine, memory_order_relaxed,
-							memory_order_relaxed);
-	}
+	return (claim == 0 || claim_is_older(mine, claim)) && /* if another is faster, the next look claims again */
+	       atomic_compare_exchange_strong_explicit(&b->claim, &claim, mine, memory_order_relaxed,
+						       memory_order_relaxed);
 }
 
 /* Somebody takes: the owner, or another because the owner has not come. */
@@ -236,8 +236,8 @@ uint64_t rate_limiter_wait(const struct rate_limiter *l, const struct rate_limit
 	return longest;
 }
 
-void rate_limiter_claim(struct rate_limiter *l, const void *who, uint64_t since, enum rate_kind kind, uint64_t bytes,
-			uint64_t now)
+uint64_t rate_limiter_claim(struct rate_limiter *l, const void *who, uint64_t since, enum rate_kind kind,
+			    uint64_t bytes, uint64_t now)
 {
 	struct rate_bucket *last = NULL; /* the one that opens last: a turn at another would pass meanwhile */
 	uint64_t longest = 0;
@@ -250,9 +250,7 @@ void rate_limiter_claim(struct rate_limiter *l, const void *who, uint64_t since,
 			last = &l->buckets[i];
 		}
 	}
-	if (last != NULL) {
-		bucket_claim(last, who, since);
-	}
+	return last != NULL && bucket_claim(last, who, since) ? longest : 0;
 }
 
 bool rate_limiter_allows(const struct rate_limiter *l, enum rate_kind kind, uint64_t bytes, uint64_t now)

@@ -109,9 +109,10 @@ bool rate_limits_are_set(const struct rate_limits *limits);
 uint64_t rate_limiter_wait(const struct rate_limiter *l, const struct rate_limiter *minimum, const void *who,
 			   enum rate_kind kind, uint64_t bytes, uint64_t now);
 /* who has looked in vain, and wants the next turn. since: when it last had one, or began to wait. Not for an I/O that
- * another limiter holds for longer: the turn would pass unused. */
-void rate_limiter_claim(struct rate_limiter *l, const void *who, uint64_t since, enum rate_kind kind, uint64_t bytes,
-			uint64_t now);
+ * another limiter holds for longer: the turn would pass unused. Returns 0: it is another's, or was that of who before;
+ * otherwise who has it from now on, and in so many ticks the limit will be open (1: it may be open already). */
+uint64_t rate_limiter_claim(struct rate_limiter *l, const void *who, uint64_t since, enum rate_kind kind,
+			    uint64_t bytes, uint64_t now);
 /* Whether it may go, without a claim. */
 bool rate_limiter_allows(const struct rate_limiter *l, enum rate_kind kind, uint64_t bytes, uint64_t now);
 /* Whether it might go by its minimum alone, were all limits used up. */

@@ -259,9 +259,10 @@ static void test_a_claim_stands_for_a_while(void)
 	static uint8_t first[64], second[64];
 
 	begin((struct rate_limits){.rw_ios_per_sec = 1000});
-	rate_limiter_claim(&l, first, 5 * MS, RATE_READS, 512, 0);
-	rate_limiter_claim(&l, second, 2 * MS, RATE_READS, 512, 0);
-	rate_limiter_claim(&l, first, 3 * MS, RATE_READS, 512, 0);
+	CU_ASSERT_NOT_EQUAL(rate_limiter_claim(&l, first, 5 * MS, RATE_READS, 512, 0), 0);
+	CU_ASSERT_NOT_EQUAL(rate_limiter_claim(&l, second, 2 * MS, RATE_READS, 512, 0), 0); /* it has waited longer */
+	CU_ASSERT_EQUAL(rate_limiter_claim(&l, second, 2 * MS, RATE_READS, 512, 0), 0); /* it has the turn already */
+	CU_ASSERT_EQUAL(rate_limiter_claim(&l, first, 3 * MS, RATE_READS, 512, 0), 0);
 	CU_ASSERT_EQUAL(rate_limiter_wait(&l, NULL, second, RATE_READS, 512, 1), 0);
 	CU_ASSERT_NOT_EQUAL(rate_limiter_wait(&l, NULL, first, RATE_READS, 512, 1), 0);
 	CU_ASSERT_FALSE(rate_limiter_allows(&l, RATE_READS, 512, RATE_TURN_US * US));
