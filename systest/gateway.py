@@ -15,7 +15,7 @@ import sys
 import tempfile
 import warnings
 
-from appliance_lib import DEADLINE, TOP, Daemon, RpcError, check, main, wait_for
+from appliance_lib import DEADLINE, TOP, Daemon, RpcError, Skip, check, main, wait_for
 from gateway_lib import PASSWORDS, Gateway, UnixConnection, add_user, basic, run_gateway
 from nvmf_lib import ADDRESS, PORT, preload
 from stock_calls import play_driver_of_volumes
@@ -82,6 +82,54 @@ def test_each_method_needs_its_role():
         for method in ("bdev_get_bdevs", "get_bdevs", "nvmf_get_subsystems", "rpc_get_methods", "framework_get_config"):
             check(method in allowed["reader"], f"readers may not call {method}")
         check(len(allowed["reader"]) < len(allowed["operator"]) < len(names), "roles are alike")
+
+
+def test_pages_of_other_sites_can_do_nothing():
+    """A browser that knows the credentials sends them with what a page of another site makes it send."""
+    def level(value):
+        return {"id": 1, "method": "log_set_level", "params": {"level": value}}
+    with Daemon() as d, Gateway(d) as g:
+        d.call("log_set_level", level="WARNING")
+        for fields in ({"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "cross-site", "Origin": "https://other.example"},
+                       {"Sec-Fetch-Site": ""}, {"Origin": "https://other.example"}, {"Origin": "null"}):
+            status, answer = g.post(level("INFO"), "boss", **fields)
+            check(status == 403 and "another site" in answer["error"]["message"], f"{fields}: {status} {answer}")
+            check(g.request("GET", "/openapi.json", headers={**basic("boss"), **fields})[0] == 403, f"GET with {fields}")
+            check(d.call("log_get_level") == "WARNING", f"{fields}: it was carried out")
+        check(g.request("GET", "/healthz", headers={"Sec-Fetch-Site": "cross-site"})[0] == 200, "what is open to all")
+        for number, fields in enumerate(({"Sec-Fetch-Site": "none"}, {"Sec-Fetch-Site": "same-origin", "Origin": f"http://127.0.0.1:{g.port}"})):
+            check(g.post(level(("ERROR", "INFO")[number]), "operator", **fields)[0] == 200, f"{fields}")
+            check(d.call("log_get_level") == ("ERROR", "INFO")[number], f"{fields}: it was not carried out")
+
+
+def own_address():
+    """Of this machine, for others."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.connect(("198.51.100.1", 9))     # nothing is sent
+        except OSError:
+            raise Skip("needs an IPv4 address beside loopback") from None
+        return s.getsockname()[0]
+
+
+def test_roles_hold_by_tls_beyond_loopback():
+    address = own_address()
+    with tempfile.TemporaryDirectory() as folder, Daemon() as d:
+        with Gateway(d, tls=certificate(pathlib.Path(folder), "far", address), address=address) as g:
+            for method, allowed in (("log_get_level", ("reader", "operator", "boss")), ("bdev_wait_for_examine", ("reader", "operator", "boss")),
+                                    ("bdev_malloc_delete", ("operator", "boss")), ("keyring_get_keys", ("boss",))):
+                for user in PASSWORDS:
+                    status, answer = g.post({"id": 1, "method": method}, user)
+                    check(status == (200 if user in allowed else 403) and (status == 200 or user in g.log()), f"{method} of {user}: {status} {answer}")
+                check(g.post({"id": 1, "method": method})[0] == 401, f"{method} of nobody")
+                check(g.post({"id": 1, "method": method}, "boss", "wrong")[0] == 401, f"{method} with a wrong password")
+            described = {user: g.request("GET", "/openapi.json", headers=basic(user))[2] for user in PASSWORDS}
+            for method, users in ((b'"bdev_malloc_delete"', ("operator", "boss")), (b'"keyring_get_keys"', ("boss",))):
+                check(tuple(user for user in PASSWORDS if method in described[user]) == users, f"{method} is described to others")
+            with g.raw() as plain:
+                plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                check(b"daemon_answers" not in plain.recv(4096), "HTTP without TLS is answered")
+            g.stop()
 
 
 def test_no_batch_or_key_gets_past_the_role():
@@ -198,9 +246,9 @@ def request_of(folder, name, *more):
     return ("req", *more, "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}", "-keyout", folder / f"{name}.key")
 
 
-def certificate(folder, name):
+def certificate(folder, name, address="127.0.0.1"):
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
-    run_openssl(*request_of(folder, name, "-x509"), "-days", "1", "-addext", "subjectAltName=IP:127.0.0.1", "-out", cert)
+    run_openssl(*request_of(folder, name, "-x509"), "-days", "1", "-addext", f"subjectAltName=IP:{address}", "-out", cert)
     key.chmod(0o600)
     return cert, key
 

@@ -51,17 +51,17 @@ def free_port():
 class Gateway:
     """With the users of PASSWORDS, on a port of its own; `daemon` may be a path where nobody listens."""
 
-    def __init__(self, daemon, *options, tls=None, ready=True):
+    def __init__(self, daemon, *options, tls=None, ready=True, address="127.0.0.1"):
         if not GATEWAY.exists():
             raise Skip("built without varve-gateway")
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="varve-gateway-"))
-        self.users, self.log_path, self.port, self.tls = self.folder / "users", self.folder / "log", free_port(), tls
+        self.users, self.log_path, self.address, self.port, self.tls = self.folder / "users", self.folder / "log", address, free_port(), tls
         for name, password in PASSWORDS.items():
             add_user(self.users, name, ROLES[name], password)
         path = daemon.path if isinstance(daemon, Daemon) else daemon
         cert = ["--cert", tls[0], "--key", tls[1]] if tls else []
         with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen([GATEWAY, "-l", f"127.0.0.1:{self.port}", "-s", path, "--users", self.users, *cert, *options],
+            self.process = subprocess.Popen([GATEWAY, "-l", f"{address}:{self.port}", "-s", path, "--users", self.users, *cert, *options],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         if ready:
             self.wait_log("listens on")
@@ -77,11 +77,11 @@ class Gateway:
 
     def connect(self):
         if self.tls is None:
-            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=DEADLINE, context=ssl.create_default_context(cafile=self.tls[0]))
+            return http.client.HTTPConnection(self.address, self.port, timeout=DEADLINE)
+        return http.client.HTTPSConnection(self.address, self.port, timeout=DEADLINE, context=ssl.create_default_context(cafile=self.tls[0]))
 
     def raw(self):
-        return socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE)
+        return socket.create_connection((self.address, self.port), timeout=DEADLINE)
 
     def request(self, verb, url, body=None, headers=None):
         """(status, headers, body)"""

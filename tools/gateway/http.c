@@ -199,6 +199,29 @@ static void http_login(struct gateway_http *h, struct MHD_Connection *c, struct 
 	http_login_failed(r, result);
 }
 
+/* Whether a page of another site makes a browser send this. The browser adds the credentials that it knows for the
+ * gateway. It says in these fields, which no page can set, where the request comes from. */
+static bool http_is_of_another_site(struct MHD_Connection *c)
+{
+	const char *site = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Sec-Fetch-Site");
+
+	if (site != NULL) {
+		return strcmp(site, "none") != 0 && strcmp(site, "same-origin") != 0;
+	}
+	/* Old browsers, and others without TLS, send only this with a POST. The gateway has no pages of its own. */
+	return MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin") != NULL;
+}
+
+/* Who asks, and whether he may ask anything at all. */
+static void http_admit(struct gateway_http *h, struct MHD_Connection *c, struct http_request *r)
+{
+	if (http_is_of_another_site(c)) {
+		http_refuse(r, 403, "a page of another site has sent this (Sec-Fetch-Site or Origin)");
+		return;
+	}
+	http_login(h, c, r);
+}
+
 static bool http_length(struct MHD_Connection *c, unsigned long long *length)
 {
 	const char *text = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
@@ -216,7 +239,7 @@ static enum MHD_Result http_begin(struct gateway_http *h, struct MHD_Connection 
 	gateway_conn_step(r->conn, GATEWAY_STEP_CALL);
 	r->route = http_route_find(verb, url);
 	if (r->route == NULL || !r->route->open) { /* what there is, is told to users only */
-		http_login(h, c, r);
+		http_admit(h, c, r);
 	}
 	if (r->refused == 0 && r->route == NULL) {
 		bool known = strcmp(verb, "GET") == 0 || strcmp(verb, "HEAD") == 0;
