@@ -149,11 +149,15 @@ def test_gdb_loads_its_commands_by_itself():
         check("Undefined" not in text and "outstanding" in text.lower(), text)
 
 
-def check_unit(i, name, exposure):
+def unit_text(i, name):
     unit = i.prefix / "lib/systemd/system" / name
     if OPTION["systemd_unit_dir"]:
         unit = i.root / OPTION["systemd_unit_dir"].lstrip("/") / name
-    text = unit.read_text()
+    return unit.read_text()
+
+
+def check_unit(i, name, exposure):
+    text = unit_text(i, name)
     for program in re.findall(r"^Exec\w+=(\S+)", text, re.M):
         check(program in ("/bin/sh", "/bin/kill") or (i.root / program.lstrip("/")).exists(), f"{program} is not installed")
     copy = i.folder / name
@@ -182,6 +186,24 @@ def test_the_units_are_accepted():
         check_unit(i, "varve.service", 32)
         if "varve-gateway" in PROGRAMS:
             check_unit(i, "varve-gateway.service", 30)
+
+
+def test_fewer_rights_have_the_figures_of_the_page():
+    """The drop-in of doc/security.md, and what it says to enter instead."""
+    if not shutil.which("systemd-analyze"):
+        raise Skip("needs systemd-analyze")
+    page = (TOP / "doc/security.md").read_text()
+    fewer = re.search(r"^    \[Service\]\n((?:    .*\n)+)", page, re.M)[1].replace("    ", "")
+    instead = re.search(r"`(CapabilityBoundingSet=[^`]+)` instead, which gives\s+([0-9.]+)", page)
+    reached = re.search(r"You can reach ([0-9.]+) if", page)[1]
+    with Installed() as i:
+        for lines, figure in (fewer, reached), (re.sub(r"CapabilityBoundingSet=CAP_.*", instead[1], fewer), instead[2]):
+            check(lines.count("CapabilityBoundingSet=CAP_") == 1, lines)
+            name = f"fewer-{figure}.service"
+            (i.folder / name).write_text(unit_text(i, "varve.service").replace("[Install]", f"{lines}[Install]"))
+            said = i.run("systemd-analyze", "security", "--offline=true", "--no-pager", i.folder / name)
+            found = re.search(r"exposure level for \S+: ([0-9.]+)", said)[1]
+            check(float(found) <= float(figure), f"{lines}{found}, and the page says {figure}")
 
 
 def test_the_trace_of_a_daemon_that_died_is_kept():
