@@ -8,8 +8,14 @@
  *   whether the data are lost for good.
  *
  * For that it has to be known which FLUSH was first at the base. So those of users and those of the module take turns
- * there. */
+ * there.
+ *
+ * A status that no user has been told outlives the bdev, for as long as the process: whoever makes the bdev again from
+ * the same base gets it, and writes again what may only have been in a cache (open.c). */
+#include <stdlib.h>
+
 #include "bdev_modules/integrity/internal.h"
+#include "util/log.h"
 
 #define MODULES_TURN 0x80000000u
 
@@ -20,6 +26,66 @@ void integrity_flush_init(struct integrity_bdev *d)
 	STAILQ_INIT(&d->flush_queue);
 	STAILQ_INIT(&d->flush_joined);
 	STAILQ_INIT(&d->flush_waiters);
+}
+
+/* --- Statuses that no user has been told --- */
+
+struct untold_flush {
+	LIST_ENTRY(untold_flush) link;
+	uint64_t id; /* of the layout */
+	uint16_t status;
+};
+static LIST_HEAD(, untold_flush) untold_flushes = LIST_HEAD_INITIALIZER(untold_flushes);
+
+void integrity_flush_lost(struct integrity_bdev *d, uint16_t status)
+{
+	if (!(atomic_load(&d->flush_untold) & NVME_SC_DNR)) {
+		atomic_store(&d->flush_untold, status);
+	}
+}
+
+void integrity_flush_remember(struct integrity_bdev *d)
+{
+	uint16_t status = atomic_load(&d->flush_untold);
+
+	if (status == 0) {
+		return;
+	}
+	struct untold_flush *u = calloc(1, sizeof(*u));
+	if (u == NULL) {
+		log_error("bdev %s: a flush of bdev %s has failed, and there is no memory to tell the next user of it",
+			  d->name, d->base_name);
+		return;
+	}
+	u->id = d->layout.id;
+	u->status = status;
+	LIST_INSERT_HEAD(&untold_flushes, u, link);
+}
+
+static void untold_free(struct untold_flush *u)
+{
+	LIST_REMOVE(u, link);
+	free(u);
+}
+
+void integrity_flush_recall(struct integrity_bdev *d)
+{
+	struct untold_flush *u, *next;
+
+	for (u = LIST_FIRST(&untold_flushes); u != NULL; u = next) {
+		next = LIST_NEXT(u, link);
+		if (u->id == d->layout.id) {
+			integrity_flush_lost(d, u->status);
+			untold_free(u);
+		}
+	}
+}
+
+void integrity_flush_fini(void)
+{
+	while (!LIST_EMPTY(&untold_flushes)) {
+		untold_free(LIST_FIRST(&untold_flushes));
+	}
 }
 
 /* --- Those of users --- */
@@ -91,9 +157,6 @@ static void own_flush_ended(struct integrity_op *flush, int rc)
 
 	if (rc != 0) {
 		atomic_fetch_add(&d->flush_failures, 1);
-		if (!(atomic_load(&d->flush_untold) & NVME_SC_DNR)) {
-			atomic_store(&d->flush_untold, integrity_op_status(flush));
-		}
 	} else {
 		integrity_works(d, &d->flush_fails);
 	}

@@ -109,6 +109,7 @@ static void integrity_say_why(struct integrity_bdev *d)
 
 static void integrity_free(struct integrity_bdev *d)
 {
+	integrity_flush_remember(d);
 	integrity_slots_fini(d);
 	integrity_scrub_forget(d);
 	free(d->buffer);
@@ -438,6 +439,7 @@ static void integrity_fini(void)
 {
 	stopping = false;
 	vbdev_waiting_free(&bdev_integrity_module);
+	integrity_flush_fini();
 }
 
 struct bdev_module bdev_integrity_module = {

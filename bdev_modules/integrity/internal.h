@@ -236,6 +236,8 @@ struct integrity_bdev {
 	int super_errors[2];           /* of the reads of both superblocks */
 	bool supers_lost[2];           /* which the medium does not have any more */
 	uint32_t unreadable, rewrites; /* copies of a bitmap page that cannot be read, that are still to be written */
+	bool supers_again; /* a FLUSH failed before: the superblocks that were read may be in a cache only */
+	bool page_again;   /* the same of the bitmap page that has just been read */
 	bdev_integrity_cb cb;
 	void *cb_arg;
 	bdev_delete_cb delete_cb;
@@ -370,6 +372,15 @@ void integrity_works(struct integrity_bdev *d, bool *part);
 /* --- flush.c --- */
 
 void integrity_flush_init(struct integrity_bdev *d);
+/* A FLUSH of the module, or of an opening, has failed with that status: the next one of a user has it too. Control
+ * thread, as the next three. */
+void integrity_flush_lost(struct integrity_bdev *d, uint16_t status);
+/* d goes: what no user has been told is kept for the next bdev of this base. */
+void integrity_flush_remember(struct integrity_bdev *d);
+/* d is being opened, and its layout is known: gets what was kept. */
+void integrity_flush_recall(struct integrity_bdev *d);
+/* At the end of the module: nothing is kept any more. */
+void integrity_flush_fini(void);
 /* Whether a user's FLUSH may be sent to the base now; otherwise it asks (WANT_TURN). Any thread. */
 bool integrity_flush_enter(struct integrity_bdev *d);
 /* One that may be sent is not. Any thread. */

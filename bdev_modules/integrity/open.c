@@ -26,6 +26,9 @@ static void op_ended(struct vbdev_meta_op *op)
 {
 	struct integrity_op *o = container_of(op, struct integrity_op, op);
 
+	if (op->type == BDEV_IO_FLUSH && op->status != 0) { /* also if nobody waits for it any more */
+		integrity_flush_lost(o->d, op->status);
+	}
 	if (o->d->ended || (o == &o->d->open_op && o->d->state != INTEGRITY_OPENING)) {
 		return; /* it was given up */
 	}
@@ -113,6 +116,7 @@ static void bitmap_take(struct integrity_bdev *d, uint32_t index)
 
 	d->rewrites = 0;
 	bitmap_choose(d, index);
+	d->page_again = d->rewrites == 0 && atomic_load(&d->flush_untold) != 0;
 	d->unreadable = 0;
 	for (uint32_t i = 0; i < INTEGRITY_BITMAP_REGIONS && first + i < d->layout.regions; i++) {
 		if (integrity_bitmap_is_open(page, i)) {
@@ -143,18 +147,24 @@ static void bitmap_copy_written(struct integrity_op *o, int rc)
 }
 
 /* Writes a page that was made anew to both of its places, before a write of a user relies on it. Over the copy that
- * could be read goes the first: were it torn, no copy would be right, and all regions open. */
+ * could be read goes the first: were it torn, no copy would be right, and all regions open.
+ *
+ * After a FLUSH that failed, what was read may be in a cache only, and the next FLUSH would succeed without writing it.
+ * It is written where it was, as the other copy may be the only durable one. */
 static void bitmap_rewrite(struct integrity_bdev *d)
 {
 	uint32_t index = d->step / 2 - 1;
 	struct integrity_bitmap_page *page = &d->bitmap[index].page;
 
-	if (d->rewrites == 0) {
+	if (d->page_again) {
+		d->page_again = false;
+	} else if (d->rewrites > 0) {
+		d->rewrites--;
+		page->sequence++;
+	} else {
 		bitmap_read(d);
 		return;
 	}
-	d->rewrites--;
-	page->sequence++;
 	integrity_bitmap_seal(page, &d->layout, index);
 	integrity_op_start(d, &d->open_op, BDEV_IO_WRITE,
 			   d->layout.bitmap_first + (page->sequence & 1) * d->layout.bitmap_pages + index, 1, page,
@@ -361,6 +371,10 @@ static void super_mended(struct integrity_op *o, int rc)
 {
 	struct integrity_bdev *d = o->d;
 
+	if (rc != 0 && o->op.type == BDEV_IO_FLUSH) { /* the other one may not be durable either */
+		open_failed(d, rc, "the superblock cannot be made durable");
+		return;
+	}
 	if (rc != 0) {
 		log_warning("bdev %s: the %s superblock on bdev %s cannot be written: %s", d->name,
 			    d->step == 1 ? "first" : "last", d->base_name, strerror(-rc));
@@ -387,11 +401,14 @@ static void supers_mend(struct integrity_bdev *d)
 		unsigned which = d->step++;
 		struct integrity_super *s = super_buffer(d, which);
 		bool unknown = d->super_errors[which] != 0 && !d->supers_lost[which];
-		if (unknown || memcmp(s, &right, sizeof(right)) == 0) {
+		bool is_right = memcmp(s, &right, sizeof(right)) == 0;
+		if (unknown || (is_right && !d->supers_again)) {
 			continue;
 		}
-		log_warning("bdev %s: the %s superblock on bdev %s is not right, and is written anew", d->name,
-			    which == 0 ? "first" : "last", d->base_name);
+		if (!is_right) {
+			log_warning("bdev %s: the %s superblock on bdev %s is not right, and is written anew", d->name,
+				    which == 0 ? "first" : "last", d->base_name);
+		}
 		*s = right;
 		integrity_op_start(d, &d->open_op, BDEV_IO_WRITE, super_unit(d, which), 1, s, super_written);
 		return;
@@ -429,6 +446,8 @@ static void supers_read(struct integrity_bdev *d)
 		integrity_opened(d);
 		return;
 	}
+	integrity_flush_recall(d);
+	d->supers_again = atomic_load(&d->flush_untold) != 0;
 	d->step = 0;
 	supers_mend(d);
 }

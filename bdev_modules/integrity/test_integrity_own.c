@@ -437,11 +437,39 @@ static void test_it_comes_when_an_error_of_its_base_has_passed(void)
 	CU_ASSERT_EQUAL_FATAL(testdev_register(fault_base.t), 0);
 	CU_ASSERT_TRUE(fixture_poll(it_is_there, NULL));
 	CU_ASSERT_TRUE(it_has_failed(NULL));
+	/* What was read may have been in a cache that lost it: it is written for the FLUSH that succeeds. */
+	CU_ASSERT_EQUAL(fault_base.writes[KIND_BITMAP], 1);
 	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), STATUS_AGAIN);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0);
 	CU_ASSERT_TRUE(kit_reads(&u, 0, 4, 1));
 	CU_ASSERT_EQUAL(kit_info().units_unchecked, 0);
 	faults_end(&u);
 	integrity_limits.retry_us = usual;
+}
+
+/* It was told to the module, before it was deleted and made again. */
+static void test_a_user_is_told_of_a_flush_that_failed_in_an_earlier_life(void)
+{
+	struct user u;
+
+	fault_no_ticks();
+	faults_start(&u, KIT_REGIONS, NULL, true);
+	CU_ASSERT_EQUAL(kit_write(&u, 0, 4, 1), 0);
+	user_close(&u);
+	fault_base.fail_kind = KIND_FLUSH;
+	fault_base.fail_count = 1;
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0); /* closes the region */
+	CU_ASSERT_TRUE(it_has_failed(NULL));
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), STATUS_AGAIN);
+	user_close(&u);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_integrity_delete, "i0"), 0);
+	CU_ASSERT_EQUAL_FATAL(kit_create("m0", false), 0);
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "i0", true, fixture_thread(0)), 0);
+	CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0); /* it has been told */
+	faults_end(&u);
 }
 
 /* It is deleted while it waits for another attempt. */
@@ -512,6 +540,7 @@ static void test_figures_are_of_all_threads_also_when_they_have_gone(void)
 
 static const struct unit_test tests[] = {
 	UNIT(test_it_comes_when_an_error_of_its_base_has_passed),
+	UNIT(test_a_user_is_told_of_a_flush_that_failed_in_an_earlier_life),
 	UNIT(test_it_does_not_come_when_it_was_deleted_meanwhile),
 	UNIT(test_figures_are_of_all_threads_also_when_they_have_gone),
 	UNIT(test_io_of_many_regions_is_ended_between_two),
