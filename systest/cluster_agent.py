@@ -18,7 +18,6 @@ from appliance_lib import DEADLINE, TOP, check, main, wait_for
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TOP / "tools" / "cluster"))
 from varve_cluster import agent, daemon, etcd, state, watch as watching  # noqa: E402
-from varve_cluster.ends import Ends  # noqa: E402
 
 PREFIX = "/varve/t/"
 TTL_S = 3600        # no lease ends by itself
@@ -104,7 +103,7 @@ class FakeDaemon(daemon.Daemon):
         return getattr(self, method)(**params)
 
     def bdev_get_owners(self):
-        return [{"name": b} for b in self.groups]
+        return [{"name": b, "state": "owner" if b in self.owned else "standby"} for b in self.groups]
 
     def nvmf_get_subsystems(self):
         namespaces = [{"nsid": i, "bdev_name": b, "anagrpid": n, "nguid": f"{i:032x}"} for i, (b, n) in enumerate(self.groups.items(), 1)]
@@ -298,78 +297,6 @@ def test_a_claim_by_what_has_changed_meanwhile_is_refused():
     a.turn()
     check(owner(store, 2) == {"owner": "b", "token": 77} and not any(m == "bdev_own" for m, _ in a.daemon.calls), owner(store, 2))
     check(a.agent.keys.state() is not known, "it looks again")
-
-
-def test_a_lease_that_ends_too_early_is_waited_for():
-    store, a, b = two()
-    store.seconds = TTL_S - 1
-    b.agent.keys.ends.seen.clear()
-    b.turn()
-    a.end_lease()
-    b.turn(4)
-    b.check_serves({2})
-    check(owner(store, 1)["owner"] == "a", "it may serve")
-    a.agent.lease.keep()
-    a.turn(4)
-    b.turn(4)
-    a.check_serves({1})
-    # it does not come back
-    b.agent.keys.ends.seen.clear()
-    b.turn()
-    a.end_lease()
-    b.turn(2)
-    b.check_serves({2})
-    b.agent.keys.ends.ends_us["a"] = watching.boottime_us()
-    b.turn(2)
-    b.check_serves({1, 2})
-
-
-def test_a_gateway_that_ends_is_not_waited_for():
-    store, a, b = two()
-    store.seconds = TTL_S - 1
-    b.agent.keys.ends.seen.clear()
-    b.turn()
-    a.agent.watch.stop.set()
-    a.agent.lease.join = lambda _: None
-    a.agent.leave()
-    check(owner(store, 1)["owner"] == "", owner(store, 1))
-    b.turn(2)
-    b.check_serves({1, 2})
-
-
-def test_when_a_gateway_that_has_gone_serves_no_more():
-    def cluster(*there):
-        return state.State({g: state.Gateway(g, lease, 1, {}) for g, lease in there}, {1: state.Group("a", 1, 1), 2: state.Group("b", 1, 2), 3: state.Group()}, {})
-    for asked_s, left_s, gone_s, expected in ((0, 3, 3, 0), (0, 3, 2.9, 8), (0, 0, 0, 0), (0, -1, 1, 0), (0, 4, 4, 0), (0, 4, 4.1, 8), (0, 7, 7, 8), (0, 0, 5, 8)):
-        ends = Ends("b", 10)
-        check(ends.look(cluster(("a", 5), ("b", 6)), 0) == {} and ends.to_ask(cluster(("a", 5), ("b", 6)), 0) == [("a", 5)], "it is there")
-        ends.note("a", 5, asked_s * 10**6, left_s, 8)
-        check(ends.to_ask(cluster(("a", 5)), 10**6) == [] and ends.to_ask(cluster(("a", 5)), 10**6 + 1) == [("a", 5)], "it is asked again")
-        now_us = int(gone_s * 10**6)
-        check(ends.look(cluster(("b", 6)), now_us) == ({"a": 8} if expected else {}), f"{left_s} {gone_s}")
-        check(ends.look(cluster(("b", 6)), now_us + 1) == {}, "told once")
-        check(ends.may_serve("a", now_us + 7999999) == (expected > 0) and not ends.may_serve("a", now_us + 8000000), f"{left_s} {gone_s}")
-        check(not ends.may_serve("b", now_us) and not ends.may_serve("", now_us), "this one, and nobody")
-        check(ends.look(cluster(("a", 7)), now_us) == {} and not ends.may_serve("a", now_us), "it is back")
-        check(ends.look(cluster(("b", 6)), now_us) == {"a": 10} and ends.may_serve("a", now_us + 9999999), "its lease of now was not looked at")
-        ends.note("a", 7, 0, 3, 0)
-        check("a" not in ends.seen, "a lease that is not there any more")
-
-
-def test_without_an_answer_about_a_lease_it_is_waited_for():
-    store, a, b = two()
-
-    def fail(_):
-        raise etcd.EtcdError("timed out")
-    store.left = fail
-    b.agent.keys.ends.seen.clear()
-    b.turn(2)
-    a.end_lease()
-    b.turn(2)
-    b.check_serves({2})
-    b.agent.keys.ends.ends_us["a"] = watching.boottime_us()
-    b.turn(2)
-    b.check_serves({1, 2})
 
 
 def test_a_claim_of_a_lease_that_has_ended_takes_nothing():

@@ -480,10 +480,9 @@ class Agent:
             self.lease.lapsed.discard(n)
 
     def drop(self, n, why):
-        """Whether nothing of it is left here."""
         say(f"group {n} is not served here any more: {why}")
         self.forget(n)
-        return self.put_back(n)
+        self.put_back(n)
 
     def drop_all_if_ended(self):
         valid = self.lease.valid()
@@ -518,12 +517,16 @@ class Agent:
         except DaemonError:
             pass            # it only tells
 
-    def release(self, groups):
-        """Groups of which nothing is left here get no owner: nobody waits for this gateway then."""
-        state = self.keys.state() if groups else None
-        for n in groups:
+    def release(self):
+        """Groups that nothing here may serve get no owner: nobody waits for this gateway then. What was claimed only, or what could not be put back because the
+        daemon has died or Ceph does not answer, is none that it serves; who takes it fences the rest."""
+        state = self.keys.state()
+        known = state.gateways.get(self.me)
+        if not self.mine or (known is not None and known.lease != self.lease.id):
+            return          # they are another process's of this name
+        for n, bdevs in self.groups.items():
             group = state.groups.get(n, Group())
-            if group.owner == self.me:
+            if group.owner == self.me and not self.daemon.may_serve(bdevs):
                 self.set_owner(n, group, "")
 
     def leave(self):
@@ -531,10 +534,11 @@ class Agent:
         self.lease.stop.set()
         self.watch.stop.set()
         self.lease.join(self.ttl_s)
-        freed = [n for n in sorted(self.lease.owned) if self.drop(n, "varve-cluster ends")]
+        for n in sorted(self.lease.owned):
+            self.drop(n, "varve-cluster ends")
         try:
             if self.lease.id:
-                self.release(freed)
+                self.release()
                 self.etcd.revoke(self.lease.id)
         except EtcdError as e:
             say(f"the lease ends later: {e}")

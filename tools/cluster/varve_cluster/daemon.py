@@ -19,6 +19,10 @@ class NoDevice(DaemonError):
     """The daemon has no such bdev."""
 
 
+class NoDaemon(DaemonError):
+    """Nobody is at its socket: a process that has ended serves nothing."""
+
+
 def boottime_us():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
 
@@ -39,7 +43,8 @@ class Daemon:
                 s.sendall(json.dumps(request).encode())
                 answer = self.receive(s, end)
         except (OSError, ValueError) as e:
-            raise DaemonError(f"{method}: {self.path}: {str(e) or type(e).__name__}") from None
+            kind = NoDaemon if isinstance(e, (ConnectionRefusedError, FileNotFoundError)) else DaemonError
+            raise kind(f"{method}: {self.path}: {str(e) or type(e).__name__}") from None
         if "result" not in answer:
             error = answer.get("error")
             kind = NoDevice if isinstance(error, dict) and error.get("code") == -errno.ENODEV else DaemonError
@@ -162,3 +167,12 @@ class Daemon:
                 failed = failed or e
         if failed is not None:
             raise failed
+
+    def may_serve(self, bdevs):
+        """Whether I/O of one of them may begin, for all that is known. That of one which is being given up only ends."""
+        try:
+            return any(o["name"] in bdevs and o["state"] not in ("standby", "draining", "giving") for o in self.call("bdev_get_owners"))
+        except NoDaemon:
+            return False
+        except DaemonError:
+            return True
