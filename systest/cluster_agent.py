@@ -161,7 +161,7 @@ class Gateway:
         self.etcd, self.daemon = store, known or FakeDaemon(1 + 1000 * number)
         self.agent = agent.Agent({"gateway": name, "cluster": "t", "nqn": "n", "lease_s": TTL_S, "rpc_socket": "/none", "etcd": {"endpoints": ["http://x"]}})
         a = self.agent
-        a.etcd = a.keys.etcd = a.lease.etcd = store
+        a.etcd = a.keys.etcd = a.lease.etcd = a.leases.etcd = store
         a.daemon = a.lease.daemon_ = self.daemon
         a.facts, a.groups = self.daemon.facts()
         a.lease.keep()
@@ -170,6 +170,7 @@ class Gateway:
         """Whether to look again at once. A question to Ceph has its answer in the same turn."""
         for _ in range(times):
             again = self.agent.try_turn()
+            self.agent.leases.ask()
             while self.agent.questions.under_way:
                 wait_for(lambda: not self.agent.questions.answers.empty(), "an answer")
                 again = self.agent.try_turn()

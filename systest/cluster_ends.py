@@ -8,7 +8,7 @@ waited for."""
 import sys
 
 from appliance_lib import check, main
-from cluster_agent import TTL_S, Gateway, alone, owner, two
+from cluster_agent import TTL_S, Gateway, alone, owner, three_in_ceph, two
 from varve_cluster import daemon, etcd, state, watch as watching
 from varve_cluster.ends import Ends
 
@@ -105,9 +105,8 @@ def test_when_a_gateway_that_has_gone_serves_no_more():
         return state.State({g: state.Gateway(g, lease, 1, {}) for g, lease in there}, {1: state.Group("a", 1, 1), 2: state.Group("b", 1, 2), 3: state.Group()}, {})
     for asked_s, left_s, gone_s, expected in ((0, 3, 3, 0), (0, 3, 2.9, 8), (0, 0, 0, 0), (0, -1, 1, 0), (0, 4, 4, 0), (0, 4, 4.1, 8), (0, 7, 7, 8), (0, 0, 5, 8)):
         ends = Ends("b", 10)
-        check(ends.look(cluster(("a", 5), ("b", 6)), 0) == {} and ends.to_ask(cluster(("a", 5), ("b", 6)), 0) == [("a", 5)], "it is there")
-        ends.note("a", 5, asked_s * 10**6, left_s, 8)
-        check(ends.to_ask(cluster(("a", 5)), 10**6) == [] and ends.to_ask(cluster(("a", 5)), 10**6 + 1) == [("a", 5)], "it is asked again")
+        check(ends.look(cluster(("a", 5), ("b", 6)), 0) == {} and ends.to_ask() == [("a", 5)], "it is there")
+        ends.note("a", 5, asked_s * 10**6, left_s, 8, 0)
         now_us = int(gone_s * 10**6)
         check(ends.look(cluster(("b", 6)), now_us) == ({"a": 8} if expected else {}), f"{left_s} {gone_s}")
         check(ends.look(cluster(("b", 6)), now_us + 1) == {}, "told once")
@@ -115,8 +114,67 @@ def test_when_a_gateway_that_has_gone_serves_no_more():
         check(not ends.may_serve("b", now_us) and not ends.may_serve("", now_us), "this one, and nobody")
         check(ends.look(cluster(("a", 7)), now_us) == {} and not ends.may_serve("a", now_us), "it is back")
         check(ends.look(cluster(("b", 6)), now_us) == {"a": 10} and ends.may_serve("a", now_us + 9999999), "its lease of now was not looked at")
-        ends.note("a", 7, 0, 3, 0)
-        check("a" not in ends.seen, "a lease that is not there any more")
+        ends.note("a", 7, 0, 3, 8, 0)
+        check("a" not in ends.seen and ends.to_ask() == [], "it has gone meanwhile")
+        check(ends.look(cluster(("a", 9), ("b", 6), ("c", 3)), 0) == {} and ends.to_ask() == [("a", 9)], "one that owns nothing is not waited for")
+
+
+def test_a_lease_is_over_when_etcd_has_said_so():
+    """The keys may be read much later."""
+    def cluster(*there):
+        return state.State({g: state.Gateway(g, lease, 1, {}) for g, lease in there}, {1: state.Group("a", 1, 1)}, {})
+    for left_s, found_s, waits_s in ((3, 4, 0), (3, 2, 5), (4, 5, 8)):
+        ends = Ends("b", 10)
+        ends.look(cluster(("a", 5)), 0)
+        ends.note("a", 5, 0, left_s, 8, 0)
+        ends.note("a", 4, 0, -1, 0, 1)      # another lease
+        ends.note("a", 5, found_s * 10**6, -1, 0, found_s * 10**6)
+        ends.note("a", 5, 20 * 10**6, -1, 0, 20 * 10**6)        # it was gone before
+        check(ends.until_us("a", 30 * 10**6) == (found_s + (8 if waits_s else 0)) * 10**6, f"{left_s} {found_s}")
+        check(ends.look(cluster(), 5 * 10**6) == ({"a": waits_s} if waits_s else {}), f"{left_s} {found_s}")
+
+
+def test_a_lease_that_ends_while_another_group_is_taken_is_not_waited_for():
+    """Ceph may need longer for that than a lease."""
+    store, a, b, c = three_in_ceph()
+    frozen, at = watching.boottime_us, [watching.boottime_us()]
+    due = {a.agent.lease.id: at[0], b.agent.lease.id: at[0] + TTL_S * 300000}
+    store.left = lambda lease: ((due[lease] - at[0]) // 10**6, TTL_S) if lease in store.leases else (-1, 0)
+    own = c.daemon.bdev_own
+
+    def own_late(name, **more):
+        for _ in range(10):
+            at[0] += TTL_S * 100000
+            if at[0] >= max(due.values()) and b.agent.lease.id:
+                b.end_lease()
+            c.agent.leases.ask()        # on a thread of its own
+        own(name, **more)
+    try:
+        watching.boottime_us = lambda: at[0]
+        c.turn()
+        a.end_lease()
+        c.daemon.bdev_own = own_late
+        c.turn()
+        c.check_serves({1})
+        c.daemon.bdev_own = own
+        c.turn(2)
+        c.check_serves({1, 2})
+    finally:
+        watching.boottime_us = frozen
+
+
+def test_an_error_about_one_lease_hides_no_other():
+    store, a, b, c = three_in_ceph()
+    usual = store.left
+
+    def fail_for_a(lease):
+        if lease == a.agent.lease.id:
+            raise etcd.EtcdError("timed out")
+        return usual(lease)
+    store.left = fail_for_a
+    c.agent.keys.ends.seen.clear()
+    c.turn()
+    check(c.agent.keys.ends.seen.keys() == {"b"}, c.agent.keys.ends.seen)
 
 
 def test_without_an_answer_about_a_lease_it_is_waited_for():

@@ -97,7 +97,7 @@ def test_an_answer_after_the_end_is_not_waited_for():
         a.agent.try_turn()
         check(asked == ["G1"], asked)
         stop = threading.Event()
-        a.agent.lease.start = a.agent.watch.start = a.agent.lease.join = lambda *_: None
+        a.agent.lease.start = a.agent.watch.start = a.agent.leases.start = a.agent.lease.join = lambda *_: None
         stop.set()
         a.agent.run(stop)       # returns
         a.check_serves(set())

@@ -14,7 +14,7 @@ from .daemon import Daemon, DaemonError, NoDevice, boottime_us
 from .etcd import Etcd, EtcdError
 from .questions import NO_ANSWER, Questions
 from .state import Group, able, addresses, conflict, fit, is_free, printable, referred_to, to_give, wanted_by
-from .watch import Keys, Watch
+from .watch import Keys, Leases, Watch
 
 TAKE_S = 60     # to fence a client of Ceph, and to take its lock
 LEAVE_LEASES = 10   # for which something that failed is left alone
@@ -104,6 +104,7 @@ class Agent:
         self.etcd = Etcd(config["etcd"], self.ttl_s / 4)
         self.watch = Watch(config["etcd"], prefix, self.ttl_s, say)
         self.keys = Keys(self.etcd, self.watch, prefix, self.ttl_s, self.me)
+        self.leases = Leases(config["etcd"], self.keys.ends, self.ttl_s, self.watch.stop)
         self.daemon = Daemon(config["rpc_socket"], config["nqn"], self.ttl_s)
         self.lease = Lease(config)
         self.facts, self.groups = None, {}
@@ -136,6 +137,7 @@ class Agent:
         self.learn(stop)
         self.lease.start()
         self.watch.start()
+        self.leases.start()
         try:
             while not stop.is_set():
                 if not self.try_turn():

@@ -57,6 +57,28 @@ class Watch(threading.Thread):
         self.stop.wait(self.ttl_s / 8)
 
 
+class Leases(threading.Thread):
+    """Asks how long the leases of other gateways have, again and again: also while a group is taken or given, which may take longer than a lease."""
+
+    def __init__(self, settings, ends, ttl_s, stop):
+        super().__init__(daemon=True)
+        self.etcd = Etcd(settings, ttl_s / 4)
+        self.ends, self.ttl_s, self.stop = ends, ttl_s, stop
+
+    def run(self):
+        while not self.stop.wait(self.ttl_s / 8):
+            self.ask()
+
+    def ask(self):
+        for gateway, lease in self.ends.to_ask():
+            asked_us = boottime_us()
+            try:
+                left_s, ttl_s = self.etcd.left(lease)
+            except EtcdError:
+                continue        # it is not known: that gateway may have to be waited for
+            self.ends.note(gateway, lease, asked_us, left_s, ttl_s, boottime_us())
+
+
 class Keys:
     """The keys of a cluster. To be used by one thread."""
 
@@ -79,12 +101,6 @@ class Keys:
     def look_at_leases(self, state):
         for gateway, seconds in self.ends.look(state, boottime_us()).items():
             self.watch.say(f"gateway {gateway} has gone, and nothing says that its lease was over: its groups are left to it for {seconds} s")
-        try:
-            for gateway, lease in self.ends.to_ask(state, boottime_us()):
-                asked_us = boottime_us()
-                self.ends.note(gateway, lease, asked_us, *self.etcd.left(lease))
-        except EtcdError:
-            pass        # it is not known: it may have to be waited for
 
     def may_serve(self, gateway):
         """Whether a gateway that has gone may serve what it owned."""
