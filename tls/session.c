@@ -13,6 +13,8 @@
 #include "tls/kernel.h"
 #include "tls/record.h"
 #include "tls/wire.h"
+#include "util/log.h"
+#include "util/openssl_memory.h"
 #include "util/secret.h"
 
 /* Records that one call of send() or recv() moves at most: 128 KiB with the heads of its PDUs in one. With two records
@@ -279,6 +281,11 @@ static SSL_CTX *make_ctx(const SSL_METHOD *method)
 
 static void init_openssl(void)
 {
+	if (!openssl_memory_is_wiped()) {
+		log_warning(
+			"TLS: other functions than varve's allocate for OpenSSL: it leaves the secrets of connections "
+			"that have ended in freed memory");
+	}
 	bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "varve socket");
 	if (bio_method == NULL || !BIO_meth_set_write(bio_method, bio_write) ||
 	    !BIO_meth_set_read(bio_method, bio_read) || !BIO_meth_set_ctrl(bio_method, bio_ctrl)) {
@@ -362,6 +369,9 @@ void tls_session_free(struct tls_session *s)
 		dhchap_cleanse(&s->credential, sizeof(s->credential));
 		dhchap_cleanse(&s->secrets, sizeof(s->secrets));
 		free(s->out);
+		if (s->in != NULL) {
+			explicit_bzero(s->in->plain, sizeof(s->in->plain));
+		}
 		free(s->in);
 		free(s);
 	}
@@ -547,7 +557,7 @@ static enum tls_step end_handshake(struct tls_session *s)
 		s->ended = rc;
 		return fail_step(s);
 	}
-	SSL_free(s->ssl); /* overwrites the pre-shared key */
+	SSL_free(s->ssl); /* with the pre-shared key and the secrets, which util/openssl_memory.h overwrites */
 	s->ssl = NULL;
 	ERR_clear_error();
 	s->done = true;

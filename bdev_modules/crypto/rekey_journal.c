@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "bdev_modules/crypto/xts.h"
+#include "util/openssl_memory.h"
 #include "util/secret.h"
 
 #define FORMAT 1u
@@ -148,7 +149,7 @@ int rekey_key_digest(const uint8_t salt[REKEY_SALT], const uint8_t *key, size_t 
 	/* Fetched outside, as the ciphers are (xts.c). */
 	EVP_MD *sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
 	EVP_MD_CTX *ctx = NULL;
-	bool good = sha256 != NULL && crypto_openssl_secret_begin() == 0;
+	bool good = sha256 != NULL && openssl_memory_secret_begin() == 0;
 
 	if (good) {
 		ctx = EVP_MD_CTX_new();
@@ -156,7 +157,7 @@ int rekey_key_digest(const uint8_t salt[REKEY_SALT], const uint8_t *key, size_t 
 		       EVP_DigestUpdate(ctx, what, sizeof(what)) && EVP_DigestUpdate(ctx, key, bytes) &&
 		       EVP_DigestFinal_ex(ctx, digest, NULL);
 		EVP_MD_CTX_free(ctx);
-		crypto_openssl_secret_end();
+		openssl_memory_secret_end();
 	}
 	EVP_MD_free(sha256);
 	if (!good) {

@@ -12,6 +12,7 @@
 #include "bdev_modules/crypto/xts.h"
 #include "keyring/keyring.h"
 #include "unittest/unit.h"
+#include "util/openssl_memory.h"
 #include "util/secret.h"
 
 #define HEX_11 "11111111111111111111111111111111"
@@ -137,13 +138,21 @@ static void test_key_schedules_are_in_memory_for_keys_and_wiped(void)
 	CU_ASSERT_FALSE(secret_owns(other));
 	other = OPENSSL_realloc(other, 1000);
 	CU_ASSERT_FALSE(secret_owns(other));
+	strcpy(other, "kept");
+	for (size_t bytes = 2000; bytes < 100000; bytes *= 2) {
+		other = OPENSSL_realloc(other, bytes);
+		CU_ASSERT_STRING_EQUAL(other, "kept");
+	}
+	other = OPENSSL_realloc(other, 5);
+	CU_ASSERT_STRING_EQUAL(other, "kept");
+	CU_ASSERT_TRUE(openssl_memory_is_wiped());
 	OPENSSL_free(other);
 	crypto_xts_destroy(&x);
-	CU_ASSERT_EQUAL(crypto_openssl_secret_begin(), 0);
+	CU_ASSERT_EQUAL(openssl_memory_secret_begin(), 0);
 	char *p = OPENSSL_malloc(64);
 	CU_ASSERT_TRUE(secret_owns(p));
 	strcpy(p, "kept");
-	crypto_openssl_secret_end();
+	openssl_memory_secret_end();
 	p = OPENSSL_realloc(p, 200);
 	CU_ASSERT_TRUE(secret_owns(p));
 	CU_ASSERT_STRING_EQUAL(p, "kept");

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "util/compiler.h"
+#include "util/openssl_memory.h"
 
 static EVP_CIPHER_CTX *xts_context(const EVP_CIPHER *cipher, const uint8_t *key, int encrypt)
 {
@@ -24,12 +25,12 @@ int crypto_xts_create(struct crypto_xts *x, const uint8_t *key, size_t bytes)
 	*x = (struct crypto_xts){0};
 	/* Fetched outside: it stays, and OpenSSL's tables of it are no secret. */
 	EVP_CIPHER *cipher = EVP_CIPHER_fetch(NULL, bytes == XTS_KEY_MAX ? "AES-256-XTS" : "AES-128-XTS", NULL);
-	int rc = cipher == NULL ? -ENOMEM : crypto_openssl_secret_begin();
+	int rc = cipher == NULL ? -ENOMEM : openssl_memory_secret_begin();
 
 	if (rc == 0) {
 		x->encrypt = xts_context(cipher, key, 1);
 		x->decrypt = xts_context(cipher, key, 0);
-		crypto_openssl_secret_end();
+		openssl_memory_secret_end();
 		rc = x->encrypt != NULL && x->decrypt != NULL ? 0 : -ENOMEM;
 	}
 	EVP_CIPHER_free(cipher);

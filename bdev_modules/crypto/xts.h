@@ -37,10 +37,4 @@ uint8_t *crypto_plain_alloc(void);
 /* Frees it; NULL is ignored. */
 void crypto_plain_free(uint8_t *plain);
 
-/* Has what OpenSSL allocates on this thread come from secret_alloc() between the two calls. 0, or -ENOTSUP: other
- * functions allocate for OpenSSL. */
-int crypto_openssl_secret_begin(void);
-/* Ends that. */
-void crypto_openssl_secret_end(void);
-
 #endif

@@ -9,6 +9,7 @@
 #include "tls/kernel.h"
 #include "tls/record.h"
 #include "tls/session.h"
+#include "unittest/tls/heap.h"
 #include "unittest/unit.h"
 
 #define HOSTNQN "nqn.2026-11.io.varve:host"
@@ -490,6 +491,19 @@ static void test_a_host_that_asks_for_keys_and_never_reads_is_cut_off(void)
 	close_host(&h);
 }
 
+/* OpenSSL has had them in its SSL objects, of both sides; while the connection lasts, the session has each once. */
+static void test_the_secrets_of_a_connection_are_forgotten(void)
+{
+	struct host h;
+
+	open_host(&h);
+	CU_ASSERT(count_in_heap(h.secrets.client, h.secrets.client_len) <= 1);
+	CU_ASSERT(count_in_heap(h.secrets.server, h.secrets.server_len) <= 1);
+	close_host(&h);
+	CU_ASSERT_EQUAL(count_in_heap(h.secrets.client, h.secrets.client_len), 0);
+	CU_ASSERT_EQUAL(count_in_heap(h.secrets.server, h.secrets.server_len), 0);
+}
+
 static const struct unit_test tests[] = {
 	UNIT(test_content_of_all_sizes_and_cuts_comes_out),
 	UNIT(test_a_record_that_is_changed_anywhere_is_refused),
@@ -505,6 +519,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_record_may_come_byte_by_byte),
 	UNIT(test_new_keys_are_followed_and_the_answer_is_of_the_old_ones),
 	UNIT(test_a_host_that_asks_for_keys_and_never_reads_is_cut_off),
+	UNIT(test_the_secrets_of_a_connection_are_forgotten),
 	UNIT_END,
 };
 UNIT_MAIN("tls-record", tests, NULL, NULL)

@@ -2,7 +2,6 @@
 /* TLS sessions: a host's and a controller's over a pair of sockets. */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,6 +9,7 @@
 #include <openssl/ssl.h>
 #include "tls/session.h"
 #include "tls/wire.h"
+#include "unittest/tls/heap.h"
 #include "unittest/unit.h"
 
 #define HOSTNQN "nqn.2026-11.io.varve:host"
@@ -549,30 +549,6 @@ static void test_many_small_records_are_read_in_turns(void)
 	CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), -EAGAIN);
 	CU_ASSERT(!tls_session_has_more(h.ctrlr));
 	close_odd_host(&h);
-}
-
-/* How often bytes are where malloc() has its memory; a sanitizer has it elsewhere. */
-static unsigned count_in_heap(const uint8_t *bytes, size_t n)
-{
-	FILE *maps = fopen("/proc/self/maps", "r");
-	char line[512];
-	unsigned count = 0;
-
-	while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
-		uintptr_t from, to;
-
-		if (strstr(line, "[heap]") == NULL || sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) != 2) {
-			continue;
-		}
-		for (const uint8_t *at = (const uint8_t *)from, *end = (const uint8_t *)to;
-		     (at = memmem(at, (size_t)(end - at), bytes, n)) != NULL; at++) {
-			count++;
-		}
-	}
-	if (maps != NULL) {
-		fclose(maps);
-	}
-	return count;
 }
 
 static void test_the_pre_shared_key_is_forgotten(void)

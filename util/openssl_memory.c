@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* OpenSSL keeps key schedules, from which keys can be computed, in memory that it allocates as any other. So varve
- * allocates for it: from memory for keys while a key schedule is made, as before otherwise. */
+/* OpenSSL keeps key schedules, from which keys can be computed, in memory that it allocates as any other; and the
+ * secrets of a TLS connection in its SSL object, which it frees as they are. So varve allocates for it: from memory for
+ * keys while a key schedule is made, from malloc() otherwise; and overwrites what is freed. */
+#include "util/openssl_memory.h"
+
 #include <errno.h>
+#include <malloc.h>
 #include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bdev_modules/crypto/xts.h"
 #include "util/secret.h"
 
 static CRYPTO_malloc_fn next_malloc;
@@ -29,14 +32,29 @@ static void memory_free(void *p, const char *file, int line)
 	} else if (next_free != NULL) {
 		next_free(p, file, line);
 	} else {
-		free(p);
+		secret_wipe_free(p);
 	}
+}
+
+/* Where memory grows, what was in the old place is overwritten. */
+static void *move_memory(void *p, size_t bytes)
+{
+	void *to = bytes != 0 ? malloc(bytes) : NULL;
+
+	if (to != NULL && p != NULL) {
+		size_t room = malloc_usable_size(p);
+		memcpy(to, p, room < bytes ? room : bytes);
+	}
+	if (to != NULL || bytes == 0) {
+		secret_wipe_free(p);
+	}
+	return to;
 }
 
 static void *memory_realloc(void *p, size_t bytes, const char *file, int line)
 {
 	if (!secret_owns(p) && !(is_secret && p == NULL)) {
-		return next_realloc != NULL ? next_realloc(p, bytes, file, line) : realloc(p, bytes);
+		return next_realloc != NULL ? next_realloc(p, bytes, file, line) : move_memory(p, bytes);
 	}
 	void *to = secret_alloc(bytes);
 	if (to != NULL && p != NULL) {
@@ -63,19 +81,29 @@ __attribute__((constructor)) static void memory_lead_openssl(void)
 	(void)CRYPTO_set_mem_functions(memory_malloc, memory_realloc, memory_free);
 }
 
-int crypto_openssl_secret_begin(void)
+static bool openssl_memory_is_ours(void)
 {
 	CRYPTO_malloc_fn m;
 
 	CRYPTO_get_mem_functions(&m, NULL, NULL);
-	if (m != memory_malloc) {
+	return m == memory_malloc;
+}
+
+bool openssl_memory_is_wiped(void)
+{
+	return openssl_memory_is_ours() && next_free == NULL;
+}
+
+int openssl_memory_secret_begin(void)
+{
+	if (!openssl_memory_is_ours()) {
 		return -ENOTSUP;
 	}
 	is_secret = true;
 	return 0;
 }
 
-void crypto_openssl_secret_end(void)
+void openssl_memory_secret_end(void)
 {
 	is_secret = false;
 }
