@@ -5,6 +5,8 @@
 packages_build="gcc libc6-dev meson ninja-build pkg-config python3 libdpdk-dev librdmacm-dev libibverbs-dev
   libnuma-dev libjansson-dev libcunit1-dev libnvme-dev libncurses-dev liburing-dev libisal-dev libbsd-dev libssl-dev
   systemtap-sdt-dev libmicrohttpd-dev libgnutls28-dev"
+# What only speeds up one kind of CPU is there for no other.
+[ "$(uname -m)" != x86_64 ] || packages_build+=" libipsec-mb-dev"
 packages_test="ibverbs-utils rdmacm-utils perftest bpftrace gdb valgrind clang libclang-rt-14-dev libasan8 libubsan1
   libtsan2 linux-perf binutils procps util-linux xz-utils babeltrace2 chromium chromium-driver prometheus mandoc lintian debhelper
   clang-format universal-ctags doxygen git openssl ccache bash-completion zsh fish librbd-dev ceph-mon ceph-mgr ceph-osd

@@ -4,8 +4,8 @@
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
-#include <openssl/err.h>
-#include <openssl/evp.h>
+
+#include "tls/gcm.h"
 
 #define KEY_MAX 32 /* bytes */
 
@@ -19,11 +19,7 @@ static int use_secret(struct tls_keys *k)
 	int rc = tls_expand_label(k->hash, k->secret, "tls13 key", key, is_256 ? 32 : 16);
 
 	rc = rc == 0 ? tls_expand_label(k->hash, k->secret, "tls13 iv", k->iv, sizeof(k->iv)) : rc;
-	if (rc == 0 && EVP_CipherInit_ex(k->cipher, is_256 ? EVP_aes_256_gcm() : EVP_aes_128_gcm(), NULL, key, NULL,
-					 k->seals) != 1) {
-		ERR_clear_error();
-		rc = -EIO;
-	}
+	rc = rc == 0 && !k->engine->set_key(k->cipher, key) ? -EIO : rc;
 	k->number = 0;
 	dhchap_cleanse(key, sizeof(key));
 	return rc;
@@ -31,9 +27,11 @@ static int use_secret(struct tls_keys *k)
 
 int tls_keys_begin(struct tls_keys *k, unsigned hash, const uint8_t *secret, bool seals)
 {
-	*k = (struct tls_keys){.cipher = EVP_CIPHER_CTX_new(), .hash = (uint8_t)hash, .seals = seals};
+	const struct tls_gcm_engine *engine = tls_gcm_engine();
+
+	*k = (struct tls_keys){.engine = engine, .hash = (uint8_t)hash};
+	k->cipher = engine->begin(hash == DHCHAP_HASH_SHA384, seals);
 	if (k->cipher == NULL) {
-		ERR_clear_error();
 		return -ENOMEM;
 	}
 	memcpy(k->secret, secret, dhchap_hash_bytes(hash));
@@ -60,7 +58,9 @@ int tls_keys_update(struct tls_keys *k)
 
 void tls_keys_end(struct tls_keys *k)
 {
-	EVP_CIPHER_CTX_free(k->cipher);
+	if (k->engine != NULL) {
+		k->engine->end(k->cipher);
+	}
 	dhchap_cleanse(k, sizeof(*k));
 }
 
@@ -71,7 +71,6 @@ static bool begin_record(struct tls_keys *k, const uint8_t head[TLS_RECORD_HEAD]
 {
 	uint8_t nonce[TLS_RECORD_IV];
 	uint64_t number = htobe64(k->number);
-	int n;
 
 	if (k->number == UINT64_MAX) {
 		return false;
@@ -81,14 +80,11 @@ static bool begin_record(struct tls_keys *k, const uint8_t head[TLS_RECORD_HEAD]
 	for (unsigned i = 0; i < sizeof(number); i++) {
 		nonce[sizeof(nonce) - sizeof(number) + i] ^= ((const uint8_t *)&number)[i];
 	}
-	return EVP_CipherInit_ex(k->cipher, NULL, NULL, NULL, nonce, -1) == 1 &&
-	       EVP_CipherUpdate(k->cipher, NULL, &n, head, TLS_RECORD_HEAD) == 1;
+	return k->engine->begin_message(k->cipher, nonce, head, TLS_RECORD_HEAD);
 }
 
 static bool make_record(struct tls_keys *k, uint8_t type, struct iov_cursor *from, size_t length, uint8_t *out)
 {
-	int n;
-
 	if (!begin_record(k, out)) {
 		return false;
 	}
@@ -96,12 +92,11 @@ static bool make_record(struct tls_keys *k, uint8_t type, struct iov_cursor *fro
 	for (size_t piece; length > 0; length -= piece, out += piece) {
 		piece = length;
 		const void *at = iov_next(from, &piece);
-		if (EVP_CipherUpdate(k->cipher, out, &n, at, (int)piece) != 1) {
+		if (!k->engine->update(k->cipher, out, at, piece)) {
 			return false;
 		}
 	}
-	return EVP_CipherUpdate(k->cipher, out, &n, &type, 1) == 1 && EVP_CipherFinal_ex(k->cipher, out + 1, &n) == 1 &&
-	       EVP_CIPHER_CTX_ctrl(k->cipher, EVP_CTRL_GCM_GET_TAG, TLS_RECORD_TAG, out + 1) == 1;
+	return k->engine->update(k->cipher, out, &type, 1) && k->engine->seal_end(k->cipher, out + 1);
 }
 
 ssize_t tls_record_seal(struct tls_keys *k, uint8_t type, struct iov_cursor *from, size_t length, uint8_t *out)
@@ -109,11 +104,7 @@ ssize_t tls_record_seal(struct tls_keys *k, uint8_t type, struct iov_cursor *fro
 	size_t inner = length + 1 + TLS_RECORD_TAG;
 
 	memcpy(out, (const uint8_t[]){TLS_RECORD_DATA, 3, 3, (uint8_t)(inner >> 8), (uint8_t)inner}, TLS_RECORD_HEAD);
-	if (!make_record(k, type, from, length, out)) {
-		ERR_clear_error();
-		return -EIO;
-	}
-	return (ssize_t)(TLS_RECORD_HEAD + inner);
+	return make_record(k, type, from, length, out) ? (ssize_t)(TLS_RECORD_HEAD + inner) : -EIO;
 }
 
 /* The last byte of what is encrypted is the type, or padding. */
@@ -121,21 +112,18 @@ static bool decrypt_record(struct tls_keys *k, const uint8_t *record, size_t con
 			   uint8_t *last)
 {
 	const uint8_t *in = record + TLS_RECORD_HEAD;
-	uint8_t tag[TLS_RECORD_TAG], nothing[TLS_RECORD_TAG];
-	int n;
 
-	memcpy(tag, in + content + 1, sizeof(tag));
-	if (!begin_record(k, record) || EVP_CIPHER_CTX_ctrl(k->cipher, EVP_CTRL_GCM_SET_TAG, sizeof(tag), tag) != 1) {
+	if (!begin_record(k, record)) {
 		return false;
 	}
 	for (size_t piece; content > 0; content -= piece, in += piece) {
 		piece = content;
 		void *at = iov_next(&to, &piece);
-		if (EVP_CipherUpdate(k->cipher, at, &n, in, (int)piece) != 1) {
+		if (!k->engine->update(k->cipher, at, in, piece)) {
 			return false;
 		}
 	}
-	return EVP_CipherUpdate(k->cipher, last, &n, in, 1) == 1 && EVP_CipherFinal_ex(k->cipher, nothing, &n) == 1;
+	return k->engine->update(k->cipher, last, in, 1) && k->engine->open_end(k->cipher, in + 1);
 }
 
 /* Of a record with padding (5.4): its type is the last byte that is not 0. False: there is none. */
@@ -164,7 +152,6 @@ int tls_record_open(struct tls_keys *k, const uint8_t *record, size_t bytes, str
 {
 	*length = bytes - TLS_RECORD_EXTRA;
 	if (!decrypt_record(k, record, *length, to, type)) {
-		ERR_clear_error();
 		return -EBADMSG;
 	}
 	return *type != 0 || strip_padding(to, *length, type, length) ? 0 : -ENOMSG;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Records of TLS 1.3 that are encrypted (RFC 8446 5.2, 5.3), with AES-GCM of OpenSSL. They are made straight from the
- * caller's memory and opened straight into it: each byte is moved once, by the cipher.
+/* Records of TLS 1.3 that are encrypted (RFC 8446 5.2, 5.3), with the AES-GCM that is the fastest here (tls/gcm.h).
+ * They are made straight from the caller's memory and opened straight into it: each byte is moved once, by the cipher.
  *
  * The keys of one direction are used by one thread at a time. Nothing is allocated after tls_keys_begin(), but for
  * tls_keys_update(). */
@@ -18,8 +18,8 @@
 
 /* The keys of one direction. Zeroed at first; all members are the functions' own. */
 struct tls_keys {
-	struct evp_cipher_ctx_st *cipher; /* NULL: tls_keys_begin() has not been called, or has failed */
-	bool seals;
+	const struct tls_gcm_engine *engine; /* NULL: they are zeroed */
+	void *cipher;                        /* what the engine knows of the key */
 	uint8_t hash;
 	uint8_t secret[TLS_PSK_MAX]; /* that the next keys are derived from */
 	uint8_t iv[TLS_RECORD_IV];

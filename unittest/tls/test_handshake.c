@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "env_dpdk/env.h"
 #include "tls/handshake.h"
+#include "unittest/tls/records.h"
 #include "unittest/unit.h"
 #include "util/log.h"
 
@@ -28,6 +29,7 @@ static int setup(void)
 	const struct thread_lib_opts opts = {.poll_mode = POLL_MODE_ADAPTIVE, .idle_spell_us = 50};
 	char error[ENV_ERROR_MAX];
 
+	(void)records_setup();
 	log_set_print_level(LOG_LEVEL_DISABLED);
 	return env_init(&env, error) != 0 ? -1 : thread_lib_start(&opts);
 }
@@ -215,4 +217,4 @@ static const struct unit_test tests[] = {
 	UNIT(test_cancelled_ones_tell_nobody),  UNIT(test_who_has_sent_nothing_is_told_apart),
 	UNIT(test_what_is_no_socket_ends_once), UNIT_END,
 };
-UNIT_MAIN("tls-handshake", tests, setup, teardown)
+UNIT_MAIN(RECORDS_SUITE("tls-handshake"), tests, setup, teardown)

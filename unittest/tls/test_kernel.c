@@ -14,6 +14,7 @@
 #include "tls/kernel.h"
 #include "tls/session.h"
 #include "tls/wire.h"
+#include "unittest/tls/records.h"
 #include "unittest/unit.h"
 #include "util/log.h"
 
@@ -789,4 +790,4 @@ static const struct unit_test tests[] = {
 	UNIT(test_secrets_are_read_from_lines),
 	UNIT_END,
 };
-UNIT_MAIN("tls-kernel", tests, NULL, NULL)
+UNIT_MAIN(RECORDS_SUITE("tls-kernel"), tests, records_setup, NULL)

@@ -10,6 +10,7 @@
 #include "tls/record.h"
 #include "tls/session.h"
 #include "unittest/tls/heap.h"
+#include "unittest/tls/records.h"
 #include "unittest/unit.h"
 
 #define HOSTNQN "nqn.2026-11.io.varve:host"
@@ -522,4 +523,4 @@ static const struct unit_test tests[] = {
 	UNIT(test_the_secrets_of_a_connection_are_forgotten),
 	UNIT_END,
 };
-UNIT_MAIN("tls-record", tests, NULL, NULL)
+UNIT_MAIN(RECORDS_SUITE("tls-record"), tests, records_setup, NULL)

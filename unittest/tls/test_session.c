@@ -10,6 +10,7 @@
 #include "tls/session.h"
 #include "tls/wire.h"
 #include "unittest/tls/heap.h"
+#include "unittest/tls/records.h"
 #include "unittest/unit.h"
 
 #define HOSTNQN "nqn.2026-11.io.varve:host"
@@ -629,4 +630,4 @@ static const struct unit_test tests[] = {
 	UNIT(test_offered_identities_are_taken_apart),
 	UNIT_END,
 };
-UNIT_MAIN("tls-session", tests, NULL, NULL)
+UNIT_MAIN(RECORDS_SUITE("tls-session"), tests, records_setup, NULL)
