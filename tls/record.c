@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tls/gcm.h"
+#include "util/secret.h"
 
 #define KEY_MAX 32 /* bytes */
 
@@ -16,9 +17,9 @@ static int use_secret(struct tls_keys *k)
 {
 	bool is_256 = k->hash == DHCHAP_HASH_SHA384;
 	uint8_t key[KEY_MAX];
-	int rc = tls_expand_label(k->hash, k->secret, "tls13 key", key, is_256 ? 32 : 16);
+	int rc = tls_expand_label(k->hash, k->secrets->secret, "tls13 key", key, is_256 ? 32 : 16);
 
-	rc = rc == 0 ? tls_expand_label(k->hash, k->secret, "tls13 iv", k->iv, sizeof(k->iv)) : rc;
+	rc = rc == 0 ? tls_expand_label(k->hash, k->secrets->secret, "tls13 iv", k->secrets->iv, TLS_RECORD_IV) : rc;
 	rc = rc == 0 && !k->engine->set_key(k->cipher, key) ? -EIO : rc;
 	k->number = 0;
 	dhchap_cleanse(key, sizeof(key));
@@ -30,11 +31,13 @@ int tls_keys_begin(struct tls_keys *k, unsigned hash, const uint8_t *secret, boo
 	const struct tls_gcm_engine *engine = tls_gcm_engine();
 
 	*k = (struct tls_keys){.engine = engine, .hash = (uint8_t)hash};
+	k->secrets = secret_alloc(sizeof(*k->secrets));
 	k->cipher = engine->begin(hash == DHCHAP_HASH_SHA384, seals);
-	if (k->cipher == NULL) {
+	if (k->secrets == NULL || k->cipher == NULL) {
+		tls_keys_end(k);
 		return -ENOMEM;
 	}
-	memcpy(k->secret, secret, dhchap_hash_bytes(hash));
+	memcpy(k->secrets->secret, secret, dhchap_hash_bytes(hash));
 	int rc = use_secret(k);
 	if (rc != 0) {
 		tls_keys_end(k);
@@ -46,11 +49,14 @@ int tls_keys_update(struct tls_keys *k)
 {
 	uint8_t next[TLS_PSK_MAX];
 	size_t len = dhchap_hash_bytes(k->hash);
-	int rc = tls_expand_label(k->hash, k->secret, "tls13 traffic upd", next, len);
+	int rc = tls_expand_label(k->hash, k->secrets->secret, "tls13 traffic upd", next, len);
 
 	if (rc == 0) {
-		memcpy(k->secret, next, len);
+		memcpy(k->secrets->secret, next, len);
 		rc = use_secret(k);
+	}
+	if (rc != 0) { /* the key and the IV may be the former ones, whose numbers have been used */
+		k->number = UINT64_MAX;
 	}
 	dhchap_cleanse(next, sizeof(next));
 	return rc;
@@ -61,7 +67,8 @@ void tls_keys_end(struct tls_keys *k)
 	if (k->engine != NULL) {
 		k->engine->end(k->cipher);
 	}
-	dhchap_cleanse(k, sizeof(*k));
+	secret_free(k->secrets);
+	*k = (struct tls_keys){0};
 }
 
 /* ---- Records ---- */
@@ -76,7 +83,7 @@ static bool begin_record(struct tls_keys *k, const uint8_t head[TLS_RECORD_HEAD]
 		return false;
 	}
 	k->number++;
-	memcpy(nonce, k->iv, sizeof(nonce));
+	memcpy(nonce, k->secrets->iv, sizeof(nonce));
 	for (unsigned i = 0; i < sizeof(number); i++) {
 		nonce[sizeof(nonce) - sizeof(number) + i] ^= ((const uint8_t *)&number)[i];
 	}

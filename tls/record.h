@@ -16,19 +16,23 @@
 
 #define TLS_RECORD_IV 12 /* bytes */
 
+struct tls_key_secrets {
+	uint8_t secret[TLS_PSK_MAX]; /* that the next keys are derived from */
+	uint8_t iv[TLS_RECORD_IV];
+};
+
 /* The keys of one direction. Zeroed at first; all members are the functions' own. */
 struct tls_keys {
 	const struct tls_gcm_engine *engine; /* NULL: they are zeroed */
 	void *cipher;                        /* what the engine knows of the key */
+	struct tls_key_secrets *secrets;     /* in memory for keys (util/secret.h) */
 	uint8_t hash;
-	uint8_t secret[TLS_PSK_MAX]; /* that the next keys are derived from */
-	uint8_t iv[TLS_RECORD_IV];
-	uint64_t number; /* of the next record */
+	uint64_t number; /* of the next record; UINT64_MAX: there is none */
 };
 /* Derives the keys from a secret as long as a hash. hash: DHCHAP_HASH_SHA256 (AES-128-GCM) or DHCHAP_HASH_SHA384
  * (AES-256-GCM). seals: records are made with them, else opened. 0, -ENOMEM, or -EIO: OpenSSL lacks something. */
 int tls_keys_begin(struct tls_keys *keys, unsigned hash, const uint8_t *secret, bool seals);
-/* Goes on with the next keys (KeyUpdate, 7.2). 0, or -EIO: they are of no use any more. */
+/* Goes on with the next keys (KeyUpdate, 7.2). 0, or -EIO: no record can be made or opened with them any more. */
 int tls_keys_update(struct tls_keys *keys);
 /* Overwrites them and frees what they have. Also of those that are zeroed. */
 void tls_keys_end(struct tls_keys *keys);

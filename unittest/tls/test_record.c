@@ -12,6 +12,7 @@
 #include "unittest/tls/heap.h"
 #include "unittest/tls/records.h"
 #include "unittest/unit.h"
+#include "util/secret.h"
 
 #define HOSTNQN "nqn.2026-11.io.varve:host"
 #define SUBNQN  "nqn.2026-11.io.varve:a"
@@ -142,6 +143,42 @@ static void test_new_keys_are_those_of_both_sides(void)
 		CU_ASSERT_EQUAL(open_it(&opener, seal(&sealer, 22, sent, 9), &type, &got), -EBADMSG);
 		end_keys();
 	}
+}
+
+static bool refuse_key(void *gcm, const uint8_t *key)
+{
+	return false;
+}
+
+/* The number would begin anew with the key before. */
+static void test_keys_that_cannot_be_changed_are_not_used_again(void)
+{
+	struct iovec iov = {sent, 10};
+	struct iov_cursor from = {.iov = &iov};
+	struct tls_gcm_engine refusing;
+	uint8_t type;
+	size_t got;
+
+	begin_keys(DHCHAP_HASH_SHA256);
+	size_t n = seal(&sealer, 23, sent, 10);
+	refusing = *sealer.engine;
+	refusing.set_key = refuse_key;
+	sealer.engine = opener.engine = &refusing;
+	CU_ASSERT_EQUAL(tls_keys_update(&sealer), -EIO);
+	CU_ASSERT_EQUAL(tls_keys_update(&opener), -EIO);
+	CU_ASSERT_EQUAL(tls_record_seal(&sealer, 23, &from, 10, record), -EIO);
+	CU_ASSERT_EQUAL(open_it(&opener, n, &type, &got), -EBADMSG);
+	CU_ASSERT_EQUAL(opener.number, UINT64_MAX);
+	end_keys();
+}
+
+static void test_secrets_are_in_memory_for_keys(void)
+{
+	begin_keys(DHCHAP_HASH_SHA384);
+	CU_ASSERT(secret_owns(sealer.secrets));
+	CU_ASSERT(secret_owns(opener.secrets));
+	end_keys();
+	CU_ASSERT(sealer.secrets == NULL && sealer.cipher == NULL);
 }
 
 static void test_padding_is_no_content(void)
@@ -510,6 +547,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_record_that_is_changed_anywhere_is_refused),
 	UNIT(test_a_record_is_good_once_and_in_its_turn),
 	UNIT(test_new_keys_are_those_of_both_sides),
+	UNIT(test_keys_that_cannot_be_changed_are_not_used_again),
+	UNIT(test_secrets_are_in_memory_for_keys),
 	UNIT(test_padding_is_no_content),
 	UNIT(test_numbers_do_not_begin_anew),
 	UNIT(test_heads_of_records_are_checked),
