@@ -32,6 +32,7 @@ static struct takeover {
 	uint64_t end_ns;
 	struct rpc_stream_in in;
 	int file;          /* of RAM disks, which the predecessor has sent; -1: none */
+	bool without_ram;  /* the predecessor cannot hand RAM disks over */
 	char *notify_path; /* of the service manager, or NULL */
 	uint64_t watchdog_us;
 } takeover = {.fd = -1, .file = -1};
@@ -197,25 +198,65 @@ static int takeover_connect(const char *path, char *error)
 	return 0;
 }
 
-/* Calls framework_hand_over; *result is to be released. */
+static json_t *takeover_params(const struct appliance_options *o, bool dry_run)
+{
+	json_t *params = json_pack("{s:i,s:b,s:b,s:i}", "pid", getpid(), "dry_run", dry_run, "force",
+				   o->takeover_forced, "timeout_s", (int)o->takeover_s);
+
+	if (params != NULL && !takeover.without_ram) {
+		json_object_set_new(params, "ram_disks", json_true());
+	}
+	return params;
+}
+
+/* Calls framework_hand_over; *answer is to be released. */
+static int takeover_ask(const struct appliance_options *o, bool dry_run, json_t **answer, char *error)
+{
+	takeover_give_time(o->takeover_s < ANSWER_S ? o->takeover_s : ANSWER_S);
+	int rc = takeover_say(json_pack("{s:s,s:i,s:s,s:o}", "jsonrpc", "2.0", "id", 1, "method", "framework_hand_over",
+					"params", takeover_params(o, dry_run)));
+
+	rc = rc == 0 ? takeover_hear(answer) : rc;
+	return rc != 0 ? takeover_fail_to_hear(error, rc) : 0;
+}
+
+/* NULL: it is not an error. */
+static const char *takeover_refusal(const json_t *answer)
+{
+	const char *why = json_string_value(json_object_get(json_object_get(answer, "error"), "message"));
+
+	if (json_object_get(answer, "result") != NULL) {
+		return NULL;
+	}
+	return why != NULL ? why : "an answer without a result";
+}
+
+/* Whether the predecessor is of a version that hands no RAM disks over, and does not know the parameter. */
+static bool takeover_knows_no_ram(const json_t *answer)
+{
+	const char *why = takeover_refusal(answer);
+
+	return why != NULL && !takeover.without_ram && strstr(why, "parameter \"ram_disks\" is unknown") != NULL;
+}
+
+/* As takeover_ask(), in words that the predecessor knows; *result is to be released. */
 static int takeover_call(const struct appliance_options *o, bool dry_run, json_t **result, char *error)
 {
-	json_t *answer, *params;
-	int rc;
+	json_t *answer;
+	int rc = takeover_ask(o, dry_run, &answer, error);
 
-	params = json_pack("{s:i,s:b,s:b,s:b,s:i}", "pid", getpid(), "dry_run", dry_run, "force", o->takeover_forced,
-			   "ram_disks", true, "timeout_s", (int)o->takeover_s);
-	takeover_give_time(o->takeover_s < ANSWER_S ? o->takeover_s : ANSWER_S);
-	rc = takeover_say(json_pack("{s:s,s:i,s:s,s:o}", "jsonrpc", "2.0", "id", 1, "method", "framework_hand_over",
-				    "params", params));
-	rc = rc == 0 ? takeover_hear(&answer) : rc;
+	if (rc == 0 && takeover_knows_no_ram(answer)) {
+		json_decref(answer);
+		takeover.without_ram = true;
+		log_warning("the other process is of a version that cannot hand over what is on RAM disks");
+		rc = takeover_ask(o, dry_run, &answer, error);
+	}
 	if (rc != 0) {
-		return takeover_fail_to_hear(error, rc);
+		return rc;
 	}
 	*result = json_incref(json_object_get(answer, "result"));
 	if (*result == NULL) {
-		const char *why = json_string_value(json_object_get(json_object_get(answer, "error"), "message"));
-		rc = takeover_fail(error, -EPERM, "%.*s", MAX_TEXT, why != NULL ? why : "an answer without a result");
+		rc = takeover_fail(error, -EPERM, "%.*s", MAX_TEXT, takeover_refusal(answer));
 	}
 	json_decref(answer);
 	return rc;

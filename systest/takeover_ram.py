@@ -4,12 +4,15 @@
 # sanitize
 # beside
 """varve --takeover with RAM disks: what is on them passes to the new process, and stays with the old one if that fails at whichever step."""
+import json
 import os
 import pathlib
 import signal
+import socket
 import sys
+import threading
 
-from appliance_lib import Client, RpcError, check, main, wait_for
+from appliance_lib import DEADLINE, Client, RpcError, check, main, wait_for
 from nvmf_lib import preload, verifying, wait_io
 from takeover import RECONNECT, TIMEOUT, TROUBLE, Served, Successor, everything, wait_filled
 from takeover_steps import GIVEN_UP, PREDECESSOR, SUCCESSOR, Step
@@ -136,6 +139,63 @@ def test_what_is_too_much_is_refused_with_the_numbers():
         with Successor(a) as b:
             check(a.wait_exit() == 0, a.log())
             b.stop_clean()
+
+
+class OlderPredecessor(threading.Thread):
+    """Listens at a target's socket in its place, when it has stopped, and hands over a configuration. It knows no RAM disks, and judges parameters."""
+    known = ("pid", "dry_run", "force", "timeout_s")
+
+    def __init__(self, target, config):
+        super().__init__()
+        self.config, self.said = config, []
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(target.path))
+        self.listener.listen()
+        self.listener.settimeout(DEADLINE)
+        self.start()
+
+    def answer(self, params):
+        for name in params:
+            if name not in self.known:
+                return {"error": {"code": -32602, "message": f'parameter "{name}" is unknown: known ones are {", ".join(self.known)} (Invalid parameters)'}}
+        return {"result": self.config if params["dry_run"] else True}
+
+    def run(self):
+        connection, _ = self.listener.accept()
+        connection.settimeout(DEADLINE)
+        self.listener.close()
+        text = ""
+        while received := connection.recv(65536).decode():
+            text += received
+            try:
+                message = json.loads(text)
+            except ValueError:
+                continue
+            text = ""
+            self.said.append(message)
+            if "serving" in message:
+                connection.sendall(b'{"parted":true}')
+                break
+            answer = self.answer(message["params"])
+            connection.sendall(json.dumps({"jsonrpc": "2.0", "id": message["id"]} | answer).encode())
+            if answer.get("result") is True:
+                pathlib.Path(connection.getsockname()).unlink()
+                connection.sendall(json.dumps({"handed_over": self.config, "keys": []}).encode())
+        connection.close()
+
+
+def test_a_predecessor_that_knows_no_ram_disks_is_taken_over():
+    with Served(trtype="TCP") as a:
+        before = everything(a)
+        config = a.call("framework_hand_over", pid=os.getpid(), dry_run=True)
+        check(a.stop() == 0, a.log())
+        old = OlderPredecessor(a, config)
+        with Successor(a) as b:
+            old.join()
+            check("a version that cannot hand over what is on RAM disks" in b.log(), b.log())
+            check([m["params"]["dry_run"] for m in old.said[:-1]] == [True, True, False] and old.said[-1] == {"serving": True}, old.said)
+            check(everything(b) == before, f"{everything(b)}\n{before}")
+            b.stop_clean("a version that cannot hand over what is on RAM disks")
 
 
 def test_a_caller_that_does_not_take_ram_disks_over_is_refused():
