@@ -22,9 +22,10 @@ static uint64_t losses_bytes_to_copy(void)
 	return bytes;
 }
 
+/* The copy is in ordinary pages, also where there are hugepages. */
 static bool losses_of_memory(char text[HAND_OVER_LOSSES_MAX])
 {
-	uint64_t bytes = losses_bytes_to_copy(), available = env_available_bytes();
+	uint64_t bytes = losses_bytes_to_copy(), available = env_available_ordinary_bytes();
 
 	if (bytes <= available) {
 		return false;

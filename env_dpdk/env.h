@@ -155,6 +155,8 @@ void env_dma_unmap_file(void *buf);
  * touched, not when it is allocated, so a caller that will touch much should check this first. Any thread; reads
  * files. */
 uint64_t env_available_bytes(void);
+/* As env_available_bytes(), without hugepages: for what is always in ordinary pages, such as files of shared memory. */
+uint64_t env_available_ordinary_bytes(void);
 /* Excludes the whole pages within [buf, buf + len) from core dumps. For data of users, not for structures that a
  * debugger needs. Any thread. */
 void env_dma_nodump(void *buf, size_t len);

@@ -136,19 +136,26 @@ static uint64_t cgroup_available(void)
 	return env_cgroup_available(folder);
 }
 
-uint64_t env_available_bytes(void)
+uint64_t env_available_ordinary_bytes(void)
 {
-	struct env_hugepages h = {0};
 	uint64_t total, available, limit = cgroup_available();
 
 	env_memory_read("/proc/meminfo", &total, &available);
 	if (total == 0) {
 		return UINT64_MAX; /* nobody says */
 	}
+	return available < limit ? available : limit;
+}
+
+uint64_t env_available_bytes(void)
+{
+	struct env_hugepages h = {0};
+	uint64_t ordinary = env_available_ordinary_bytes();
+
 	if (env_has_hugepages()) {
 		env_hugepages_read("/sys/kernel/mm/hugepages", &h);
 	}
-	return (available < limit ? available : limit) + h.free_bytes;
+	return ordinary <= UINT64_MAX - h.free_bytes ? ordinary + h.free_bytes : UINT64_MAX;
 }
 
 static bool hugepages_suffice(const struct env_opts *opts, const struct env_hugepages *h, struct env_memory_plan *plan)

@@ -160,7 +160,7 @@ SILENT = (
      "in each row, and is carried out by another; one that ends with an error is told of"),
     (r"^madvise ", "an advice: without it a dump is larger, or pages are small"),
     (r"^getnameinfo in name_(socket_)?address |^getsockname in name_local_address ", "the address is left out where it would be shown"),
-    (r"^(fopen64|opendir|read|fstat64) in (env_memory_read|hugepages_read_number|cgroup_available|env_cgroup_available|cgroup_file_pages|env_available_bytes|env_mem_stats) ",
+    (r"^(fopen64|opendir|read|fstat64) in (env_memory_read|hugepages_read_number|cgroup_available|env_cgroup_available|cgroup_file_pages|env_available_bytes|env_available_ordinary_bytes|env_mem_stats) ",
      "how much memory there is is for a refusal in time only: the allocation tells as well"),
     (r"^io_uring_submit in uring_submit_prepared ", "it is done again"),
     (r"^access in blackbox_set_opts ", "a parameter that cannot be: the caller is told"),

@@ -24,6 +24,21 @@ size_t __wrap_nvmf_tgt_get_late(struct nvmf_tgt *tgt, uint64_t min_age_ticks, si
 	return is_late;
 }
 
+static uint64_t ordinary_bytes = UINT64_C(4) << 30;
+
+uint64_t __wrap_env_available_ordinary_bytes(void);
+uint64_t __wrap_env_available_ordinary_bytes(void)
+{
+	return ordinary_bytes;
+}
+
+/* With free hugepages. */
+uint64_t __wrap_env_available_bytes(void);
+uint64_t __wrap_env_available_bytes(void)
+{
+	return ordinary_bytes + (UINT64_C(8) << 30);
+}
+
 static void test_nothing_is_lost_of_a_target_without_bdevs(void)
 {
 	CU_ASSERT_FALSE(hand_over_losses(false, text));
@@ -56,9 +71,21 @@ static void test_ram_disks_that_take_too_long_or_too_much_memory_to_copy_are_tol
 	b->hand_over_bytes = UINT64_C(1) << 50;
 	CU_ASSERT_FALSE(hand_over_spoils_data(false, text));
 	CU_ASSERT_TRUE(hand_over_spoils_data(true, text));
-	CU_ASSERT_PTR_NOT_NULL(strstr(text, "RAM disks of 1073742824 MB would be copied, and "));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "RAM disks of 1073742824 MB would be copied, and 4096 MB"));
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "a"), 0);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "b"), 0);
+}
+
+static void test_hugepages_are_no_room_for_the_copy_of_ram_disks(void)
+{
+	make_malloc("a", 512, 1000);
+	bdev_find("a")->hand_over_bytes = UINT64_C(2) << 30;
+	CU_ASSERT_FALSE(hand_over_spoils_data(true, text));
+	ordinary_bytes = UINT64_C(1) << 30;
+	CU_ASSERT_TRUE(hand_over_spoils_data(true, text));
+	CU_ASSERT_FALSE(hand_over_spoils_data(false, text));
+	ordinary_bytes = UINT64_C(4) << 30;
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "a"), 0);
 }
 
 static bool is_saved_never(const struct bdev *b)
@@ -134,6 +161,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_nothing_is_lost_of_a_target_without_bdevs),
 	UNIT(test_memory_is_lost_unless_the_other_process_takes_it_over),
 	UNIT(test_ram_disks_that_take_too_long_or_too_much_memory_to_copy_are_told_in_numbers),
+	UNIT(test_hugepages_are_no_room_for_the_copy_of_ram_disks),
 	UNIT(test_what_is_not_in_the_configuration_is_lost),
 	UNIT(test_a_command_that_may_never_end_is_named),
 	UNIT(test_a_key_that_another_process_would_not_read_is_lost),
