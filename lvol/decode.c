@@ -44,6 +44,13 @@ bool lvol_super_settle(const struct lvol_super *s, struct lvol_super *to)
 	return to->crc == lvol_crc(to);
 }
 
+bool lvol_super_has_partitions(const struct lvol_super *found)
+{
+	const uint8_t *bytes = (const uint8_t *)found;
+
+	return bytes[510] == 0x55 && bytes[511] == 0xaa;
+}
+
 static int lvol_super_identity_check(const struct lvol_super *s, struct lvol_error *e)
 {
 	static const char type[16] = LVOL_STORE_TYPE;
@@ -52,8 +59,8 @@ static int lvol_super_identity_check(const struct lvol_super *s, struct lvol_err
 		return lvol_refuse(e, "there is no volume store: it does not begin with \"" LVOL_SIGNATURE "\"");
 	}
 	if (s->crc != lvol_crc(s)) {
-		return lvol_refuse(e, "superblock: crc is %08" PRIx32 ", that of its contents %08" PRIx32, s->crc,
-				   lvol_crc(s));
+		return lvol_refuse(e, "superblock: crc is %08" PRIx32 ", that of its contents %08" PRIx32 "%s", s->crc,
+				   lvol_crc(s), lvol_super_has_partitions(s) ? "; it has a partition table" : "");
 	}
 	if (s->version != LVOL_VERSION_CLOSED && (s->version != LVOL_VERSION_OPEN || !lvol_super_is_open(s))) {
 		return lvol_refuse(e, "superblock: version %" PRIu32 ", known is %d, and varve's %d", s->version,

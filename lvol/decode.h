@@ -40,6 +40,9 @@ struct lvol_geometry {
  * one whose crc fits. */
 bool lvol_super_settle(const struct lvol_super *s, struct lvol_super *to);
 
+/* Whether page 0 has a partition table, which no superblock has. */
+bool lvol_super_has_partitions(const struct lvol_super *found);
+
 /* device_bytes: the size of what the store is on. */
 int lvol_super_decode(const struct lvol_super *s, uint64_t device_bytes, struct lvol_geometry *g, struct lvol_error *e);
 

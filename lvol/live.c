@@ -130,7 +130,6 @@ struct lvol_live_info lvol_live_info(const struct lvol_live *s)
 		.growing = s->growing,
 		.failed = live_state(s) == -EIO,
 		.recovered = s->recovered,
-		.rescued = s->rescued,
 		.commits = s->commits,
 		.journal_bytes = s->journal_bytes,
 		.md_bytes = s->md_bytes,

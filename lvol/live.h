@@ -243,10 +243,9 @@ struct lvol_live_info {
 	 * program, or a varve that kept none, has filled the store; 0 for one that has failed. */
 	uint64_t reserved_md_pages, missing_md_pages;
 	uint32_t num_volumes;
-	bool growing;   /* what it grows by counts as in use until it has grown */
-	bool failed;    /* a write of metadata failed: see the head of this file */
-	bool recovered; /* it was not closed before it was opened */
-	bool rescued;   /* its superblock was damaged, and was made anew from its copy when it was opened */
+	bool growing;                              /* what it grows by counts as in use until it has grown */
+	bool failed;                               /* a write of metadata failed: see the head of this file */
+	bool recovered;                            /* it was not closed before it was opened */
 	uint64_t commits, journal_bytes, md_bytes; /* written since it was opened; md_bytes: the journal's too */
 	uint64_t opening_steps; /* what finding the snapshots of volumes took when it was opened: for tests */
 };

@@ -6,7 +6,7 @@
 #include "lvol/live_image.h"
 #include "lvol/rescue.h"
 
-enum { CHUNK_PAGES = LVOL_RESCUE_PAGES_MAX, CHUNKS = 8, GAP_PAGES = 8 };
+enum { CHUNK_PAGES = 256, CHUNKS = 8, GAP_PAGES = 8 };
 
 struct live_image_chunk {
 	struct live_image *image;
@@ -23,7 +23,6 @@ struct live_image {
 	struct lvol_super *super; /* as it is on the device, and as it must have been */
 	struct lvol_super *settled;
 	struct lvol_geometry geometry;
-	struct lvol_rescue rescue;
 	struct lvol_error error;
 	uint64_t num_pages;
 	uint8_t **pages; /* NULL: zeroes */
@@ -168,8 +167,7 @@ static void image_want_below(struct live_image *m)
 	struct lvol_journal_head *journal = NULL;
 
 	m->status = lvol_journal_read(&d, g, &journal);
-	/* After a rescue the journal may be one of before: a crash, and then another program. */
-	image_want(m, g->md.first, lvol_journal_used(g->rescued ? NULL : journal, g->md.pages));
+	image_want(m, g->md.first, lvol_journal_used(journal, g->md.pages));
 	free(journal);
 }
 
@@ -315,7 +313,7 @@ static int image_begin(struct live_image *m)
 	}
 	memcpy(m->pages[0], m->super, LVOL_PAGE_BYTES);
 	m->first = true;
-	if (g->clean || g->rescued) {
+	if (g->clean) {
 		image_want_area(m, g->page_mask);
 		image_want_area(m, g->cluster_mask);
 		image_want_area(m, g->id_mask);
@@ -333,52 +331,17 @@ static void super_ended(struct live_image *m, int status)
 	image_go_on(m);
 }
 
-/* ---- Its copy, if it is damaged ---- */
-
-static void rescue_go_on(struct live_image *m);
-
-static void rescue_read(void *arg, int status)
-{
-	struct live_image *m = arg;
-
-	if (status != 0) {
-		super_ended(m, status);
-		return;
-	}
-	lvol_rescue_take(&m->rescue, m->chunks[0].bytes);
-	rescue_go_on(m);
-}
-
-static void rescue_go_on(struct live_image *m)
-{
-	uint64_t first;
-	uint32_t pages = lvol_rescue_next(&m->rescue, &first);
-
-	if (pages > 0) {
-		m->user.read(m->user.ctx, first * LVOL_PAGE_BYTES, m->chunks[0].bytes, (size_t)pages * LVOL_PAGE_BYTES,
-			     rescue_read, m);
-	} else {
-		super_ended(m, lvol_rescue_decode(&m->rescue, m->settled, &m->geometry, &m->error));
-	}
-}
-
 static void super_done(void *arg, int status)
 {
 	struct live_image *m = arg;
 
 	status = status != 0 ? status : lvol_super_decode(m->super, m->user.size_bytes, &m->geometry, &m->error);
-	if (status != -EILSEQ || !lvol_super_is_damaged(m->super)) {
-		lvol_super_settle(m->super, m->settled);
-		super_ended(m, status);
-		return;
+	if (status == -EILSEQ && lvol_super_is_damaged(m->super)) {
+		/* Whether the device has been given another use meanwhile, only people know. */
+		lvol_rescue_refuse(&m->error);
 	}
-	lvol_rescue_begin(&m->rescue, m->user.size_bytes);
-	m->chunks[0].bytes = live_pages_alloc(LVOL_RESCUE_PAGES_MAX);
-	if (m->chunks[0].bytes == NULL) {
-		super_ended(m, -ENOMEM);
-	} else {
-		rescue_go_on(m);
-	}
+	lvol_super_settle(m->super, m->settled);
+	super_ended(m, status);
 }
 
 void live_image_read(const struct lvol_live_user *user, live_image_done done, void *arg)

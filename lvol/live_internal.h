@@ -145,7 +145,7 @@ struct lvol_live {
 	TAILQ_HEAD(, live_job) jobs;
 
 	_Atomic bool failed, closing;
-	bool abandoned, recovered, rescued;
+	bool abandoned, recovered;
 	bool pumping, growing;
 	struct live_last ending;
 	uint64_t commits, journal_bytes, md_bytes, opening_steps;

@@ -223,7 +223,6 @@ static int store_make(struct live_opening *o, const struct live_image *m, struct
 	memcpy(s->name, store->name, sizeof(s->name));
 	memcpy(s->uuid, store->uuid, sizeof(s->uuid));
 	s->recovered = !store->geometry.clean;
-	s->rescued = store->geometry.rescued;
 	rc = live_meta_read(store, s->geometry.super_id, &s->names);
 	rc = rc != 0 ? rc : volumes_make(s, store);
 	if (rc == 0) {

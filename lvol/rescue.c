@@ -13,7 +13,21 @@ bool lvol_super_is_damaged(const struct lvol_super *found)
 	bool type = memcmp(found->type, super_type, sizeof(super_type)) == 0;
 	struct lvol_super settled;
 
-	return (signature || type) && !lvol_super_settle(found, &settled);
+	return (signature || type) && !lvol_super_settle(found, &settled) && !lvol_super_has_partitions(found);
+}
+
+/* What is wrong with it. */
+static const char *damage_text(const struct lvol_error *e)
+{
+	return strncmp(e->text, "superblock: ", strlen("superblock: ")) == 0 ? e->text
+									     : "superblock: it has lost its signature";
+}
+
+void lvol_rescue_refuse(struct lvol_error *e)
+{
+	struct lvol_error before = *e;
+
+	lvol_refuse(e, "%.90s; if it has a copy, 'varve-lvol repair --superblock' makes it anew", damage_text(&before));
 }
 
 /* ---- Where the areas are ---- */
@@ -300,7 +314,6 @@ int lvol_rescue_decode(const struct lvol_rescue *r, struct lvol_super *super, st
 		what = rc == 0 ? what : "of its copy: ";
 	}
 	g->rescued = rc == 0;
-	bool named = strncmp(before.text, "superblock: ", strlen("superblock: ")) == 0;
-	lvol_refuse(e, "%.90s; %s%s", named ? before.text : "superblock: it has lost its signature", what, why.text);
+	lvol_refuse(e, "%.90s; %s%s", damage_text(&before), what, why.text);
 	return rc;
 }

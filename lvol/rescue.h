@@ -7,7 +7,10 @@
  * Why a copy is never older than the superblock: nobody changes the fields of the attribute but its size, which only
  * grows. A head of the journal is written before the superblock says "open", and becomes zeroes before it says
  * "closed". Whatever else the superblock says of a store that is closed, its masks, is not believed: all metadata pages
- * are read. */
+ * are read.
+ *
+ * The device may have been given another use since, of which page 0 need not show anything. So nobody rescues a store
+ * by himself: it takes the word of an operator (varve-lvol repair --superblock). */
 #ifndef VARVE_LVOL_RESCUE_H
 #define VARVE_LVOL_RESCUE_H
 
@@ -38,8 +41,11 @@ bool lvol_super_copy_make(const struct lvol_super *s, struct lvol_super_copy *c)
 bool lvol_super_copy_is_of(const struct lvol_super *s, uint64_t volume, const void *value, size_t bytes);
 
 /* Whether page 0 is the superblock of a volume store that was damaged, and not one that power has torn. A page of
- * zeroes is none: the store was destroyed. Nor is one that has neither the signature nor the type. */
+ * zeroes is none: the store was destroyed. Nor is one that has neither the signature nor the type, nor one with a
+ * partition table: programs that write these leave the bytes before them. */
 bool lvol_super_is_damaged(const struct lvol_super *found);
+/* Adds to the error of such a superblock what can be done. */
+void lvol_rescue_refuse(struct lvol_error *e);
 
 enum lvol_rescue_step {
 	LVOL_RESCUE_PAGE_MASK,

@@ -99,7 +99,7 @@ def with_crc(page):
     return bytes(page[:-4]) + crc32c(page[:-4])
 
 
-def test_a_damaged_superblock_is_made_anew_from_its_copy():
+def test_a_damaged_superblock_is_made_anew_from_its_copy_when_an_operator_says_so():
     with tempfile.TemporaryDirectory() as folder:
         path = sample("clean", folder)
         closed_by_varve(path)
@@ -110,16 +110,38 @@ def test_a_damaged_superblock_is_made_anew_from_its_copy():
         status, out, error = tool("check", path)
         check(status == 1 and "superblock: crc is " in error and "; its copy is used" in error and "4 volumes, 13 of 95" in out, f"{status} {out} {error}")
         check(path.read_bytes() == damaged and tool("read", path, "thick")[0] == 0, "a check changes nothing")
-        check(tool("repair", path)[0] == 0 and path.read_bytes()[:PAGE] == good[:PAGE], "repaired")
-        judge(path, "repaired")
-        path.write_bytes(damaged)
         with Daemon() as d:
             attach(d, path)
-            wait_for(lambda: "its superblock was damaged, and was made anew from its copy" in d.log(), "the log says so")
+            wait_for(lambda: "varve-lvol repair --superblock" in d.log(), "the log says what to do")
+            check(d.call("bdev_lvol_get_lvstores") == [], "it is not opened")
+            check(d.stop() == 0, d.log())
+        status, _, error = tool("repair", path)
+        check(status == 1 and "use --superblock if nothing else" in error, error)
+        check(path.read_bytes() == damaged, "nothing was written")
+        status, out, error = tool("repair", "--superblock", path)
+        check(status == 0 and "its superblock and masks were made anew" in out and path.read_bytes()[:PAGE] == good[:PAGE], f"{out} {error}")
+        judge(path, "repaired")
+        with Daemon() as d:
+            attach(d, path)
             check(len(d.call("bdev_lvol_get_lvols")) == 4, "its volumes")
             check(d.stop() == 0, d.log())
-        check(path.read_bytes()[:PAGE] == good[:PAGE], "the superblock is as it was")
         judge(path, "opened and closed")
+
+
+def test_a_disk_that_was_partitioned_is_no_store_any_more():
+    with tempfile.TemporaryDirectory() as folder:
+        path = sample("clean", folder)
+        closed_by_varve(path)
+        disk = path.read_bytes()
+        disk = disk[:446] + struct.pack("<BBBBBBBBII", 0, 0, 2, 0, 0x83, 0, 0, 0, 2048, 100000).ljust(64, b"\0") + b"\x55\xaa" + disk[512:]
+        path.write_bytes(disk)
+        with Daemon() as d:
+            attach(d, path)
+            wait_for(lambda: "it has a partition table" in d.log(), "the log says why")
+            check(d.stop() == 0, d.log())
+        status, _, error = tool("repair", "--superblock", path)
+        check(status == 1 and "it has a partition table" in error, error)
+        check(path.read_bytes() == disk, "nothing was written")
 
 
 def test_the_judge_names_each_damage():

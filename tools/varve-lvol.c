@@ -28,7 +28,7 @@ static const char usage_text[] =
 	"Usage: varve-lvol list [-j] STORE\n"
 	"       varve-lvol check STORE\n"
 	"       varve-lvol read [-O OFFSET] [-n BYTES] STORE VOLUME\n"
-	"       varve-lvol repair [-d VOLUME] STORE\n"
+	"       varve-lvol repair [-s] [-d VOLUME] STORE\n"
 	"Looks into a volume store. STORE is the file or block device that it is on; no program may have it open.\n"
 	"\n"
 	"  list    the volumes, with their sizes and what they are clones of\n"
@@ -45,13 +45,16 @@ static const char usage_text[] =
 	"  -O, --offset OFFSET  read: from this byte on\n"
 	"  -n, --bytes BYTES    read: so many bytes; by default up to the end\n"
 	"  -d, --drop VOLUME    repair: first remove this volume, which is damaged\n"
+	"  -s, --superblock     repair: a superblock that is damaged is made anew from its copy; only if nothing else "
+	"has\n"
+	"                       been put on the device since: what overwrote it would be overwritten\n"
 	"  -h, --help           this text\n"
 	"\n"
 	"The exit status is 0, 1 if something is wrong with the store or a volume, 2 for wrong usage, or if the store\n"
 	"cannot be read.\n";
 
 struct options {
-	bool json;
+	bool json, superblock;
 	const char *drop;
 	uint64_t offset, bytes;
 };
@@ -378,6 +381,11 @@ static int cmd_repair(struct lvol_store *s, const struct options *o, char **args
 		fprintf(stderr, "varve-lvol: %s: not repaired: %s\n", args[0], e.text);
 		return EXIT_PROBLEM;
 	}
+	if (s->geometry.rescued && !o->superblock) {
+		lvol_cli_problems_print(s, args[0]);
+		lvol_cli_error(args[0], "not repaired: use --superblock if nothing else has been put on it since");
+		return EXIT_PROBLEM;
+	}
 	if (o->drop != NULL && repair_drop(s, o->drop, args[0]) != 0) {
 		return EXIT_PROBLEM;
 	}
@@ -390,7 +398,8 @@ static int cmd_repair(struct lvol_store *s, const struct options *o, char **args
 	if (rc != 0) {
 		fprintf(stderr, "varve-lvol: %s: not repaired: %s\n", args[0], rc == -EILSEQ ? e.text : strerror(-rc));
 	} else {
-		printf("store %s: its masks were made anew, and it is marked as closed\n", again->name);
+		printf("store %s: its %smasks were made anew, and it is marked as closed\n", again->name,
+		       s->geometry.rescued ? "superblock and " : "");
 	}
 	if (again != NULL) {
 		lvol_store_free(again);
@@ -410,7 +419,7 @@ static const struct command {
 	{"list", 1, false, "j", cmd_list},
 	{"check", 1, false, "", cmd_check},
 	{"read", 2, false, "On", cmd_read},
-	{"repair", 1, true, "d", cmd_repair},
+	{"repair", 1, true, "ds", cmd_repair},
 };
 
 static const struct command *command_find(const char *name)
@@ -467,14 +476,18 @@ static char option_foreign(const struct command *c, const char *given)
 static int options_parse(int argc, char **argv, struct options *o, char given[16])
 {
 	static const struct option long_options[] = {
-		{"json", no_argument, NULL, 'j'},        {"offset", required_argument, NULL, 'O'},
-		{"bytes", required_argument, NULL, 'n'}, {"drop", required_argument, NULL, 'd'},
-		{"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
+		{"json", no_argument, NULL, 'j'},
+		{"offset", required_argument, NULL, 'O'},
+		{"bytes", required_argument, NULL, 'n'},
+		{"drop", required_argument, NULL, 'd'},
+		{"superblock", no_argument, NULL, 's'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
 	};
 	int c;
 
 	*o = (struct options){.bytes = UINT64_MAX};
-	while ((c = getopt_long(argc, argv, "jO:n:d:h", long_options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "jO:n:d:sh", long_options, NULL)) != -1) {
 		size_t n = strlen(given);
 		if (c == 'h') {
 			fputs(usage_text, stdout);
@@ -487,10 +500,12 @@ static int options_parse(int argc, char **argv, struct options *o, char given[16
 		}
 		if (c == 'd') {
 			o->drop = optarg;
-		} else if (c != 'j' && parse_size(optarg, 0, INT64_MAX, c == 'O' ? &o->offset : &o->bytes) != 0) {
+		} else if (c != 'j' && c != 's' &&
+			   parse_size(optarg, 0, INT64_MAX, c == 'O' ? &o->offset : &o->bytes) != 0) {
 			return lvol_cli_usage("'%s' is not a number of bytes", optarg);
 		}
 		o->json |= c == 'j';
+		o->superblock |= c == 's';
 		if (n < 15) {
 			given[n] = (char)c;
 		}

@@ -330,9 +330,7 @@ static void store_opened(void *arg, int status, struct lvol_live *live, const st
 	}
 	const struct lvol_live_info info = lvol_live_info(live);
 	log_notice("lvol store %s on bdev %s is open%s", s->name, s->base_name,
-		   info.rescued     ? "; its superblock was damaged, and was made anew from its copy"
-		   : info.recovered ? "; it had not been closed, and was repaired"
-				    : "");
+		   info.recovered ? "; it had not been closed, and was repaired" : "");
 	lvol_space_open(s);
 	store_register_volumes(s);
 	store_answer(s);

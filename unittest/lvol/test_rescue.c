@@ -43,27 +43,44 @@ static void store_stop(void)
 	w.disk.owner.boot[0] ^= 1;
 }
 
-static void expect_rescued(void)
-{
-	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
-	CU_ASSERT_TRUE(lvol_live_info(w.store).rescued && lvol_live_info(w.store).recovered);
-	CU_ASSERT_TRUE(strstr(error.text, "superblock: ") != NULL && strstr(error.text, "; its copy is used") != NULL);
-	CU_ASSERT_PTR_NULL(world_differs(&w, &w.model, NULL));
-	world_count(&w);
-}
-
-static void expect_refused(const char *words)
+/* By whoever is asked, and nothing is written. */
+static void expect_refused_by(int (*open)(struct world *, struct lvol_error *), const char *words)
 {
 	uint8_t *before = malloc(w.disk.size);
 
 	memcpy(before, w.disk.bytes, w.disk.size);
-	CU_ASSERT_EQUAL(world_open(&w, &error), -EILSEQ);
+	CU_ASSERT_EQUAL(open(&w, &error), -EILSEQ);
 	CU_ASSERT_PTR_NOT_NULL(strstr(error.text, words));
 	if (strstr(error.text, words) == NULL) {
 		printf("not \"%s\" but \"%s\"\n", words, error.text);
 	}
 	CU_ASSERT_EQUAL(memcmp(before, w.disk.bytes, w.disk.size), 0);
 	free(before);
+}
+
+static void expect_refused(const char *words)
+{
+	expect_refused_by(world_open, "");
+	expect_refused_by(world_rescue, words);
+}
+
+/* It is not opened, but for the word of an operator. */
+static void expect_made_anew(void)
+{
+	expect_refused_by(world_open, "superblock: ");
+	CU_ASSERT_PTR_NOT_NULL(strstr(error.text, "varve-lvol repair --superblock"));
+	CU_ASSERT_EQUAL_FATAL(world_rescue(&w, &error), 0);
+	CU_ASSERT_TRUE(strstr(error.text, "superblock: ") != NULL && strstr(error.text, "; its copy is used") != NULL);
+	world_check(&w, true);
+	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
+	CU_ASSERT_FALSE(lvol_live_info(w.store).recovered);
+}
+
+static void expect_rescued(void)
+{
+	expect_made_anew();
+	CU_ASSERT_PTR_NULL(world_differs(&w, &w.model, NULL));
+	world_count(&w);
 }
 
 /* ---- It is made anew ---- */
@@ -106,7 +123,6 @@ static void test_a_damaged_superblock_is_made_from_its_copy(void)
 		world_close(&w);
 		CU_ASSERT_EQUAL(memcmp(good, w.disk.bytes, sizeof(good)), 0);
 		CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
-		CU_ASSERT_FALSE(lvol_live_info(w.store).rescued);
 		world_free(&w);
 	}
 }
@@ -172,8 +188,7 @@ static void test_a_store_that_another_program_has_grown(void)
 	super()->size_bytes = (uint64_t)more * WORLD_CLUSTER;
 	super()->crc = lvol_crc(super());
 	damage(0);
-	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
-	CU_ASSERT_TRUE(lvol_live_info(w.store).rescued);
+	expect_made_anew();
 	CU_ASSERT_EQUAL(w.store->geometry.num_clusters, more);
 	CU_ASSERT_PTR_NULL(world_differs(&w, &w.model, NULL));
 	world_free(&w);
@@ -222,6 +237,26 @@ static void test_a_store_that_was_destroyed_stays_gone(void)
 	memset(w.disk.bytes, 0x5a, LVOL_PAGE_BYTES);
 	expect_refused("there is no volume store");
 	world_free(&w);
+}
+
+/* A partition table leaves what is before and behind it. */
+static void test_a_disk_that_was_partitioned_is_left_alone(void)
+{
+	for (int stopped = 0; stopped < 2; stopped++) {
+		store_begin();
+		if (stopped == 0) {
+			world_close(&w);
+		} else {
+			store_stop();
+		}
+		memset(w.disk.bytes + 446, 0x83, 64);
+		w.disk.bytes[510] = 0x55;
+		w.disk.bytes[511] = 0xaa;
+		CU_ASSERT_FALSE(lvol_super_is_damaged(super()));
+		expect_refused_by(world_open, "; it has a partition table");
+		expect_refused_by(world_rescue, "; it has a partition table");
+		world_free(&w);
+	}
 }
 
 static void test_a_good_superblock_of_something_else_is_left_alone(void)
@@ -337,24 +372,6 @@ static void test_a_copy_that_makes_no_sense_is_refused(void)
 	}
 }
 
-/* Another machine has it open. */
-static void test_the_owner_is_known_without_the_superblock(void)
-{
-	store_begin();
-	world_forget(&w);
-	for (unsigned slot = 0; slot < 2; slot++) {
-		/* One of them may have been torn. */
-		struct lvol_journal_head *h = (struct lvol_journal_head *)md_page(
-			super()->open.journal_first + slot * super()->open.journal_slot_pages);
-		h->open.owner.machine[3] ^= 1;
-		h->crc = lvol_crc(h);
-	}
-	damage(1);
-	CU_ASSERT_EQUAL(world_open(&w, &error), -EBUSY);
-	CU_ASSERT_PTR_NOT_NULL(strstr(error.text, "machine"));
-	world_free(&w);
-}
-
 /* The heads of the masks lead to it: without them it is not found, and nothing outside of the device is read. */
 static void test_masks_that_are_damaged_lead_nowhere(void)
 {
@@ -468,6 +485,28 @@ static int store_read(struct lvol_store **s)
 	return rc != 0 ? rc : lvol_store_check(*s);
 }
 
+/* Another machine has it open. */
+static void test_the_owner_is_known_without_the_superblock(void)
+{
+	struct lvol_store *s;
+
+	store_begin();
+	const uint8_t machine = w.store->owner.machine[3];
+	world_forget(&w);
+	for (unsigned slot = 0; slot < 2; slot++) {
+		/* One of them may have been torn. */
+		struct lvol_journal_head *h = (struct lvol_journal_head *)md_page(
+			super()->open.journal_first + slot * super()->open.journal_slot_pages);
+		h->open.owner.machine[3] ^= 1;
+		h->crc = lvol_crc(h);
+	}
+	damage(1);
+	CU_ASSERT_EQUAL_FATAL(store_read(&s), 0);
+	CU_ASSERT_EQUAL(s->geometry.owner.machine[3], machine ^ 1);
+	lvol_store_free(s);
+	world_free(&w);
+}
+
 static void test_it_is_named_and_repaired_offline(void)
 {
 	for (unsigned kind = 0; kind < 4; kind++) {
@@ -491,7 +530,7 @@ static void test_it_is_named_and_repaired_offline(void)
 		unreadable = false;
 		world_check(&w, true);
 		CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
-		CU_ASSERT_FALSE(lvol_live_info(w.store).rescued || lvol_live_info(w.store).recovered);
+		CU_ASSERT_FALSE(lvol_live_info(w.store).recovered);
 		CU_ASSERT_PTR_NULL(world_differs(&w, &w.model, NULL));
 		world_free(&w);
 	}
@@ -518,6 +557,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_store_that_another_program_has_grown),
 	UNIT(test_a_store_without_a_copy_gets_one),
 	UNIT(test_a_store_that_was_destroyed_stays_gone),
+	UNIT(test_a_disk_that_was_partitioned_is_left_alone),
 	UNIT(test_a_good_superblock_of_something_else_is_left_alone),
 	UNIT(test_journals_that_contradict_each_other_are_not_believed),
 	UNIT(test_copies_that_do_not_fit_are_not_believed),

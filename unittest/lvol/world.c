@@ -628,6 +628,39 @@ static int check_read(void *ctx, uint64_t offset, void *to, size_t bytes)
 }
 
 /* What the checker has looked at: to be freed. */
+static int rescue_write(void *ctx, uint64_t offset, const void *from, size_t bytes)
+{
+	const struct world *w = ctx;
+
+	CU_ASSERT_TRUE_FATAL(offset <= w->disk.size && bytes <= w->disk.size - offset);
+	memcpy(w->disk.bytes + offset, from, bytes);
+	return 0;
+}
+
+static int rescue_flush(void *ctx)
+{
+	(void)ctx;
+	return 0;
+}
+
+int world_rescue(struct world *w, struct lvol_error *e)
+{
+	struct lvol_device d = {
+		.size_bytes = w->disk.size, .read = check_read, .write = rescue_write, .flush = rescue_flush, .ctx = w};
+	struct lvol_store *s;
+	int rc = lvol_store_read(&d, &s, e);
+
+	if (rc != 0) {
+		return rc;
+	}
+	CU_ASSERT_TRUE(s->geometry.rescued && s->num_problems > 0);
+	snprintf(e->text, sizeof(e->text), "%s", s->problems[0]);
+	rc = lvol_store_check(s);
+	rc = rc != 0 ? rc : lvol_store_close_write(s, e);
+	lvol_store_free(s);
+	return rc;
+}
+
 static struct lvol_store *world_checked(const struct world *w)
 {
 	struct lvol_device d = {.size_bytes = w->disk.size, .read = check_read, .ctx = (void *)(uintptr_t)w};

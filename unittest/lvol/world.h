@@ -51,6 +51,9 @@ void outcome_opened(void *arg, int status, struct lvol_live *s, const struct lvo
 void world_create(struct world *w, uint32_t clusters);
 /* Opens the store. Returns the status. */
 int world_open(struct world *w, struct lvol_error *e);
+/* Makes a damaged superblock from its copy, as an operator who is sure that nothing else has the disk. Returns the
+ * status. */
+int world_rescue(struct world *w, struct lvol_error *e);
 /* Closes it and looks at it with the checker: no problems, and closed. */
 void world_close(struct world *w);
 /* As if power had failed now: nothing is written. */
