@@ -15,10 +15,26 @@ static int store_pages_write(const struct lvol_store *s, uint64_t page, const vo
 
 /* ---- The superblock ---- */
 
+/* Ends a slot of the journal. After a rescue it may be one that was left when the store was closed: its pages may be a
+ * volume's by now. */
+static int store_slot_end(const struct lvol_store *s, uint64_t slot)
+{
+	static const uint8_t zeroes[LVOL_PAGE_BYTES];
+	uint64_t page =
+		(uint64_t)s->geometry.md.first + s->geometry.journal_first + slot * s->geometry.journal_slot_pages;
+	char magic[LVOL_PAGE_BYTES];
+	int rc = s->device.read(s->device.ctx, page * LVOL_PAGE_BYTES, magic, sizeof(magic));
+
+	if (rc != 0 || memcmp(magic, LVOL_JOURNAL_MAGIC, strlen(LVOL_JOURNAL_MAGIC)) != 0) {
+		return rc;
+	}
+	rc = store_pages_write(s, page, zeroes, 1);
+	return rc != 0 ? rc : s->device.flush(s->device.ctx);
+}
+
 /* Puts the pages of the journal of a store that was open for writing into their places, and ends the journal. */
 static int store_journal_replay(struct lvol_store *s)
 {
-	static const uint8_t zeroes[LVOL_PAGE_BYTES];
 	const struct lvol_geometry *g = &s->geometry;
 	int rc = 0;
 
@@ -29,10 +45,7 @@ static int store_journal_replay(struct lvol_store *s)
 	rc = rc != 0 || s->journal == NULL ? rc : s->device.flush(s->device.ctx);
 	/* The newer one last: the pages of the older one are old. */
 	for (uint64_t i = 1; g->journal_slot_pages > 0 && i <= LVOL_JOURNAL_SLOTS && rc == 0; i++) {
-		uint64_t slot = ((s->journal == NULL ? 0 : s->journal->generation) + i) % LVOL_JOURNAL_SLOTS;
-		rc = store_pages_write(s, (uint64_t)g->md.first + g->journal_first + slot * g->journal_slot_pages,
-				       zeroes, 1);
-		rc = rc != 0 ? rc : s->device.flush(s->device.ctx);
+		rc = store_slot_end(s, ((s->journal == NULL ? 0 : s->journal->generation) + i) % LVOL_JOURNAL_SLOTS);
 	}
 	if (rc == 0) {
 		free(s->journal);

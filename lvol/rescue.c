@@ -204,13 +204,36 @@ static void names_take(struct lvol_rescue *r, const struct lvol_md_page *p)
 	}
 }
 
-static bool opens_are_same(const struct lvol_super_open *a, const struct lvol_super_open *b)
+static bool opens_have_one_place(const struct lvol_super_open *a, const struct lvol_super_open *b)
 {
-	return a->journal_first == b->journal_first && a->journal_slot_pages == b->journal_slot_pages &&
-	       memcmp(&a->owner, &b->owner, sizeof(a->owner)) == 0;
+	return a->journal_first == b->journal_first && a->journal_slot_pages == b->journal_slot_pages;
 }
 
-/* A head of the journal. Two that do not belong together leave open which one counts. */
+/* Of two heads of one journal, the newer counts: it may be another owner's, who was stopped while he opened the store.
+ * Of two journals, the one that has pages: the other one was begun when the store was closed, by an opening that was
+ * cut before the superblock said so, and nobody has ended it. */
+static bool head_counts(const struct lvol_rescue *r, const struct lvol_journal_head *h)
+{
+	bool used = h->num_pages > 0;
+
+	if (!r->has_open) {
+		return true;
+	}
+	return used == r->open_used || opens_have_one_place(&h->open, &r->open) ? h->generation > r->generation : used;
+}
+
+/* Whether it leaves open which one counts. */
+static bool head_contradicts(const struct lvol_rescue *r, const struct lvol_journal_head *h)
+{
+	if (!r->has_open) {
+		return false;
+	}
+	return opens_have_one_place(&h->open, &r->open)
+		       ? h->generation != r->generation + 1 && h->generation + 1 != r->generation
+		       : h->num_pages > 0 && r->open_used;
+}
+
+/* A head of the journal. */
 static void head_take(struct lvol_rescue *r, const struct lvol_journal_head *h, uint32_t page)
 {
 	uint64_t slot = h->generation % LVOL_JOURNAL_SLOTS;
@@ -223,10 +246,16 @@ static void head_take(struct lvol_rescue *r, const struct lvol_journal_head *h, 
 		return;
 	}
 	bool placed = page == h->open.journal_first + slot * h->open.journal_slot_pages;
-	r->opens_differ |= !placed || (r->has_open && !opens_are_same(&h->open, &r->open));
-	if (!r->has_open || h->open.size_bytes > r->open.size_bytes) {
+	bool same = r->has_open && opens_have_one_place(&h->open, &r->open);
+	r->opens_differ |= !placed || head_contradicts(r, h);
+	r->open_bytes = h->open.size_bytes > r->open_bytes ? h->open.size_bytes : r->open_bytes;
+	bool used = h->num_pages > 0 || (same && r->open_used);
+	if (head_counts(r, h)) {
 		r->open = h->open;
+		r->generation = h->generation;
+		r->open_used = used;
 	}
+	r->open_used = same ? used : r->open_used;
 	r->has_open = true;
 }
 
@@ -288,7 +317,7 @@ static void rescue_make(const struct lvol_rescue *r, struct lvol_super *s)
 	memcpy(s->type, super_type, sizeof(super_type));
 	if (r->has_open) {
 		s->open = r->open;
-		s->size_bytes = r->open.size_bytes > s->size_bytes ? r->open.size_bytes : s->size_bytes;
+		s->size_bytes = r->open_bytes > s->size_bytes ? r->open_bytes : s->size_bytes;
 		s->open.size_bytes = s->size_bytes;
 	}
 	/* Another program gives the mask as many pages as it needs when the store grows. */

@@ -68,7 +68,10 @@ struct lvol_rescue {
 	bool copies_differ, opens_differ; /* and does not fit */
 	bool old_journal;                 /* a head of the journal without what the superblock says */
 	struct lvol_super_copy copy;
-	struct lvol_super_open open;
+	struct lvol_super_open open; /* of the head that counts */
+	uint64_t generation;         /* of that head */
+	bool open_used;              /* its journal has pages */
+	uint64_t open_bytes;         /* the size that heads know */
 };
 
 /* Begins a search on a device of that size. */

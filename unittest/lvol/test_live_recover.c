@@ -14,8 +14,9 @@ enum { CLUSTERS = 64, SEEDS = 8 };
 static struct world w, crashed;
 static struct lvol_error error;
 
-/* Runs `check` on each state that power can leave of what is on the record of w. Returns how many there were. */
-static unsigned each_crash(void (*check)(void))
+/* Runs `check` on each state that power can leave of what is on the record of w. Returns how many there were.
+ * damaged: the superblock is damaged, too, and is made anew. */
+static unsigned each_crash(void (*check)(void), bool damaged)
 {
 	unsigned states = 0;
 
@@ -26,7 +27,12 @@ static unsigned each_crash(void (*check)(void))
 	for (size_t k = 0; k <= w.disk.num_log; k++) {
 		for (uint32_t seed = 0; seed < SEEDS; seed++, states++) {
 			disk_crash(&w.disk, k, seed, &crashed.disk);
-			world_check(&crashed, false);
+			if (damaged) {
+				((struct lvol_super *)crashed.disk.bytes)->cluster_bytes ^= 1;
+				CU_ASSERT_EQUAL_FATAL(world_rescue(&crashed, &error), 0);
+			} else {
+				world_check(&crashed, false);
+			}
 			CU_ASSERT_EQUAL_FATAL(world_open(&crashed, &error), 0);
 			check();
 			world_forget(&crashed);
@@ -76,11 +82,11 @@ static void commit_and_stop(bool rotten)
 
 static void test_power_fails_while_the_journal_is_put_in_place(void)
 {
-	for (int rotten = 0; rotten < 2; rotten++) {
-		commit_and_stop(rotten != 0);
+	for (int how = 0; how < 4; how++) {
+		commit_and_stop(how % 2 != 0);
 		CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
 		CU_ASSERT_PTR_NULL(world_differs(&w, &w.model, NULL));
-		CU_ASSERT_TRUE(each_crash(expect_the_model) > 60);
+		CU_ASSERT_TRUE(each_crash(expect_the_model, how >= 2) > 60);
 		world_close(&w);
 		world_free(&w);
 	}
@@ -116,7 +122,7 @@ static void test_power_fails_while_old_runs_are_converted(void)
 	disk_record(&w.disk);
 	CU_ASSERT_EQUAL_FATAL(world_open(&w, &error), 0);
 	CU_ASSERT_TRUE(lvol_live_info(w.store).commits >= 1);
-	CU_ASSERT_TRUE(each_crash(expect_the_runs) > 60);
+	CU_ASSERT_TRUE(each_crash(expect_the_runs, false) > 60);
 	world_close(&w);
 	world_free(&w);
 }

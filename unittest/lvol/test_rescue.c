@@ -222,6 +222,39 @@ static void test_a_store_without_a_copy_gets_one(void)
 	world_free(&w);
 }
 
+static bool unreadable;
+
+static int device_read(void *ctx, uint64_t offset, void *to, size_t bytes)
+{
+	(void)ctx;
+	CU_ASSERT_TRUE_FATAL(offset <= w.disk.size && bytes <= w.disk.size - offset);
+	memcpy(to, w.disk.bytes + offset, bytes);
+	return unreadable && offset == 0 ? -EIO : 0;
+}
+
+static int device_write(void *ctx, uint64_t offset, const void *from, size_t bytes)
+{
+	(void)ctx;
+	CU_ASSERT_TRUE_FATAL(offset <= w.disk.size && bytes <= w.disk.size - offset);
+	memcpy(w.disk.bytes + offset, from, bytes);
+	return 0;
+}
+
+static int device_flush(void *ctx)
+{
+	(void)ctx;
+	return 0;
+}
+
+static int store_read(struct lvol_store **s)
+{
+	const struct lvol_device d = {
+		.size_bytes = w.disk.size, .read = device_read, .write = device_write, .flush = device_flush};
+	int rc = lvol_store_read(&d, s, &error);
+
+	return rc != 0 ? rc : lvol_store_check(*s);
+}
+
 /* ---- It is not ---- */
 
 static void test_a_store_that_was_destroyed_stays_gone(void)
@@ -287,8 +320,10 @@ static void test_journals_that_contradict_each_other_are_not_believed(void)
 		case 0: /* an older program's */
 			a->open = (struct lvol_super_open){.magic = ""};
 			break;
-		case 1: /* another process has opened it */
-			a->open.owner.started++;
+		case 1: /* a head that is too old */
+			a->generation += LVOL_JOURNAL_SLOTS;
+			b->generation -= b->generation > a->generation ? 0 : LVOL_JOURNAL_SLOTS;
+			b->crc = lvol_crc(b);
 			break;
 		case 2: /* a head of a journal in another place */
 			a->open.journal_first++;
@@ -301,6 +336,66 @@ static void test_journals_that_contradict_each_other_are_not_believed(void)
 		a->crc = lvol_crc(a);
 		damage(0);
 		expect_refused("; its copies contradict each other");
+		world_free(&w);
+	}
+}
+
+/* Power failed when a store that had not been closed was opened again, between the two heads. */
+static void test_of_two_owners_the_newer_counts(void)
+{
+	for (unsigned more = 0; more < 2; more++) { /* the newer head is the first or the second */
+		struct lvol_store *s;
+
+		store_begin();
+		CU_ASSERT_EQUAL_FATAL(more == 0 ? 0 : world_threshold(&w, 70), 0);
+		struct lvol_journal_head *a = journal_head(0), *b = journal_head(1);
+		struct lvol_journal_head *newer = a->generation > b->generation ? a : b;
+		store_stop();
+		newer->open.owner.started = 12345;
+		newer->crc = lvol_crc(newer);
+		damage(0);
+		CU_ASSERT_EQUAL_FATAL(store_read(&s), 0);
+		CU_ASSERT_EQUAL(s->geometry.owner.started, 12345);
+		lvol_store_free(s);
+		expect_rescued();
+		world_free(&w);
+	}
+}
+
+/* Puts a head of a journal without pages at a metadata page: that of an opening that was cut before the superblock said
+ * that the store is open. */
+static void head_leave(const struct lvol_journal_head *like, uint32_t journal_first, uint32_t slot_pages)
+{
+	struct lvol_journal_head *h = (struct lvol_journal_head *)md_page(journal_first + slot_pages);
+
+	*h = *like;
+	h->generation = 1;
+	h->num_pages = 0;
+	h->pages_crc = lvol_journal_crc(h);
+	h->open.journal_first = journal_first;
+	h->open.journal_slot_pages = slot_pages;
+	h->open.owner.started = 1;
+	h->crc = lvol_crc(h);
+}
+
+static void test_heads_that_a_cut_opening_has_left_count_for_nothing(void)
+{
+	for (unsigned kind = 0; kind < 3; kind++) {
+		store_begin();
+		CU_ASSERT_EQUAL_FATAL(world_threshold(&w, 70), 0); /* so that the journal has pages */
+		const struct lvol_journal_head like = *journal_head(0);
+		CU_ASSERT_TRUE_FATAL(!lvol_bit(w.store->pages, 9) && lvol_bit(w.store->pages, 1));
+		CU_ASSERT_TRUE_FATAL(w.store->geometry.journal_first > 16);
+		CU_ASSERT_TRUE_FATAL(journal_head(0)->num_pages + journal_head(1)->num_pages > 0);
+		if (kind == 0) {
+			store_stop();
+			head_leave(&like, 8, 4); /* beside the journal that counts */
+		} else {
+			world_close(&w);
+			head_leave(&like, kind == 1 ? 8 : 1, kind == 1 ? 4 : 8); /* and where volumes have pages now */
+		}
+		damage(0);
+		expect_rescued();
 		world_free(&w);
 	}
 }
@@ -452,39 +547,6 @@ static void test_whose_copy_it_is(void)
 
 /* ---- Offline ---- */
 
-static bool unreadable;
-
-static int device_read(void *ctx, uint64_t offset, void *to, size_t bytes)
-{
-	(void)ctx;
-	CU_ASSERT_TRUE_FATAL(offset <= w.disk.size && bytes <= w.disk.size - offset);
-	memcpy(to, w.disk.bytes + offset, bytes);
-	return unreadable && offset == 0 ? -EIO : 0;
-}
-
-static int device_write(void *ctx, uint64_t offset, const void *from, size_t bytes)
-{
-	(void)ctx;
-	CU_ASSERT_TRUE_FATAL(offset <= w.disk.size && bytes <= w.disk.size - offset);
-	memcpy(w.disk.bytes + offset, from, bytes);
-	return 0;
-}
-
-static int device_flush(void *ctx)
-{
-	(void)ctx;
-	return 0;
-}
-
-static int store_read(struct lvol_store **s)
-{
-	const struct lvol_device d = {
-		.size_bytes = w.disk.size, .read = device_read, .write = device_write, .flush = device_flush};
-	int rc = lvol_store_read(&d, s, &error);
-
-	return rc != 0 ? rc : lvol_store_check(*s);
-}
-
 /* Another machine has it open. */
 static void test_the_owner_is_known_without_the_superblock(void)
 {
@@ -560,6 +622,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_disk_that_was_partitioned_is_left_alone),
 	UNIT(test_a_good_superblock_of_something_else_is_left_alone),
 	UNIT(test_journals_that_contradict_each_other_are_not_believed),
+	UNIT(test_of_two_owners_the_newer_counts),
+	UNIT(test_heads_that_a_cut_opening_has_left_count_for_nothing),
 	UNIT(test_copies_that_do_not_fit_are_not_believed),
 	UNIT(test_a_copy_that_makes_no_sense_is_refused),
 	UNIT(test_the_owner_is_known_without_the_superblock),
