@@ -15,6 +15,7 @@ struct volume_reader {
 	struct lvol_store *store;
 	struct lvol_volume *volume;
 	bool names_store;        /* the volume whose name is the store's */
+	bool in_root;            /* what is read is of its root page */
 	bool has_rle, has_table; /* it has extents of that kind; never both */
 	bool has_name, has_uuid, has_parent, has_reserved;
 	uint64_t table_pages; /* entries of the table of extents so far */
@@ -253,7 +254,7 @@ static int volume_xattr_read(struct volume_reader *r, const struct lvol_desc *d,
 	if (lvol_xattr_is(&x, LVOL_RESERVE_XATTR)) {
 		volume_reserve_read(r, &x);
 	}
-	if (lvol_xattr_is(&x, LVOL_COPY_XATTR)) {
+	if (lvol_xattr_is(&x, LVOL_COPY_XATTR) && r->in_root) {
 		r->store->super_copied |=
 			lvol_super_copy_is_of(r->store->super, r->volume->id, x.value, x.value_length);
 	}
@@ -360,6 +361,7 @@ static int volume_pages_read(struct volume_reader *r, uint32_t index, struct lvo
 			return lvol_refuse(e, "metadata page %" PRIu32 ": sequence %" PRIu32 ", must be %" PRIu32,
 					   index, page.sequence, sequence);
 		}
+		r->in_root = sequence == 0;
 		if ((rc = volume_descs_read(r, &page, e)) != 0) {
 			return rc;
 		}

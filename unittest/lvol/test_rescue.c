@@ -411,6 +411,36 @@ static struct lvol_super_copy *copy_in(struct lvol_md_page *p)
 	return NULL;
 }
 
+/* Another program may have put the attributes in another order: the search looks at root pages only. */
+static void test_a_copy_behind_the_root_page_is_none(void)
+{
+	enum { FREE_PAGE = 20, BEFORE = 5 + 4 + sizeof(LVOL_COPY_XATTR) - 1 };
+	struct lvol_md_page *root, *next;
+	struct lvol_store *s;
+
+	store_begin();
+	CU_ASSERT_FALSE_FATAL(lvol_bit(w.store->pages, FREE_PAGE));
+	world_close(&w);
+	CU_ASSERT_EQUAL_FATAL(store_read(&s), 0);
+	CU_ASSERT_TRUE(s->super_copied);
+	lvol_store_free(s);
+	root = md_page(0);
+	next = md_page(FREE_PAGE);
+	uint8_t *at = (uint8_t *)copy_in(root) - BEFORE;
+	*next = (struct lvol_md_page){.id = root->id, .sequence = 1, .next = LVOL_PAGE_NONE};
+	memcpy(next->descriptors, at, BEFORE + sizeof(struct lvol_super_copy));
+	at[BEFORE - 1] ^= 1; /* another name */
+	root->next = FREE_PAGE;
+	root->crc = lvol_crc(root);
+	next->crc = lvol_crc(next);
+	CU_ASSERT_EQUAL_FATAL(store_read(&s), 0);
+	CU_ASSERT_TRUE(s->named && !s->super_copied);
+	lvol_store_free(s);
+	damage(0);
+	expect_refused("; there is no copy of it");
+	world_free(&w);
+}
+
 static void test_copies_that_do_not_fit_are_not_believed(void)
 {
 	for (unsigned kind = 0; kind < 6; kind++) {
@@ -624,6 +654,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_journals_that_contradict_each_other_are_not_believed),
 	UNIT(test_of_two_owners_the_newer_counts),
 	UNIT(test_heads_that_a_cut_opening_has_left_count_for_nothing),
+	UNIT(test_a_copy_behind_the_root_page_is_none),
 	UNIT(test_copies_that_do_not_fit_are_not_believed),
 	UNIT(test_a_copy_that_makes_no_sense_is_refused),
 	UNIT(test_the_owner_is_known_without_the_superblock),
