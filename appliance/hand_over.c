@@ -21,6 +21,7 @@
 #include "appliance/rooms.h"
 #include "appliance/service.h"
 #include "appliance/signals.h"
+#include "appliance/takeover.h"
 #include "bdev/kept_ram.h"
 #include "bdev/kept_stat.h"
 #include "bdev/module.h"
@@ -364,6 +365,7 @@ static void hand_over_give(void)
 static void hand_over_part(void)
 {
 	log_notice("process %d has taken over", ho.pid);
+	takeover_stop(); /* if this process watches the one before, RAM disks would become its own at that one's end */
 	kept_ram_own(false);
 	service_hand_over(ho.pid);
 	hand_over_say(json_pack("{s:b}", "parted", 1));

@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -19,6 +21,7 @@
 #include "bdev/kept_ram.h"
 #include "bdev/kept_stat.h"
 #include "rpc/stream.h"
+#include "thread/thread.h"
 #include "util/secret.h"
 
 #define SLICE_MS   100 /* a signal that comes just before a wait is seen after so long */
@@ -36,6 +39,13 @@ static struct takeover {
 	char *notify_path; /* of the service manager, or NULL */
 	uint64_t watchdog_us;
 } takeover = {.fd = -1, .file = -1};
+
+/* The process that is taken over from, until it is known that it serves no more. */
+static struct predecessor {
+	pid_t pid;
+	int pidfd;                /* -1: none, or it cannot be watched */
+	struct fd_source *source; /* its end */
+} predecessor = {.pidfd = -1};
 
 static int __attribute__((format(printf, 3, 4))) takeover_fail(char *error, int rc, const char *fmt, ...)
 {
@@ -181,6 +191,48 @@ static int takeover_fail_to_hear(char *error, int rc)
 	}
 }
 
+static void predecessor_forget(void)
+{
+	if (predecessor.source != NULL) {
+		fd_source_remove(&predecessor.source);
+	}
+	if (predecessor.pidfd >= 0) {
+		close(predecessor.pidfd);
+	}
+	predecessor = (struct predecessor){.pidfd = -1};
+}
+
+/* It is who listens at the socket. */
+static void predecessor_note(void)
+{
+	struct ucred peer = {0};
+	socklen_t len = sizeof(peer);
+
+	if (getsockopt(takeover.fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.pid > 0) {
+		predecessor.pid = peer.pid;
+		predecessor.pidfd = pidfd_open(peer.pid, 0);
+	}
+}
+
+static void predecessor_ended(void *arg, uint32_t events)
+{
+	log_notice("process %d, which has been taken over from, has ended", predecessor.pid);
+	kept_ram_own(true);
+	predecessor_forget();
+}
+
+/* It has not said that it serves no more. It may not know that this process serves: if this one ends, it goes on with
+ * the RAM disks, so nothing of them is removed as long as it is there. */
+static void predecessor_watch(void)
+{
+	if (predecessor.pidfd >= 0) {
+		predecessor.source = fd_source_add(predecessor.pidfd, EPOLLIN, predecessor_ended, NULL, "predecessor");
+	}
+	if (predecessor.source == NULL) {
+		log_warning("the other process cannot be watched: RAM disks that are deleted give no memory back");
+	}
+}
+
 static int takeover_connect(const char *path, char *error)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -195,6 +247,7 @@ static int takeover_connect(const char *path, char *error)
 		return takeover_fail(error, rc, "cannot connect to the RPC socket %s of a running varve: %s", path,
 				     strerror(-rc));
 	}
+	predecessor_note();
 	return 0;
 }
 
@@ -383,27 +436,7 @@ int takeover_begin(const struct appliance_options *o, struct config *config, cha
 	return 0;
 }
 
-int takeover_end(char *error)
-{
-	json_t *message;
-
-	takeover_give_time(PARTING_S);
-	int rc = takeover_say(json_pack("{s:b}", "serving", 1));
-	rc = rc == 0 ? takeover_hear(&message) : rc;
-	if (rc == 0) {
-		json_decref(message);
-	} else if (rc == -ECANCELED) {
-		return rc;
-	} else { /* it has ended, or is stopped: it has given up all, and this process serves it */
-		log_warning("all was taken over, but nothing was heard of the other process's end: %s", strerror(-rc));
-	}
-	kept_ram_own(true);
-	service_adopt(takeover.notify_path, takeover.watchdog_us);
-	takeover_stop();
-	return 0;
-}
-
-void takeover_stop(void)
+static void takeover_close(void)
 {
 	if (takeover.fd >= 0) {
 		close(takeover.fd);
@@ -414,4 +447,32 @@ void takeover_stop(void)
 	rpc_stream_in_free(&takeover.in);
 	free(takeover.notify_path);
 	takeover = (struct takeover){.fd = -1, .file = -1};
+}
+
+int takeover_end(char *error)
+{
+	json_t *message;
+
+	takeover_give_time(PARTING_S);
+	int rc = takeover_say(json_pack("{s:b}", "serving", 1));
+	rc = rc == 0 ? takeover_hear(&message) : rc;
+	if (rc == 0) {
+		json_decref(message);
+		kept_ram_own(true);
+		predecessor_forget();
+	} else if (rc == -ECANCELED) {
+		return rc;
+	} else { /* it has ended, or is stopped: it has given up all, and this process serves it */
+		log_warning("all was taken over, but nothing was heard of the other process's end: %s", strerror(-rc));
+		predecessor_watch();
+	}
+	service_adopt(takeover.notify_path, takeover.watchdog_us);
+	takeover_close();
+	return 0;
+}
+
+void takeover_stop(void)
+{
+	predecessor_forget();
+	takeover_close();
 }

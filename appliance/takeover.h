@@ -25,7 +25,8 @@
 int takeover_begin(const struct appliance_options *options, struct config *config, char *error);
 /* Tells the predecessor that this process serves. 0; or a negative errno and error: it has ended this one's time. */
 int takeover_end(char *error);
-/* Closes the connection, if there is one. */
+/* Closes the connection, if there is one, and watches the predecessor no more, which takeover_end() begins if nothing
+ * was heard of its end: until that, the file of RAM disks is not this process's (kept_ram_own()). */
 void takeover_stop(void);
 
 #endif

@@ -79,17 +79,47 @@ def test_a_successor_that_is_killed_at_any_step_leaves_ram_disks_as_they_are():
             s.check_goes_on()
 
 
-def test_what_hosts_have_written_to_a_successor_that_is_killed_is_not_lost():
-    """The old process does not hear that the new one serves, which it does."""
-    with Served(trtype="TCP", ram=True) as a, verifying(a, 1, *RECONNECT) as host:
-        wait_filled(a, host)
-        with Successor(a, env=preload(TROUBLE) | {"VARVE_TROUBLE_LOSE": '"serving"'}) as b:
-            wait_io(b, [host], more=2000)
-            b.process.kill()
-            check(b.wait_exit() == -signal.SIGKILL, b.log())
-            a.goes_on()
-            wait_io(a, [host], more=2000)
-            host.check_perfect(host.stop(), reconnects=2)
+UNHEARD = {"VARVE_TROUBLE_LOSE": '"serving"'}
+NOT_HEARD = "nothing was heard of the other process's end"
+
+
+def test_what_hosts_have_written_to_a_successor_that_ends_is_not_lost():
+    """The old process does not hear that the new one serves, which it does. The new one stops in order, too, when it has given up waiting for an answer."""
+    for killed in (True, False):
+        with Served(trtype="TCP", ram=True) as a, verifying(a, 1, *RECONNECT) as host:
+            wait_filled(a, host)
+            with Successor(a, "--takeover-timeout", "600", env=preload(TROUBLE) | UNHEARD) as b:
+                wait_io(b, [host], more=2000)
+                if killed:
+                    b.process.kill()
+                else:
+                    wait_for(lambda: NOT_HEARD in b.log(), lambda: f"its end of waiting:\n{b.log()}")
+                    b.process.terminate()
+                check(b.wait_exit() == (-signal.SIGKILL if killed else 0), b.log())
+                a.goes_on()
+                wait_io(a, [host], more=2000)
+                host.check_perfect(host.stop(), reconnects=2)
+
+
+def test_a_successor_that_heard_nothing_gives_memory_back_when_the_old_process_has_ended():
+    with Served(trtype="TCP", ram=True) as a:
+        for name in ("One", "Two"):
+            a.add_malloc(name, 64)
+        with Successor(a, "--takeover-timeout", "600", env=preload(TROUBLE) | UNHEARD) as b:
+            wait_for(lambda: NOT_HEARD in b.log(), lambda: f"its end of waiting:\n{b.log()}")
+            (_, blocks), = ram_files(b)
+            b.call("bdev_malloc_delete", name="One")
+            check(ram_files(b) == ram_files(a) and {n for _, n in ram_files(b)} == {blocks}, "the old process may go on with it")
+            a.process.kill()
+            a.process.wait()
+            wait_for(lambda: f"process {a.pid}, which has been taken over from, has ended" in b.log(), lambda: f"that to be seen:\n{b.log()}")
+            b.call("bdev_malloc_delete", name="Two")
+
+            def gives_back():
+                (_, left), = ram_files(b)
+                return left <= blocks - (64 << 20) / 512
+            wait_for(gives_back, "its memory to be given back")
+            b.stop_clean(NOT_HEARD)
 
 
 def test_a_predecessor_that_is_killed_when_all_was_given_takes_no_ram_disk_along():
