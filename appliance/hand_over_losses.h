@@ -8,7 +8,8 @@
 
 #define HAND_OVER_LOSSES_MAX 768
 
-/* How much of RAM disks is copied while nobody is served, at most: that takes less than a second. */
+/* How much of RAM disks is copied while nobody is served, at most. What is in shared memory already is not counted: it
+ * is mapped again, without a limit. */
 #define HAND_OVER_RAM_MAX ((uint64_t)1 << 30)
 
 /* Whether the other process would read another key for data, or none: text names the first one; or, with ram, whether

@@ -145,8 +145,8 @@ static int ram_memory_write(const struct ram_memory *r, const struct bad_blocks 
 			      bad_blocks_bytes(r->num_blocks));
 }
 
-/* rc: of the copy, which is in the file if that is 0. Then the memory is freed later: that takes a quarter of a second
- * per GB, and hosts are waiting now. */
+/* rc: of the copy, which is in the file if that is 0. Then the memory is freed later, because hosts are waiting now:
+ * when the other process serves, or, if that fails, when the disk is made again. */
 static void ram_memory_copied(struct ram_memory *r, struct bad_blocks *bad, int rc)
 {
 	if (rc != 0) {
