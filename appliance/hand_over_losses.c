@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "bdev/kept_ram.h"
 #include "bdev/module.h"
 #include "env_dpdk/env.h"
 #include "keyring/keyring.h"
@@ -22,16 +23,30 @@ static uint64_t losses_bytes_to_copy(void)
 	return bytes;
 }
 
+/* What is copied has a place of its own in the file, all of it present, with room for a bit for each block that is bad.
+ */
+static uint64_t losses_memory_to_copy(void)
+{
+	uint64_t bytes = 0;
+
+	for (const struct bdev *b = NULL; (b = bdev_next(b)) != NULL;) {
+		if (b->hand_over_bytes != 0) {
+			bytes += kept_ram_round(b->hand_over_bytes + b->num_blocks / 8 + 2 * sizeof(uint64_t));
+		}
+	}
+	return bytes;
+}
+
 /* The copy is in ordinary pages, also where there are hugepages. */
 static bool losses_of_memory(char text[HAND_OVER_LOSSES_MAX])
 {
-	uint64_t bytes = losses_bytes_to_copy(), available = env_available_ordinary_bytes();
+	uint64_t bytes = losses_memory_to_copy(), available = env_available_ordinary_bytes();
 
 	if (bytes <= available) {
 		return false;
 	}
 	snprintf(text, HAND_OVER_LOSSES_MAX,
-		 "RAM disks of %" PRIu64 " MB would be copied, and %" PRIu64 " MB of memory are available", bytes >> 20,
+		 "the copy of RAM disks takes %" PRIu64 " MB of memory, and %" PRIu64 " MB are available", bytes >> 20,
 		 available >> 20);
 	return true;
 }

@@ -32,7 +32,7 @@ enum kept_ram_mode kept_ram_get_mode(void)
 
 /* ---- Places in the file ---- */
 
-static uint64_t kept_ram_round(uint64_t bytes)
+uint64_t kept_ram_round(uint64_t bytes)
 {
 	return (bytes + KEPT_RAM_ALIGN - 1) & ~(KEPT_RAM_ALIGN - 1);
 }

@@ -38,6 +38,8 @@ void kept_ram_set_mode(enum kept_ram_mode mode);
 /* What is done now. */
 enum kept_ram_mode kept_ram_get_mode(void);
 
+/* How much of the file a place of so many bytes takes up. Pure. */
+uint64_t kept_ram_round(uint64_t bytes);
 /* Gives it a place of that many bytes in the file, which reads as zeroes. 0; or a negative errno. */
 int kept_ram_reserve(struct kept_ram *k, uint64_t bytes);
 /* Gives its place up, with what is there, unless the file belongs to another process. */

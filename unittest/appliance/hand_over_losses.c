@@ -71,7 +71,7 @@ static void test_ram_disks_that_take_too_long_or_too_much_memory_to_copy_are_tol
 	b->hand_over_bytes = UINT64_C(1) << 50;
 	CU_ASSERT_FALSE(hand_over_spoils_data(false, text));
 	CU_ASSERT_TRUE(hand_over_spoils_data(true, text));
-	CU_ASSERT_PTR_NOT_NULL(strstr(text, "RAM disks of 1073742824 MB would be copied, and 4096 MB"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(text, "the copy of RAM disks takes 1073742828 MB of memory, and 4096 MB"));
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "a"), 0);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "b"), 0);
 }
@@ -86,6 +86,22 @@ static void test_hugepages_are_no_room_for_the_copy_of_ram_disks(void)
 	CU_ASSERT_FALSE(hand_over_spoils_data(false, text));
 	ordinary_bytes = UINT64_C(4) << 30;
 	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "a"), 0);
+}
+
+static void test_the_copy_of_small_ram_disks_takes_whole_2_mib_each(void)
+{
+	make_malloc("a", 512, 1000);
+	make_malloc("b", 512, 1000);
+	ordinary_bytes = UINT64_C(4) << 20;
+	CU_ASSERT_FALSE(hand_over_spoils_data(true, text));
+	ordinary_bytes--;
+	CU_ASSERT_TRUE(hand_over_spoils_data(true, text));
+	CU_ASSERT_STRING_EQUAL(text, "the copy of RAM disks takes 4 MB of memory, and 3 MB are available");
+	bdev_find("b")->hand_over_bytes = 0;
+	CU_ASSERT_FALSE(hand_over_spoils_data(true, text));
+	ordinary_bytes = UINT64_C(4) << 30;
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "a"), 0);
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "b"), 0);
 }
 
 static bool is_saved_never(const struct bdev *b)
@@ -162,6 +178,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_memory_is_lost_unless_the_other_process_takes_it_over),
 	UNIT(test_ram_disks_that_take_too_long_or_too_much_memory_to_copy_are_told_in_numbers),
 	UNIT(test_hugepages_are_no_room_for_the_copy_of_ram_disks),
+	UNIT(test_the_copy_of_small_ram_disks_takes_whole_2_mib_each),
 	UNIT(test_what_is_not_in_the_configuration_is_lost),
 	UNIT(test_a_command_that_may_never_end_is_named),
 	UNIT(test_a_key_that_another_process_would_not_read_is_lost),
