@@ -7,10 +7,12 @@
 import contextlib
 import sys
 import threading
+import time
+import types
 
 from appliance_lib import DEADLINE, check, main, wait_for
 from cluster_agent import PREFIX, owner, three_in_ceph
-from varve_cluster import daemon, state
+from varve_cluster import agent, daemon, state
 
 
 @contextlib.contextmanager
@@ -38,12 +40,13 @@ def test_a_question_without_an_answer_holds_up_nothing_but_its_group():
     with without_answers(a) as asked:
         for _ in range(3):
             check(not a.agent.try_turn(), "nothing was done")
-        check(asked == ["G1"], f"one at a time: {asked}")
+        wait_for(lambda: asked == ["G1"], lambda: f"one question at a time: {asked}")
         # a group of which it is not known whether somebody is waited for is not taken yet, and claimed once
         b.end_lease()
         for _ in range(4):
             a.agent.try_turn()
-        check(owner(store, 2)["owner"] == "a" and asked == ["G1", "F2"] and a.agent.lease.owned.keys() == {1}, asked)
+        wait_for(lambda: asked == ["G1", "F2"], lambda: f"the question for the group: {asked}")
+        check(owner(store, 2)["owner"] == "a" and a.agent.lease.owned.keys() == {1}, asked)
         # what needs no question goes on
         a.daemon.told.clear()
         a.daemon.blocks += 8
@@ -81,7 +84,8 @@ def test_a_lease_that_ends_during_a_question_ends_the_take_over():
     with without_answers(a) as asked:
         for _ in range(2):
             a.agent.try_turn()
-        check(asked == ["F2"] and owner(store, 2)["owner"] == "a", asked)
+        wait_for(lambda: asked == ["F2"], lambda: f"the question: {asked}")
+        check(owner(store, 2)["owner"] == "a", owner(store, 2))
         a.end_lease()
     a.agent.try_turn()
     check(a.agent.lease.owned == {} and a.daemon.owned == set(), "the claim was another lease's")
@@ -95,12 +99,50 @@ def test_an_answer_after_the_end_is_not_waited_for():
     c.end_lease()
     with without_answers(a) as asked:
         a.agent.try_turn()
-        check(asked == ["G1"], asked)
+        wait_for(lambda: asked == ["G1"], lambda: f"the question: {asked}")
         stop = threading.Event()
         a.agent.lease.start = a.agent.watch.start = a.agent.leases.start = a.agent.lease.join = lambda *_: None
         stop.set()
         a.agent.run(stop)       # returns
         a.check_serves(set())
+
+
+def test_an_answer_is_of_one_absence_only():
+    """It answered then; the next time it may be silent."""
+    for comes_back in (True, False):
+        store, a, b, c = three_in_ceph()
+        over, ask = threading.Event(), a.daemon.bdev_rbd_fence_silent
+
+        def ask_late(name, clients, until_us, ask=ask, over=over):
+            found = ask(name, clients, until_us)
+            over.wait(DEADLINE)
+            return found
+        a.daemon.bdev_rbd_fence_silent = ask_late
+        c.end_lease()
+        a.agent.try_turn()
+        wait_for(lambda a=a: [name for name, _ in a.daemon.asked] == ["G1"], "a question")
+        if comes_back:
+            c.agent.lease.keep()
+            c.turn(2)
+            a.agent.try_turn()
+            check(a.agent.clients.gone == {}, "it is back")
+        over.set()
+        wait_for(lambda a=a: not a.agent.questions.answers.empty(), "an answer")
+        if comes_back:
+            a.turn(2)
+            c.end_lease()
+        else:
+            a.agent.note_answers()
+            agent.time = types.SimpleNamespace(monotonic=lambda: time.monotonic() + daemon.ASK_S)       # its group is elsewhere, or waits, so long
+        try:
+            a.daemon.silent = {"127.0.0.1:0/2"}
+            a.daemon.asked.clear()
+            store.keys[f"{PREFIX}moves/1"] = ("b", 1, 0, 1)
+            a.turn(2)
+        finally:
+            agent.time = time
+        check(a.daemon.asked[:1] == [("G1", "127.0.0.1:0/2")] and not a.daemon.silent, f"{comes_back}: {a.daemon.asked}")
+        check(owner(store, 1)["owner"] == "b", owner(store, 1))
 
 
 def test_whatever_ends_a_question_is_an_answer():

@@ -10,7 +10,7 @@ import threading
 import time
 
 from .clients import Clients
-from .daemon import Daemon, DaemonError, NoDevice, boottime_us
+from .daemon import ASK_S, Daemon, DaemonError, NoDevice, boottime_us
 from .etcd import Etcd, EtcdError
 from .questions import NO_ANSWER, Questions
 from .state import Group, able, addresses, conflict, fit, is_free, printable, referred_to, to_give, wanted_by
@@ -122,7 +122,7 @@ class Agent:
         self.clients = Clients(self.me)
         self.reached_by = {}        # the client of Ceph by which a bdev is reached
         self.questions = Questions(lambda *q: self.daemon.fence_silent(*q), self.watch.wake.set)
-        self.answers = {}           # by bdev: the last one to a question, until the lock of its group changes
+        self.answers = {}           # by bdev: the last one to a question, and when it was fetched
         self.stop = threading.Event()       # run()'s
         self.not_fenced = None      # why clients of gateways that have gone could not be asked
         self.after = 0              # the group that was changed last
@@ -330,8 +330,8 @@ class Agent:
         for bdev in {self.reached_by[name]: name for name in self.groups[n] if name in self.reached_by}.values():
             if bdev in self.questions.under_way:
                 return None
-            answer = self.answers.get(bdev, NO_ANSWER)
-            if not answer.clients.issuperset(self.clients.to_ask()):
+            answer = self.answer(bdev)
+            if not answer.clients.issuperset(self.clients.to_ask().items()):
                 if self.stop.is_set() or not self.look_again():
                     return False
                 if self.clients.to_ask():
@@ -342,14 +342,21 @@ class Agent:
         self.note_asked(n)
         return True
 
+    def answer(self, bdev):
+        """That to the last question. Not one that was left for longer: who answered then may be silent now."""
+        answer, at = self.answers.get(bdev, (NO_ANSWER, 0))
+        return answer if time.monotonic() - at < ASK_S else NO_ANSWER
+
     def note_asked(self, n):
-        answers = [self.answers.pop(bdev, NO_ANSWER) for bdev in self.groups[n]]
+        answers = [self.answer(bdev) for bdev in self.groups[n]]
+        for bdev in self.groups[n]:
+            self.answers.pop(bdev, None)
         for client in self.clients.note_asked(n, all(a.error is None for a in answers), self.groups):
             say(f"client {client} of Ceph, which gateway {self.clients.gone[client][0]} is, answers or watches nothing here: it is left alone")
 
     def note_answers(self):
         for answer in self.questions.take():
-            self.answers[answer.bdev] = answer
+            self.answers[answer.bdev] = answer, time.monotonic()
             if answer.error is not None and self.not_fenced != answer.error:
                 say(f"what gateways that have gone were in Ceph may be waited for: {answer.error}")
             self.not_fenced = answer.error

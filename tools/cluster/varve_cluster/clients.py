@@ -41,8 +41,8 @@ class Clients:
         return clients(gateway.facts) if has_all_clients(gateway.facts) else self.seen.get(gateway.id) or clients(gateway.facts)
 
     def to_ask(self):
-        """Those that may be waited for."""
-        return sorted(self.gone)
+        """Those that may be waited for, and when each was found to have gone."""
+        return {c: at for c, (_, at) in self.gone.items()}
 
     def next_group(self, groups):
         """The first for which one was not asked; or None."""

@@ -9,7 +9,7 @@ from .daemon import DaemonError
 
 class Answer(NamedTuple):
     bdev: str           # by which the clients were asked
-    clients: frozenset
+    clients: frozenset  # and when each was found to have gone: another time it is another question
     fenced: list        # those that have been blocklisted, by address
     error: str          # why it is not known; or None
 
@@ -27,7 +27,7 @@ class Questions:
         self.answers = queue.SimpleQueue()
 
     def begin(self, bdev, clients, until_us):
-        """Once at a time for each bdev: the caller looks at `under_way`."""
+        """Once at a time for each bdev: the caller looks at `under_way`. clients: and when each was found to have gone."""
         self.under_way.add(bdev)
         threading.Thread(target=self.run, args=(bdev, clients, until_us), daemon=True).start()
 
@@ -35,12 +35,12 @@ class Questions:
         """On a thread of its own."""
         fenced, error = [], None
         try:
-            fenced = self.ask(bdev, clients, until_us)
+            fenced = self.ask(bdev, sorted(clients), until_us)
         except DaemonError as e:
             error = str(e)
         except Exception as e:      # pylint: disable=broad-except
             error = f"{type(e).__name__}: {e}"
-        self.answers.put(Answer(bdev, frozenset(clients), fenced, error))
+        self.answers.put(Answer(bdev, frozenset(clients.items()), fenced, error))
         self.wake()
 
     def take(self):
