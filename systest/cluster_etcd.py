@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from appliance_lib import DEADLINE, check, main, wait_for
+from appliance_lib import DEADLINE, Skip, check, main, wait_for
 from cluster_lib import CLUSTER, LEASE_S, Gateway, enter_network, hosts_at_work, scene, status, tell
 from cluster_members_lib import ThreeMembers
 
@@ -158,8 +158,9 @@ def test_a_leader_without_a_majority_prolongs_no_lease():
             said = prolong_without_majority(members)
             check(said[1] == "error", said)
             if said[0] != "error":
-                break
-        print(f"# etcd's leader without the others said {said[0]}, varve-cluster {said[1]}", flush=True)
+                print(f"# etcd's leader without the others said {said[0]}, varve-cluster {said[1]}", flush=True)
+                return
+    raise Skip("etcd's leader without the others prolonged no lease, three times")
 
 
 if __name__ == "__main__":

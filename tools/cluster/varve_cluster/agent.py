@@ -11,7 +11,7 @@ import time
 
 from .clients import Clients
 from .daemon import ASK_S, Daemon, DaemonError, NoDevice, boottime_us
-from .etcd import Etcd, EtcdError
+from .etcd import Etcd, EtcdError, OtherLeader
 from .questions import NO_ANSWER, Questions
 from .state import Group, able, addresses, conflict, fit, is_free, printable, referred_to, to_give, wanted_by
 from .watch import Keys, Leases, Watch
@@ -61,6 +61,12 @@ class Lease(threading.Thread):
                     self.trouble[n] = str(e)
 
     def keep(self):
+        try:
+            self.keep_once()
+        except OtherLeader:
+            self.keep_once()        # one election may come between
+
+    def keep_once(self):
         asked_us = boottime_us()
         if self.id == 0:
             new, ttl_s = self.etcd.grant(self.ttl_s)
@@ -82,8 +88,10 @@ class Lease(threading.Thread):
             try:
                 self.keep()
                 self.tell(None)
-            except EtcdError as e:
+            except OtherLeader as e:
                 self.tell(str(e))
+            except EtcdError as e:
+                self.tell(f"etcd cannot be reached: {e}")
             except Exception as e:      # pylint: disable=broad-except
                 self.broken = f"the lease cannot be kept: {type(e).__name__}: {e}"
                 return
@@ -92,7 +100,7 @@ class Lease(threading.Thread):
     def tell(self, why):
         """Once for each change."""
         if (why is None) != (self.said is None):
-            say(f"etcd cannot be reached: {why}" if why else "etcd answers again")
+            say(why or "etcd answers again")
         self.said = why
 
 

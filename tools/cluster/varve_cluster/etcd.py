@@ -17,6 +17,10 @@ class EtcdError(Exception):
     """Why there is no answer that can be used."""
 
 
+class OtherLeader(EtcdError):
+    """A lease was prolonged by one that may not be the leader any more."""
+
+
 def encode(data):
     return base64.b64encode(data.encode()).decode()
 
@@ -72,7 +76,7 @@ def decode_range(answer, prefix):
 
 
 def decode_term(answer):
-    """The term of the leader that the member knew when it made its answer: each election has another."""
+    """The term of the leader that the member knew when it began to answer: each election has another."""
     header = answer.get("header")
     return decode_number(header, "raft_term") if isinstance(header, dict) else decode_number({}, "raft_term")
 
@@ -127,7 +131,6 @@ class Etcd:
     def __init__(self, settings, timeout_s):
         self.endpoints = [urllib.parse.urlsplit(e) for e in settings["endpoints"]]
         self.timeout_s = timeout_s
-        self.known = None       # a member, and a term that it was in; it is in an earlier one never again
         self.tls = tls_context(settings) if any(e.scheme == "https" for e in self.endpoints) else None
 
     def connection(self, endpoint):
@@ -209,27 +212,22 @@ class Etcd:
 
     def keep_alive(self, lease):
         """The seconds that it has now; 0: it has ended. A leader that does not know yet that another one has been elected answers as before, and the lease
-        may end earlier than it says: the new leader counts for itself. So the member that is asked must know the term before, answer in it, and a read, which
-        a majority confirms, must find it afterwards. An election or another member may come between, so it is tried again."""
-        for _ in range(3):
-            before = self.known
-            answer = self.call("/v3/lease/keepalive", {"ID": str(lease)})
-            result = answer.get("result")
-            if not isinstance(result, dict) or decode_number(result, "ID") != lease:
-                raise EtcdError(f"an answer to another request: {str(answer)[:200]}")
-            ttl_s = decode_number(result, "TTL", 0)
-            if ttl_s <= 0:
-                return ttl_s
-            asked = (self.endpoints[0], decode_term(result))    # it passes the request on to the leader of that term only if it was in it all the time
-            if self.read_term() == asked[1] and before == asked:
-                return ttl_s
-        raise EtcdError("the member that has prolonged the lease is not the leader any more")
+        may end earlier than it says: the new leader counts for itself. The term in the answer is that which the member knew before it prolonged the lease, or
+        passed the request on to its leader. So a read, which a majority confirms, must find the same afterwards; OtherLeader: it does not."""
+        answer = self.call("/v3/lease/keepalive", {"ID": str(lease)})
+        result = answer.get("result")
+        if not isinstance(result, dict) or decode_number(result, "ID") != lease:
+            raise EtcdError(f"an answer to another request: {str(answer)[:200]}")
+        ttl_s = decode_number(result, "TTL", 0)
+        if ttl_s > 0:
+            term, present = decode_term(result), self.read_term()
+            if term != present:
+                raise OtherLeader(f"etcd has prolonged the lease in term {term}, and is in term {present}: it may have elected another leader meanwhile")
+        return ttl_s
 
     def read_term(self):
         """That of the present leader: a read of a key, which a majority confirms."""
-        term = decode_term(self.call("/v3/kv/range", {"key": encode("/varve"), "count_only": True}))
-        self.known = (self.endpoints[0], term)
-        return term
+        return decode_term(self.call("/v3/kv/range", {"key": encode("/varve"), "count_only": True}))
 
     def left(self, lease):
         """The whole seconds that a lease has, 0 or less: it has ended; and those that it has when it is prolonged, 0: it is not there any more."""
