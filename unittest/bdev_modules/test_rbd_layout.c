@@ -36,6 +36,14 @@ static void test_the_stripes_of_an_image_are_its_boundaries(void)
 	CU_ASSERT_EQUAL(b.max_unmap_blocks, 256 * 1024);
 }
 
+static void test_small_stripes_are_no_boundaries(void)
+{
+	struct bdev b = limits_of(BS, 4 * MIB, MIB / 32, 4);
+
+	CU_ASSERT_EQUAL(b.optimal_io_boundary, 0); /* hosts would cut large I/O into many commands */
+	CU_ASSERT_EQUAL(b.hints.optimal_write_size, 32);
+}
+
 static void test_a_layout_that_cannot_be_gives_no_limits(void)
 {
 	static const struct rbd_layout none[] = {
@@ -73,11 +81,11 @@ static void test_an_image_is_asked_for_its_stripes(void)
 	CU_ASSERT_EQUAL(create(&opts, &a), -EIO);
 	CU_ASSERT_PTR_NOT_NULL(strstr(a.text, "the stripes of image 'image' of pool 'rbd'"));
 	fake.stripes_rc = 0;
-	fake.stripe_bytes = 2 * BS;
+	fake.stripe_bytes = 16 * BS;
 	fake.stripe_count = 4;
 	CU_ASSERT_EQUAL(create(&opts, &a), 0);
-	CU_ASSERT_EQUAL(bdev_optimal_io_boundary(bdev_find("R")), 2);
-	CU_ASSERT_EQUAL(bdev_get_hints(bdev_find("R"))->optimal_write_size, 8);
+	CU_ASSERT_EQUAL(bdev_optimal_io_boundary(bdev_find("R")), 16);
+	CU_ASSERT_EQUAL(bdev_get_hints(bdev_find("R"))->optimal_write_size, 64);
 	CU_ASSERT_EQUAL(fixture_delete(bdev_rbd_delete, "R"), 0);
 	check_nothing_is_left();
 }
@@ -85,6 +93,7 @@ static void test_an_image_is_asked_for_its_stripes(void)
 static const struct unit_test tests[] = {
 	UNIT(test_an_image_without_stripes_has_the_limits_of_its_objects),
 	UNIT(test_the_stripes_of_an_image_are_its_boundaries),
+	UNIT(test_small_stripes_are_no_boundaries),
 	UNIT(test_a_layout_that_cannot_be_gives_no_limits),
 	UNIT(test_an_image_is_asked_for_its_stripes),
 	UNIT_END,
