@@ -4,6 +4,7 @@
 #define BDEV_CRYPTO_INTERNAL_H
 
 #include "bdev/vbdev/vbdev.h"
+#include "bdev_modules/crypto/rekey_journal.h"
 #include "bdev_modules/crypto/xts.h"
 
 struct crypto_key;
@@ -60,6 +61,8 @@ int crypto_rekey_prepare(struct crypto_bdev *c, const struct bdev_crypto_opts *o
 void crypto_rekey_resume(struct crypto_bdev *c);
 /* A bdev has come, or has ended I/O that was late: a rekey that lost its journal goes on with it. */
 void crypto_rekey_examine(const struct bdev *b);
+/* The rekeys, one after the other. after NULL: the first; NULL: no more. Control thread. */
+const struct crypto_rekey *crypto_rekey_next(const struct crypto_rekey *after);
 
 /* --- rekey_status.c --- */
 
@@ -90,9 +93,12 @@ int crypto_rekey_check_base(const struct crypto_bdev *c, char *error);
  * is tried again when a bdev of that name comes. Control thread. */
 void crypto_journal_make_void(const char *name, const uint8_t *salt, const char *user, void (*done)(void *arg),
 			      void *arg);
+/* The salts of those that are being made void just now. Returns how many there are, perhaps more than max. Control
+ * thread. */
+unsigned crypto_former_salts(uint8_t (*salts)[REKEY_SALT], unsigned max);
 /* A bdev has come: if it has a former journal that could not be made void, that is done now. Control thread. */
 void crypto_former_examine(const struct bdev *b);
-/* The journal with this salt counts: it does not become void. Control thread. */
+/* The journal with this salt counts: it does not become void when its bdev comes back. Control thread. */
 void crypto_former_forget(const uint8_t *salt);
 /* At the end of the module: nothing becomes void any more. */
 void crypto_former_fini(void);

@@ -203,6 +203,7 @@ static void rekey_begun_message(struct thread_msg *msg)
 	memcpy(salt, r->journal_salt, sizeof(salt));
 	snprintf(r->journal_name, sizeof(r->journal_name), "%s", name);
 	memcpy(r->journal_salt, r->engine.head.salt, sizeof(salt));
+	r->begins = false;
 	crypto_former_forget(r->journal_salt);
 	crypto_journal_warn(r->c, bdev_desc_bdev(r->journal->desc));
 	if (strcmp(former, name) != 0) {
@@ -542,7 +543,7 @@ static void rekey_closed(struct crypto_rekey *r, struct rekey_journal *journal)
 	if (journal != NULL) {
 		journal->r = NULL; /* which may be gone soon */
 	}
-	r->is_active = false;
+	r->is_active = r->begins = false;
 	if (!r->runs) { /* the journal that counts is the one before, and may be lost */
 		r->lost_journal |= r->lost_before && (r->result != -ECANCELED || r->why_ends != NULL);
 	}
@@ -729,11 +730,32 @@ static struct crypto_rekey *rekey_new(struct crypto_bdev *c, struct crypto_key *
 	return r;
 }
 
+/* Of journals that somebody else still writes to, which may be found by another name. */
+static int rekey_note_written(struct rekey_engine *e)
+{
+	const struct rekey_journal *journal;
+	unsigned n = crypto_former_salts(e->written, REKEY_WRITTEN_MAX);
+
+	LIST_FOREACH (journal, &late_journals, link) {
+		if (journal->had_position && n < REKEY_WRITTEN_MAX) {
+			memcpy(e->written[n], journal->salt, sizeof(journal->salt));
+		}
+		n += journal->had_position;
+	}
+	e->num_written = n;
+	return n <= REKEY_WRITTEN_MAX ? 0 : -EBUSY;
+}
+
 /* The journal is open. On failure it is not any more. */
 static int rekey_start(struct crypto_rekey *r, enum rekey_begin how, char *error)
 {
-	int rc = vbdev_meta_open(r->c->v.base, rekey_bdev_name(r), &r->base_meta);
+	int rc = rekey_note_written(&r->engine);
 
+	if (rc != 0) {
+		journal_close(r);
+		return bdev_error(error, rc, "more than %u journals of rekeys do not answer", REKEY_WRITTEN_MAX);
+	}
+	rc = vbdev_meta_open(r->c->v.base, rekey_bdev_name(r), &r->base_meta);
 	if (rc == 0 && (rc = vbdev_meta_open(r->journal->desc, rekey_bdev_name(r), &r->journal->meta)) != 0) {
 		vbdev_meta_close(r->base_meta, free, NULL);
 	}
@@ -745,7 +767,7 @@ static int rekey_start(struct crypto_rekey *r, enum rekey_begin how, char *error
 	r->engine.is_elsewhere =
 		r->has_begun && strcmp(name, r->journal_name) != 0 && bdev_find(r->journal_name) != NULL;
 	r->how = how;
-	r->is_active = true;
+	r->is_active = r->begins = true;
 	r->runs = r->is_late = false;
 	r->why_ends = NULL;
 	r->error[0] = r->engine.error[0] = 0;
@@ -969,4 +991,9 @@ void crypto_rekey_examine(const struct bdev *b)
 				  rekey_bdev_name(r), error);
 		}
 	}
+}
+
+const struct crypto_rekey *crypto_rekey_next(const struct crypto_rekey *after)
+{
+	return after == NULL ? TAILQ_FIRST(&rekeys) : TAILQ_NEXT(after, link);
 }

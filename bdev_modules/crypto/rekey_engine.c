@@ -427,9 +427,24 @@ static int check_own(struct rekey_engine *e, const struct rekey_header *newest)
 		       : rc;
 }
 
+static bool is_written(const struct rekey_engine *e, const struct rekey_header *h)
+{
+	bool is = false;
+
+	for (unsigned i = 0; i < e->num_written; i++) {
+		is |= memcmp(h->salt, e->written[i], sizeof(h->salt)) == 0;
+	}
+	return is;
+}
+
 /* What may not be written, whoever asks. */
 static int check_place(struct rekey_engine *e, enum rekey_begin how, const struct rekey_header *newest)
 {
+	if (newest != NULL && is_written(e, newest)) {
+		return engine_error(e, -EEXIST,
+				    "it is a journal that the rekey has had, by another name, and what was sent to it "
+				    "there may still be written: go on when that has ended, or with another one");
+	}
 	if (how == REKEY_RETURN) {
 		return check_own(e, newest);
 	}

@@ -43,6 +43,8 @@ struct rekey_ops {
 	int (*pace)(void *ctx, uint32_t bytes);
 };
 
+#define REKEY_WRITTEN_MAX 8u
+
 /* What is known of the bdev when a rekey begins. */
 enum rekey_begin {
 	REKEY_NEW,    /* all blocks have the old key: the journal may not have a rekey that has not ended, but for this
@@ -77,7 +79,9 @@ struct rekey_engine {
 	bool copied;            /* the journal has its copy */
 	bool is_elsewhere;      /* the caller's: the bdev is another one than that of the journal that counts, and that
 				 * one is still there */
-	bool holds;             /* I/O must wait, or fail, until the engine goes on */
+	uint8_t written[REKEY_WRITTEN_MAX][REKEY_SALT]; /* the caller's: journals that somebody else still writes to */
+	unsigned num_written;
+	bool holds; /* I/O must wait, or fail, until the engine goes on */
 	char error[REKEY_ERROR_MAX];
 };
 
@@ -88,8 +92,8 @@ void rekey_engine_fini(struct rekey_engine *e);
 /* Reads the journal, checks it, and makes it say that this rekey is running, durably: what was read may have been in a
  * cache only. Of REKEY_RESUME: completes the chunk that was under way. 0, and the position is known; 1: the journal
  * says that the rekey has ended; or a negative errno, and error says why: no block of the base has changed, or `holds`
- * is true. -EEXIST: another rekey needs the journal, or it is the one that counts, and is_elsewhere is true: nothing
- * was written. */
+ * is true. -EEXIST: another rekey needs the journal, or it is the one that counts, and is_elsewhere is true, or it
+ * is in `written`: nothing was written. */
 int rekey_engine_begin(struct rekey_engine *e, enum rekey_begin how);
 /* Goes on until all blocks have the new key: 0; or -ECANCELED: it was stopped, between chunks; or another errno, and
  * error says why. */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A rekey goes on with another journal. What the former one says will not be true any more, and a rekey that went on
- * from there would lose data: it is made void first, if its bdev can be had, and otherwise when that comes back. */
+ * from there would lose data: it is made void first, if its bdev can be had, and otherwise when that comes back.
+ *
+ * Others may have used the bdev since, whose data it has then. So only a header of the journal is written over; and on
+ * a bdev that has come back, only if it still has both. Nothing is written while the journal counts, by whatever name
+ * of its bdev, or may be about to. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +13,7 @@
 
 #include "bdev_modules/crypto/internal.h"
 #include "bdev_modules/crypto/rekey_journal.h"
+#include "bdev_modules/crypto/rekey_state.h"
 #include "thread/worker.h"
 #include "util/compiler.h"
 #include "util/log.h"
@@ -24,7 +29,9 @@ static LIST_HEAD(, lost_former) lost_formers = LIST_HEAD_INITIALIZER(lost_former
 
 struct former {
 	struct worker_job job;
-	struct bdev_desc *desc; /* claimed, unless it is only looked at */
+	LIST_ENTRY(former) link; /* while it is being made void */
+	bool came_back;          /* both headers must be the journal's */
+	struct bdev_desc *desc;  /* claimed, unless it is only looked at */
 	struct vbdev_meta *meta;
 	char user[256]; /* the crypto bdev */
 	uint8_t salt[REKEY_SALT];
@@ -34,6 +41,7 @@ struct former {
 	void (*done)(void *arg);
 	void *arg;
 };
+static LIST_HEAD(, former) becoming_void = LIST_HEAD_INITIALIZER(becoming_void);
 
 /* --- Those that are to become void when their bdevs come back --- */
 
@@ -85,6 +93,26 @@ static void former_failed(const char *name, const uint8_t *salt, const char *use
 	memcpy(l->salt, salt, sizeof(l->salt));
 }
 
+static bool salt_counts(const uint8_t *salt)
+{
+	bool counts = false;
+
+	for (const struct crypto_rekey *r = crypto_rekey_next(NULL); r != NULL; r = crypto_rekey_next(r)) {
+		counts |= memcmp(r->journal_salt, salt, sizeof(r->journal_salt)) == 0;
+	}
+	return counts;
+}
+
+static bool a_rekey_begins(void)
+{
+	bool begins = false;
+
+	for (const struct crypto_rekey *r = crypto_rekey_next(NULL); r != NULL; r = crypto_rekey_next(r)) {
+		begins |= r->begins;
+	}
+	return begins;
+}
+
 /* --- Worker thread --- */
 
 static int former_run(struct former *f, struct vbdev_meta_op op)
@@ -101,10 +129,17 @@ static int former_io(struct former *f, enum bdev_io_type type, unsigned slot)
 						    .data = f->header});
 }
 
-/* *newest: one of found[]. -ESTALE: it is not the journal that was meant. */
-static int former_read(struct former *f, struct rekey_header found[2], const struct rekey_header **newest)
+static bool former_has(const struct former *f, const struct rekey_header *h)
 {
-	const struct rekey_header *is[2];
+	return h != NULL && memcmp(h->salt, f->salt, sizeof(f->salt)) == 0;
+}
+
+/* newest: that of the journal. *slot: of a header of the journal, not of the newest one if it has two. -ESTALE: it is
+ * not the journal that was meant, or not all of it is there that must be. */
+static int former_read(struct former *f, struct rekey_header *newest, unsigned *slot)
+{
+	struct rekey_header found[2];
+	const struct rekey_header *is[2], *last;
 
 	for (unsigned i = 0; i < 2; i++) {
 		int rc = former_io(f, BDEV_IO_READ, i);
@@ -113,27 +148,32 @@ static int former_read(struct former *f, struct rekey_header found[2], const str
 		}
 		is[i] = rekey_header_decode(f->header, &found[i]) ? &found[i] : NULL;
 	}
-	*newest = rekey_header_newest(is[0], is[1]);
-	return *newest == NULL || memcmp((*newest)->salt, f->salt, sizeof(f->salt)) != 0 ? -ESTALE : 0;
+	last = rekey_header_newest(is[0], is[1]);
+	bool has_both = former_has(f, is[0]) && former_has(f, is[1]);
+	if (!former_has(f, last) || (f->came_back && !has_both)) {
+		return -ESTALE;
+	}
+	*newest = *last;
+	*slot = has_both ? last == &found[0] : last == &found[1];
+	return 0;
 }
 
-/* The header goes where the newest one is not. */
+/* What the header goes over is one of the journal: if it is the only one and is torn, there is none, which will do. */
 static int former_make_void(struct former *f)
 {
-	struct rekey_header found[2];
-	const struct rekey_header *newest;
-	int rc = former_read(f, found, &newest);
+	struct rekey_header none;
+	unsigned slot;
+	int rc = former_read(f, &none, &slot);
 
 	if (rc != 0) {
 		return rc;
 	}
-	struct rekey_header none = *newest;
 	none.generation++;
 	none.state = REKEY_VOID;
 	none.chunk_blocks = none.chunk_crc = 0;
 	memset(f->header, 0, sizeof(f->header));
 	rekey_header_encode(&none, f->header);
-	rc = former_io(f, BDEV_IO_WRITE, newest == &found[0]);
+	rc = former_io(f, BDEV_IO_WRITE, slot);
 	return rc != 0 ? rc
 		       : former_run(f, (struct vbdev_meta_op){.type = BDEV_IO_FLUSH,
 							      .num_blocks = bdev_num_blocks(bdev_desc_bdev(f->desc))});
@@ -149,10 +189,10 @@ static void former_work(struct worker_job *job)
 static void former_look(struct worker_job *job)
 {
 	struct former *f = container_of(job, struct former, job);
-	struct rekey_header found[2];
-	const struct rekey_header *newest;
+	struct rekey_header newest;
+	unsigned slot;
 
-	f->rc = former_read(f, found, &newest);
+	f->rc = former_read(f, &newest, &slot);
 }
 
 /* --- Control thread --- */
@@ -168,8 +208,9 @@ static void former_closed(void *arg)
 
 static void former_is_another(struct former *f)
 {
-	log_notice("bdev %s: bdev %s does not have the former journal of its rekey any more", f->user,
-		   bdev_name(bdev_desc_bdev(f->desc)));
+	log_notice("bdev %s: bdev %s does not have the former journal of its rekey any more, or not all of it: it is "
+		   "left as it is",
+		   f->user, bdev_name(bdev_desc_bdev(f->desc)));
 	crypto_former_forget(f->salt);
 }
 
@@ -179,6 +220,7 @@ static void former_done(struct worker_job *job)
 	const char *name = bdev_name(bdev_desc_bdev(f->desc));
 	int rc = job->error != 0 ? job->error : f->rc;
 
+	LIST_REMOVE(f, link);
 	if (rc == 0) {
 		log_notice("bdev %s: the former journal of its rekey, on bdev %s, is void", f->user, name);
 		crypto_former_forget(f->salt);
@@ -220,23 +262,50 @@ static int former_open(struct former *f, const char *name, const char *user, cha
 	return rc != 0 ? rc : vbdev_base_open(name, user, former_event, NULL, &f->desc, error);
 }
 
-void crypto_journal_make_void(const char *name, const uint8_t *salt, const char *user, void (*done)(void *arg),
-			      void *arg)
+static void former_becomes_void(const char *name, const uint8_t *salt, const char *user, bool came_back,
+				void (*done)(void *arg), void *arg)
 {
 	char error[BDEV_ERROR_MAX] = "out of memory";
 	struct former *f = calloc(1, sizeof(*f));
 	int rc = f != NULL ? former_open(f, name, user, error) : -ENOMEM;
 
 	if (rc == 0) {
+		f->came_back = came_back;
 		f->done = done;
 		f->arg = arg;
 		rc = former_start(f, salt, user, former_work, former_done);
 	}
-	if (rc != 0) {
+	if (rc == 0) {
+		LIST_INSERT_HEAD(&becoming_void, f, link);
+	} else {
 		former_failed(name, salt, user, error);
 		free(f);
 		done(arg);
 	}
+}
+
+void crypto_journal_make_void(const char *name, const uint8_t *salt, const char *user, void (*done)(void *arg),
+			      void *arg)
+{
+	if (salt_counts(salt)) { /* by another name of its bdev */
+		done(arg);
+	} else {
+		former_becomes_void(name, salt, user, false, done, arg);
+	}
+}
+
+unsigned crypto_former_salts(uint8_t (*salts)[REKEY_SALT], unsigned max)
+{
+	const struct former *f;
+	unsigned n = 0;
+
+	LIST_FOREACH (f, &becoming_void, link) {
+		if (n < max) {
+			memcpy(salts[n], f->salt, sizeof(f->salt));
+		}
+		n++;
+	}
+	return n;
 }
 
 /* --- A bdev has come back. It may be another one by the same name: only that which has the journal is claimed. --- */
@@ -252,9 +321,15 @@ static void former_look_closed(void *arg)
 
 	snprintf(name, sizeof(name), "%s", bdev_name(bdev_desc_bdev(f->desc)));
 	bdev_close(f->desc);
-	/* Meanwhile it may have become the journal that counts. */
+	/* Meanwhile it may have become the journal that counts, or is about to. */
 	if (f->rc == 0 && lost_former_find(f->salt) != NULL) {
-		crypto_journal_make_void(name, f->salt, f->user, lost_former_is_void, NULL);
+		if (a_rekey_begins()) {
+			former_failed(name, f->salt, f->user, "a rekey is beginning, perhaps with it");
+		} else {
+			former_becomes_void(name, f->salt, f->user, true, lost_former_is_void, NULL);
+		}
+	} else if (f->rc != 0 && f->rc != -ESTALE) {
+		former_failed(name, f->salt, f->user, strerror(-f->rc));
 	}
 	free(f);
 }
@@ -281,9 +356,13 @@ void crypto_former_examine(const struct bdev *b)
 		    (f = calloc(1, sizeof(*f))) == NULL) {
 			continue;
 		}
+		f->came_back = true;
 		if (bdev_open(l->name, false, former_event, NULL, &f->desc) != 0 ||
 		    former_start(f, l->salt, l->user, former_look, former_looked_at) != 0) {
 			free(f);
+			log_warning("bdev %s: whether bdev %s has the former journal of its rekey cannot be told: it "
+				    "cannot be opened",
+				    l->user, l->name);
 		}
 	}
 }

@@ -39,6 +39,7 @@ struct crypto_rekey {
 	struct rekey_journal *journal; /* while the worker runs */
 	struct vbdev_meta *base_meta;
 	enum rekey_begin how;
+	bool begins;          /* which journal the bdev has is not known yet */
 	bool is_active;       /* the worker runs, or what it used is being closed */
 	bool has_begun;       /* the journal says so, and the engine knows the position */
 	bool runs;            /* the worker's: this start has begun */

@@ -183,10 +183,14 @@ static bool journal_is_free(void *arg)
 static bool silent_is_void(void *arg)
 {
 	struct rekey_header found[2];
+	const struct rekey_header *is[2], *newest;
 
-	return rekey_header_decode(silent->memory, &found[0]) &&
-	       rekey_header_decode(silent->memory + REKEY_HEADER_STRIDE, &found[1]) &&
-	       rekey_header_newest(&found[0], &found[1])->state == REKEY_VOID;
+	for (unsigned i = 0; i < 2; i++) {
+		is[i] = rekey_header_decode(silent->memory + (size_t)i * REKEY_HEADER_STRIDE, &found[i]) ? &found[i]
+													 : NULL;
+	}
+	newest = rekey_header_newest(is[0], is[1]);
+	return newest != NULL && newest->state == REKEY_VOID;
 }
 
 static void unmake_silent(void)
@@ -413,6 +417,84 @@ static void test_a_journal_that_counts_again_does_not_become_void(void)
 	unmake_former();
 }
 
+static void wait_some_rounds(void)
+{
+	for (int n = 100; !fixture_poll(some_rounds, &n);) {
+	}
+}
+
+/* Somebody has used the bdev since: what is there now is not written over, though one header is left. */
+static void former_is_used(unsigned slot)
+{
+	static uint8_t pattern[4096];
+	uint8_t *used;
+	struct user u;
+
+	make_all();
+	make_silent();
+	CU_ASSERT_EQUAL_FATAL(testdev_register(silent), 0);
+	make_journal_that_fails();
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "EE_j0", 1), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_moved, &(uint64_t){256}));
+	rekey_stop();
+	CU_ASSERT_EQUAL_FATAL(user_open(&u, "EE_j0", true, fixture_thread(0)), 0);
+	memset(pattern, 0x5a, sizeof(pattern));
+	used = silent->memory + (size_t)slot * REKEY_HEADER_STRIDE;
+	memcpy(used, pattern, sizeof(pattern));
+	make_malloc("j1", 4096, REKEY_JOURNAL_BYTES / 4096);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0);
+	rekey_stop();
+	user_close(&u);
+	unmake_journal_that_fails();
+	make_journal_that_fails();
+	wait_some_rounds();
+	CU_ASSERT_EQUAL(memcmp(used, pattern, sizeof(pattern)), 0);
+	CU_ASSERT_FALSE(silent_is_void(NULL));
+	unmake_journal_that_fails();
+	rekey_to_the_end("j1");
+	unmake_former();
+}
+
+static void test_a_former_journal_that_others_have_used_is_left_as_it_is(void)
+{
+	former_is_used(0);
+	former_is_used(1);
+}
+
+/* What was sent to the late one may be written yet: the rekey does not go on with it, and with another path neither. */
+static void test_a_late_journal_by_another_name_is_refused(void)
+{
+	rekey_is_kept();
+	journal_waits_us(1000);
+	CU_ASSERT_EQUAL(bdev_error_resume_pending("EE_m0", error), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	journal_waits_us(10000000);
+	make_malloc("j1", 512, REKEY_JOURNAL_BYTES / 512);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j1", 1), 0);
+	memset(&told, 0, sizeof(told));
+	CU_ASSERT_EQUAL(fixture_delete(bdev_malloc_delete, "j1"), 0);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(has_failed, NULL));
+	struct testdev *twin = testdev_new("j2", 512, REKEY_JOURNAL_BYTES / 512);
+	uint8_t *own = twin->memory;
+	twin->memory = silent->memory;
+	CU_ASSERT_EQUAL_FATAL(testdev_register(twin), 0);
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j2", 1), -EEXIST);
+	CU_ASSERT_PTR_NOT_NULL(strstr(error, "may still be written"));
+	journal_answers();
+	CU_ASSERT_TRUE(fixture_poll(silent_is_void, NULL));
+	CU_ASSERT_TRUE(fixture_poll(journal_is_free, NULL));
+	CU_ASSERT_EQUAL_FATAL(rekey("k2", "j2", 1), 0);
+	rekey_stop();
+	wait_some_rounds();
+	CU_ASSERT_FALSE(silent_is_void(NULL)); /* it counts */
+	rekey_to_the_end("j2");
+	expect_plain(BLOCKS);
+	unmake_all();
+	twin->memory = own;
+	CU_ASSERT_TRUE(testdev_delete(twin));
+	unmake_silent();
+}
+
 static void test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused(void)
 {
 	static uint8_t block[512];
@@ -446,6 +528,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_former_journal_becomes_void_although_it_is_reset_meanwhile),
 	UNIT(test_a_former_journal_that_was_removed_becomes_void_when_it_comes_back),
 	UNIT(test_a_journal_that_counts_again_does_not_become_void),
+	UNIT(test_a_former_journal_that_others_have_used_is_left_as_it_is),
+	UNIT(test_a_late_journal_by_another_name_is_refused),
 	UNIT(test_the_journal_of_another_bdev_whose_name_is_no_text_is_refused),
 	UNIT_END,
 };
