@@ -100,13 +100,20 @@ static void bitmap_ended(struct integrity_op *o, int rc)
 	}
 }
 
+static void bitmap_turn(struct integrity_op *o, int rc)
+{
+	struct integrity_bitmap *b = container_of(o, struct integrity_bitmap, op);
+
+	b->again = true;
+	bitmap_write(b);
+}
+
 static void bitmap_flushed(struct integrity_op *o, int rc)
 {
 	struct integrity_bitmap *b = container_of(o, struct integrity_bitmap, op);
 
 	if (rc == 0 && integrity_flush_is_void(b->d, b->failures_before)) {
-		b->again = true;
-		bitmap_write(b);
+		integrity_flush_turn(b->d, &b->op, bitmap_turn);
 	} else {
 		bitmap_ended(o, rc);
 	}
@@ -117,6 +124,7 @@ static void bitmap_written(struct integrity_op *o, int rc)
 	struct integrity_bitmap *b = container_of(o, struct integrity_bitmap, op);
 
 	if (rc != 0) {
+		integrity_flush_turn_end(b->d, o);
 		bitmap_ended(o, rc);
 	} else {
 		integrity_flush(b->d, &b->op, bitmap_flushed);

@@ -59,6 +59,11 @@ static void batch_give_up(struct integrity_bdev *d, int rc)
 	batch_ended(d);
 }
 
+static void batch_turn(struct integrity_op *o, int rc)
+{
+	sums_write_all(o->d);
+}
+
 static void batch_is_durable(struct integrity_op *o, int rc)
 {
 	struct integrity_bdev *d = o->d;
@@ -74,7 +79,7 @@ static void batch_is_durable(struct integrity_op *o, int rc)
 		return;
 	}
 	if (integrity_flush_is_void(d, d->failures_before)) {
-		sums_write_all(d);
+		integrity_flush_turn(d, &d->flush, batch_turn);
 		return;
 	}
 	STAILQ_CONCAT(&slots, &d->batch);
@@ -146,6 +151,7 @@ static void sums_written(struct integrity_op *o, int rc)
 	}
 	batch_drop_failed(d);
 	if (STAILQ_EMPTY(&d->batch)) {
+		integrity_flush_turn_end(d, &d->flush);
 		integrity_fail_starved(d, d->close_status);
 		batch_ended(d);
 	} else {

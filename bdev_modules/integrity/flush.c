@@ -3,7 +3,8 @@
  * one FLUSH gets is for all who have written before it, be it a user or the module:
  *
  * - What the module has written is durable only if no FLUSH has failed since the write began. Otherwise it is written
- *   again (integrity_flush_is_void()).
+ *   again (integrity_flush_is_void()). The second time the module has the turn over the write and its FLUSH
+ *   (integrity_flush_turn()): or a user whose FLUSHes fail, or are aborted, would keep it from ending.
  * - The error of a FLUSH of the module is also that of the next FLUSH of a user, with the base's status: DNR tells
  *   whether the data are lost for good.
  *
@@ -20,10 +21,12 @@
 #define MODULES_TURN 0x80000000u
 
 static void flush_next(struct integrity_bdev *d);
+static void flush_now(struct integrity_bdev *d);
 
 void integrity_flush_init(struct integrity_bdev *d)
 {
 	STAILQ_INIT(&d->flush_queue);
+	STAILQ_INIT(&d->flush_turns);
 	STAILQ_INIT(&d->flush_joined);
 	STAILQ_INIT(&d->flush_waiters);
 }
@@ -142,7 +145,9 @@ static void users_turn(struct integrity_bdev *d)
 /* If it has something to flush: as soon as no user's FLUSH is at the base. */
 static void modules_turn(struct integrity_bdev *d)
 {
-	if (!d->flushing && !STAILQ_EMPTY(&d->flush_queue)) {
+	bool wants = !STAILQ_EMPTY(&d->flush_queue) || !STAILQ_EMPTY(&d->flush_turns);
+
+	if (!d->flushing && wants) {
 		d->flushing = true;
 		if (atomic_fetch_or(&d->user_flushes, MODULES_TURN) == 0) {
 			flush_next(d);
@@ -174,6 +179,19 @@ static void own_flush_ended(struct integrity_op *flush, int rc)
 /* It is the module's turn, and no user's FLUSH is at the base. */
 static void flush_next(struct integrity_bdev *d)
 {
+	struct integrity_op *o = STAILQ_FIRST(&d->flush_turns);
+
+	if (o != NULL) {
+		STAILQ_REMOVE_HEAD(&d->flush_turns, link);
+		d->flush_holder = o;
+		o->done(o, 0);
+		return;
+	}
+	flush_now(d);
+}
+
+static void flush_now(struct integrity_bdev *d)
+{
 	STAILQ_CONCAT(&d->flush_joined, &d->flush_queue);
 	integrity_op_start(d, &d->flush_op, BDEV_IO_FLUSH, 0, 0, NULL, own_flush_ended);
 }
@@ -182,5 +200,28 @@ void integrity_flush(struct integrity_bdev *d, struct integrity_op *o, void (*do
 {
 	*o = (struct integrity_op){.d = d, .done = done};
 	STAILQ_INSERT_TAIL(&d->flush_queue, o, link);
+	if (o == d->flush_holder) {
+		d->flush_holder = NULL;
+		flush_now(d);
+	} else {
+		modules_turn(d);
+	}
+}
+
+void integrity_flush_turn(struct integrity_bdev *d, struct integrity_op *o,
+			  void (*done)(struct integrity_op *o, int rc))
+{
+	*o = (struct integrity_op){.d = d, .done = done};
+	STAILQ_INSERT_TAIL(&d->flush_turns, o, link);
 	modules_turn(d);
+}
+
+void integrity_flush_turn_end(struct integrity_bdev *d, const struct integrity_op *o)
+{
+	if (o == d->flush_holder) {
+		d->flush_holder = NULL;
+		users_turn(d);
+		d->flushing = false;
+		modules_turn(d);
+	}
 }

@@ -205,6 +205,8 @@ struct integrity_bdev {
 	struct integrity_ios flush_waiters;     /* of users */
 	struct integrity_ops_list flush_queue;  /* of the module: want one */
 	struct integrity_ops_list flush_joined; /* and wait for that under way */
+	struct integrity_ops_list flush_turns;  /* and want the turn before they write */
+	struct integrity_op *flush_holder;      /* has it, and writes; NULL: none */
 	bool flushing;                          /* it is the module's turn */
 	struct integrity_op flush_op;
 	struct thread_msg flush_msg;
@@ -389,6 +391,13 @@ void integrity_flush_leave(struct integrity_bdev *d);
 uint16_t integrity_flush_ended(struct integrity_bdev *d, uint16_t status, bool touched);
 /* Makes durable what was written. done(o, rc) follows as for integrity_op_start(). Control thread. */
 void integrity_flush(struct integrity_bdev *d, struct integrity_op *o, void (*done)(struct integrity_op *o, int rc));
+/* The same, for what is to be written first: done(o, 0) follows when no user's FLUSH is at the base, perhaps before
+ * this returns, and none is sent there until integrity_flush(d, o, ...) has ended, or integrity_flush_turn_end(). What
+ * is written in between is not void if that FLUSH succeeds. Control thread. */
+void integrity_flush_turn(struct integrity_bdev *d, struct integrity_op *o,
+			  void (*done)(struct integrity_op *o, int rc));
+/* What was to be written could not be: gives the turn back, if o has it. Control thread. */
+void integrity_flush_turn_end(struct integrity_bdev *d, const struct integrity_op *o);
 /* How many FLUSHes have failed: to be noted before a write. */
 static inline uint32_t integrity_flush_failures(struct integrity_bdev *d)
 {

@@ -31,6 +31,11 @@ static void test_a_user_is_told_of_a_flush_that_failed(void)
 	faults_end(&u);
 }
 
+static bool it_has_failed(void *arg)
+{
+	return atomic_load(&fault_base.fail_count) == 0;
+}
+
 static struct request *flush_submit(struct user *u)
 {
 	struct request *r = request_new(u);
@@ -75,7 +80,8 @@ static void test_a_user_waits_for_a_flush_that_fails(void)
 	faults_end(&u);
 }
 
-/* The user's FLUSH fails when the write of that kind is at the base, before it is flushed. */
+/* The user's FLUSH fails when the write of that kind is at the base, before it is flushed. When it is written again, a
+ * FLUSH waits for that: or who sends them without end would keep it from ending. */
 static void users_flush_fails_behind(struct user *u, enum fault_kind kind)
 {
 	struct iovec iov = {kit_data, UNIT_BYTES};
@@ -93,7 +99,13 @@ static void users_flush_fails_behind(struct user *u, enum fault_kind kind)
 	fault_base.fail_kind = KIND_FLUSH;
 	fault_base.fail_count = 1;
 	CU_ASSERT_EQUAL(user_io(u, BDEV_IO_FLUSH, NULL, 0, 0), STATUS_AGAIN);
+	fault_base.hold_kind = kind;
 	fault_release();
+	CU_ASSERT_TRUE_FATAL(fixture_wait(&fault_base.holds));
+	struct request *flush = flush_submit(u);
+	CU_ASSERT_TRUE_FATAL(fixture_poll(a_user_waits, NULL));
+	fault_release();
+	CU_ASSERT_EQUAL(request_finish(flush), 0);
 	if (kind == KIND_BITMAP) {
 		CU_ASSERT_EQUAL(request_finish(r), 0);
 	} else {
@@ -132,6 +144,41 @@ static void test_it_waits_for_a_users_flush_that_fails(void)
 	CU_ASSERT_EQUAL(request_finish(flush), STATUS_AGAIN);
 	CU_ASSERT_EQUAL(request_finish(write), 0);
 	CU_ASSERT_EQUAL(fault_base.writes[KIND_BITMAP], bitmaps + 2);
+	faults_end(&u);
+}
+
+/* What was to be written in the module's turn fails: users' FLUSHes go on. */
+static void test_a_write_that_fails_in_the_modules_turn_gives_it_back(void)
+{
+	struct iovec iov = {kit_data, UNIT_BYTES};
+	struct user u;
+
+	closes_when_told(&u);
+	for (unsigned i = 0; i < 2; i++) {
+		enum fault_kind kind = i == 0 ? KIND_BITMAP : KIND_SUMS;
+		struct request *r = request_new(&u);
+		bdev_io_set_rw(r->io, BDEV_IO_WRITE, &iov, 1, 512, 1);
+		fault_base.hold_kind = kind;
+		if (kind == KIND_BITMAP) {
+			request_submit(r);
+		} else {
+			fault_closer_goes();
+		}
+		CU_ASSERT_TRUE_FATAL(fixture_wait(&fault_base.holds));
+		fault_base.fail_kind = KIND_FLUSH;
+		fault_base.fail_count = 1;
+		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), STATUS_AGAIN);
+		fault_base.fail_kind = kind;
+		fault_base.fail_count = 1;
+		fault_release();
+		CU_ASSERT_TRUE(fixture_poll(it_has_failed, NULL));
+		CU_ASSERT_EQUAL(user_io(&u, BDEV_IO_FLUSH, NULL, 0, 0), 0);
+		if (kind == KIND_BITMAP) {
+			CU_ASSERT_EQUAL(request_finish(r), STATUS_AGAIN);
+		} else {
+			request_free(r);
+		}
+	}
 	faults_end(&u);
 }
 
@@ -410,11 +457,6 @@ static bool it_is_there(void *arg)
 	return bdev_integrity_find("i0") != NULL;
 }
 
-static bool it_has_failed(void *arg)
-{
-	return atomic_load(&fault_base.fail_count) == 0;
-}
-
 static void test_it_comes_when_an_error_of_its_base_has_passed(void)
 {
 	static uint8_t image[KIT_UNITS * UNIT_BYTES];
@@ -555,6 +597,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_a_user_waits_for_a_flush_that_fails),
 	UNIT(test_what_a_users_flush_may_have_lost_is_written_again),
 	UNIT(test_it_waits_for_a_users_flush_that_fails),
+	UNIT(test_a_write_that_fails_in_the_modules_turn_gives_it_back),
 	UNIT_END,
 };
 UNIT_MAIN("bdev_integrity_own", tests, fixture_start, fixture_stop)
