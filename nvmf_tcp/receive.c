@@ -224,7 +224,9 @@ static bool handle_read(struct nvmf_tcp_qpair *qp)
 
 void nvmf_tcp_tell_tls_failure(const struct nvmf_tcp_qpair *qp)
 {
-	if (qp->tls != NULL && tls_session_error(qp->tls) == -EPROTO) {
+	int error = qp->tls != NULL ? tls_session_error(qp->tls) : 0;
+
+	if (error == -EPROTO || error == -EIO) { /* not if the socket has ended */
 		log_limited(LOG_LEVEL_NOTICE, "host %s at %s: %s",
 			    qp->base.hostnqn[0] != '\0' ? qp->base.hostnqn : "(unknown)", qp->base.peer_address.traddr,
 			    tls_session_why(qp->tls));

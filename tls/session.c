@@ -29,7 +29,7 @@
 #define WHY_MAX     320
 #define NO_ALERT    0xff /* in place of an alert: none is sent */
 
-#define FLOOD "TLS: the other side sends message after message (KeyUpdate) without payload"
+#define FLOOD "TLS: the other side sends message after message (KeyUpdate) without payload, or with too little"
 
 /* What has come and was not read yet. */
 struct incoming {
@@ -46,6 +46,7 @@ struct tls_session {
 	bool is_dry; /* the last read of the socket has emptied it, or found nothing that may be read yet */
 	bool done;
 	bool more;
+	bool followed; /* the read under way has followed new keys */
 	bool asks_kernel;
 	bool kernel_receives;       /* records */
 	bool kernel_sends;          /* them, too */
@@ -671,8 +672,14 @@ static void follow_update(struct tls_session *s, bool asked)
 				  "follow: the connection ends");
 		return;
 	}
+	s->followed = true;
 	int rc = tls_keys_update(&s->rx);
-	if (rc == 0 && asked) {
+	if (rc != 0) {
+		(void)end_session(s, rc, TLS_ALERT_INTERNAL_ERROR,
+				  "TLS: OpenSSL does not make the new keys (KeyUpdate)");
+		return;
+	}
+	if (asked) {
 		rc = put_bytes(s, TLS_RECORD_HANDSHAKE, answer, sizeof(answer));
 		rc = rc == 0 ? tls_keys_update(&s->tx) : rc;
 	}
@@ -720,6 +727,12 @@ static void take_control(struct tls_session *s, uint8_t type, struct iov_cursor 
 		break;
 	case TLS_CONTROL_FLOOD:
 		(void)end_session(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE, FLOOD);
+		break;
+	case TLS_CONTROL_MALFORMED:
+		(void)end_session(s, -EPROTO, TLS_ALERT_DECODE_ERROR, "TLS: KeyUpdate has a wrong length");
+		break;
+	case TLS_CONTROL_ILLEGAL:
+		(void)end_session(s, -EPROTO, TLS_ALERT_ILLEGAL_PARAMETER, "TLS: KeyUpdate has a wrong value");
 		break;
 	case TLS_CONTROL_WRONG:
 		(void)end_session(s, -EPROTO, TLS_ALERT_UNEXPECTED_MESSAGE,
@@ -857,15 +870,16 @@ static void open_record(struct tls_session *s, size_t bytes, struct sink *to)
 	}
 }
 
-/* The end of a connection is found by the next read, if this one has payload. */
+/* The end of a connection is found by the next read, if this one has payload. New keys cost as much time as some
+ * hundred records, so the turn ends with them. */
 static size_t read_records(struct tls_session *s, const struct iovec *iovs, unsigned n)
 {
 	size_t room = iov_length(iovs, n);
 	struct sink to = {{.iov = iovs}, room};
 
-	s->is_dry = false;
+	s->is_dry = s->followed = false;
 	give_plain(s->in, &to);
-	for (unsigned i = 0; i < READS_MAX && to.room > 0 && s->ended == 0;) {
+	for (unsigned i = 0; i < READS_MAX && to.room > 0 && s->ended == 0 && !s->followed;) {
 		int bytes = next_record(s->in);
 
 		if (bytes > 0) {
@@ -883,12 +897,14 @@ static size_t read_records(struct tls_session *s, const struct iovec *iovs, unsi
 
 ssize_t tls_session_read(struct tls_session *s, const struct iovec *iovs, unsigned n)
 {
+	size_t waiting = s->out_end;
+
 	s->more = false;
 	if (s->ended != 0) {
 		return s->ended;
 	}
 	ssize_t total = s->kernel_receives ? read_by_kernel(s, iovs, n) : (ssize_t)read_records(s, iovs, n);
-	int rc = s->kernel_sends ? 0 : send_out(s); /* answers to KeyUpdate, alerts */
+	int rc = s->out_end != waiting ? send_out(s) : 0; /* answers to KeyUpdate, alerts */
 	if (rc != 0 && rc != -EAGAIN && s->ended == 0) {
 		s->ended = rc;
 	}

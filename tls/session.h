@@ -54,14 +54,14 @@ int tls_session_error(const struct tls_session *s);
 /* A server's session, after TLS_STEP_DONE: the names in the identity of the key. */
 const struct tls_identity *tls_session_identity(const struct tls_session *s);
 
-/* After TLS_STEP_DONE: reads into iovs as much as there is, but no more than some hundred records. The number of bytes;
- * -EAGAIN: there are none; -ECONNRESET: the other side has closed; -EPROTO: a record is wrong, or there came more than
- * 16 messages (KeyUpdate) without payload between them; or another negative errno. Memory behind the bytes read may
- * have been written to as well, also with bytes of a record that is wrong. */
+/* After TLS_STEP_DONE: reads into iovs as much as there is, but no more than some hundred records, and not beyond a
+ * KeyUpdate. The number of bytes;
+ * -EAGAIN: there are none; -ECONNRESET: the other side has closed; -EPROTO: a record is wrong, or there came more
+ * messages (KeyUpdate) than TLS_MESSAGES_MAX and TLS_UPDATES_MAX allow; or another negative errno. Memory behind the
+ * bytes read may have been written to as well, also with bytes of a record that is wrong. */
 ssize_t tls_session_read(struct tls_session *s, const struct iovec *iovs, unsigned n);
 /* Whether another read brings more, although the socket may be empty, and although the last one may have brought
- * nothing
- * (-EAGAIN). */
+ * nothing (-EAGAIN). */
 bool tls_session_has_more(const struct tls_session *s);
 /* Takes bytes to be sent. How many, maybe 0; or a negative errno. */
 ssize_t tls_session_write(struct tls_session *s, const struct iovec *iovs, unsigned n);

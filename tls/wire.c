@@ -58,8 +58,12 @@ bool tls_offer_next(const uint8_t *ext, size_t ext_len, size_t *at, const char *
 }
 
 /* The two bytes of an alert are here. */
-static enum tls_control_result take_alert(const struct tls_control *c)
+static enum tls_control_result take_alert(struct tls_control *c)
 {
+	if (c->head[1] == TLS_ALERT_USER_CANCELED) {
+		c->have = 0;
+		return ++c->messages <= TLS_MESSAGES_MAX ? TLS_CONTROL_GO_ON : TLS_CONTROL_FLOOD;
+	}
 	return c->head[1] == TLS_ALERT_CLOSE_NOTIFY ? TLS_CONTROL_CLOSED : TLS_CONTROL_FAILED;
 }
 
@@ -69,10 +73,15 @@ static enum tls_control_result take_message(struct tls_control *c, bool ticket)
 	c->left = (uint32_t)c->head[1] << 16 | get_be16(c->head + 2);
 	c->have = 0;
 	c->in_update = c->head[0] == KEY_UPDATE && c->left == 1;
+	if (c->head[0] == KEY_UPDATE && c->left != 1) {
+		return TLS_CONTROL_MALFORMED;
+	}
 	if (!c->in_update && (c->head[0] != NEW_SESSION_TICKET || !ticket || c->left > TICKET_MAX)) {
 		return TLS_CONTROL_WRONG;
 	}
-	return ++c->messages <= TLS_MESSAGES_MAX ? TLS_CONTROL_GO_ON : TLS_CONTROL_FLOOD;
+	c->updates += c->in_update;
+	c->messages++;
+	return c->messages <= TLS_MESSAGES_MAX && c->updates <= TLS_UPDATES_MAX ? TLS_CONTROL_GO_ON : TLS_CONTROL_FLOOD;
 }
 
 /* The body of KeyUpdate is here (4.6.3). */
@@ -80,8 +89,8 @@ static enum tls_control_result take_update(struct tls_control *c, uint8_t asks)
 {
 	c->left = 0;
 	c->in_update = false;
-	c->updated = true;
-	return asks == 0 ? TLS_CONTROL_KEY_UPDATE : asks == 1 ? TLS_CONTROL_KEY_UPDATE_ASKED : TLS_CONTROL_WRONG;
+	c->updated = asks <= 1;
+	return asks == 0 ? TLS_CONTROL_KEY_UPDATE : asks == 1 ? TLS_CONTROL_KEY_UPDATE_ASKED : TLS_CONTROL_ILLEGAL;
 }
 
 /* The next byte of a head, or of an alert. */
@@ -123,6 +132,10 @@ enum tls_control_result tls_control_take(struct tls_control *c, uint8_t type, co
 
 bool tls_control_payload(struct tls_control *c, size_t bytes)
 {
+	size_t paid = (c->paid + bytes) / TLS_UPDATE_BYTES;
+
+	c->paid = (c->paid + bytes) % TLS_UPDATE_BYTES;
+	c->updates = c->updates > paid ? c->updates - (unsigned)paid : 0;
 	c->messages = bytes != 0 ? 0 : c->messages + 1;
 	return c->have == 0 && c->left == 0 && c->messages <= TLS_MESSAGES_MAX;
 }

@@ -35,10 +35,17 @@ enum {
 	TLS_ALERT_UNEXPECTED_MESSAGE = 10,
 	TLS_ALERT_BAD_RECORD_MAC = 20,
 	TLS_ALERT_RECORD_OVERFLOW = 22,
+	TLS_ALERT_ILLEGAL_PARAMETER = 47,
+	TLS_ALERT_DECODE_ERROR = 50,
 	TLS_ALERT_INTERNAL_ERROR = 80,
+	TLS_ALERT_USER_CANCELED = 90,
 };
 
 #define TLS_MESSAGES_MAX 16 /* messages (KeyUpdate, NewSessionTicket) that may come without payload between them */
+/* Also with payload between them, so many KeyUpdates may come, for each costs as much time as hundreds of KB of
+ * payload: then one for so many bytes of payload. */
+#define TLS_UPDATES_MAX  16
+#define TLS_UPDATE_BYTES 65536
 
 /* How far the other side has got with what is no payload, after the handshake. Zeroed at first. */
 struct tls_control {
@@ -49,6 +56,8 @@ struct tls_control {
 	uint8_t have;  /* bytes of head */
 	uint32_t left; /* bytes of the message's body that are to come, and are dropped */
 	unsigned messages; /* since the last payload */
+	unsigned updates;  /* KeyUpdates that are not paid for */
+	size_t paid; /* bytes of payload: less than TLS_UPDATE_BYTES are left when the updates have been reduced */
 };
 
 enum tls_control_result {
@@ -57,12 +66,14 @@ enum tls_control_result {
 	TLS_CONTROL_FAILED,           /* another alert: head[1] */
 	TLS_CONTROL_KEY_UPDATE,       /* from the next record on it encrypts with other keys */
 	TLS_CONTROL_KEY_UPDATE_ASKED, /* the same, and it asks this side to do so too */
-	TLS_CONTROL_FLOOD,            /* more than TLS_MESSAGES_MAX messages */
+	TLS_CONTROL_FLOOD,            /* more than TLS_MESSAGES_MAX messages, or than TLS_UPDATES_MAX KeyUpdates */
+	TLS_CONTROL_MALFORMED,        /* KeyUpdate is not of one byte */
+	TLS_CONTROL_ILLEGAL,          /* KeyUpdate has a value that there is not */
 	TLS_CONTROL_WRONG,            /* nothing that may come now, or not so */
 };
 
 /* Takes n bytes of a record that is no payload; a record may come in pieces. ticket: it may send NewSessionTicket,
- * which is dropped. */
+ * which is dropped, as the alert user_canceled is: close_notify follows it. */
 enum tls_control_result tls_control_take(struct tls_control *c, uint8_t type, const uint8_t *bytes, size_t n,
 					 bool ticket);
 /* Payload has come: so many bytes, of which 0 count as a message does. False: in the middle of a message, or one too

@@ -160,14 +160,19 @@ static void icresp_read(struct nvme_tcp_qpair *q)
 {
 	char text[TCP_FAULT_TEXT_MAX];
 	struct tcp_fault fault;
-	int rc = tcp_receiver_read(&q->rx, q->fd);
+	int rc;
 
+	do {
+		rc = tcp_receiver_read(&q->rx, q->fd);
+	} while (rc == -EAGAIN && q->tls != NULL && tls_session_has_more(q->tls)); /* epoll does not tell of that */
 	if (rc == -EAGAIN) {
 		return;
 	}
 	if (rc < 0) {
 		link_refuse(q, rc, "ICResp",
-			    rc == -ECONNRESET ? "the controller has closed the connection" : strerror(-rc));
+			    rc == -ECONNRESET                 ? "the controller has closed the connection"
+			    : q->tls != NULL && rc == -EPROTO ? tls_session_why(q->tls)
+							      : strerror(-rc));
 		return;
 	}
 	enum tcp_event e = tcp_receiver_next(&q->rx, &fault);

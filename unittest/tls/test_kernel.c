@@ -681,9 +681,9 @@ static void test_nothing_comes_behind_new_keys(void)
 	c = (struct tls_control){0};
 	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, more, 6), TLS_CONTROL_WRONG);
 	c = (struct tls_control){0};
-	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, empty, 4), TLS_CONTROL_WRONG);
+	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, empty, 4), TLS_CONTROL_MALFORMED);
 	c = (struct tls_control){0};
-	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, longer, 6), TLS_CONTROL_WRONG);
+	CU_ASSERT_EQUAL(take(&c, TLS_RECORD_HANDSHAKE, longer, 6), TLS_CONTROL_MALFORMED);
 }
 
 static void test_messages_that_may_not_come_are_found(void)

@@ -217,7 +217,12 @@ static void test_numbers_do_not_begin_anew(void)
 	size_t n = seal(&sealer, 23, sent, 10);
 	CU_ASSERT_EQUAL(open_it(&opener, n, &type, &got), 0);
 	CU_ASSERT_EQUAL(tls_record_seal(&sealer, 23, &from, 10, record), -EIO);
+	CU_ASSERT_EQUAL(sealer.number, UINT64_MAX);
+	CU_ASSERT_EQUAL(opener.number, UINT64_MAX);
+	sealer.number = 0; /* what would open if numbers began anew */
+	n = seal(&sealer, 23, sent, 10);
 	CU_ASSERT_EQUAL(open_it(&opener, n, &type, &got), -EBADMSG);
+	CU_ASSERT_EQUAL(opener.number, UINT64_MAX);
 	end_keys();
 }
 
@@ -342,8 +347,12 @@ static ssize_t read_some(struct host *h)
 {
 	static uint8_t into[2 * TLS_RECORD_CONTENT_MAX];
 	struct iovec in = {into, sizeof(into)};
+	ssize_t n;
 
-	return tls_session_read(h->ctrlr, &in, 1);
+	do {
+		n = tls_session_read(h->ctrlr, &in, 1);
+	} while (n == -EAGAIN && tls_session_has_more(h->ctrlr));
+	return n;
 }
 
 /* The session ends; and the host is told so by this alert; 0: it is not told. */
@@ -397,20 +406,33 @@ static void test_records_that_are_none_end_the_connection(void)
 static void test_messages_that_may_not_come_end_the_connection(void)
 {
 	static const uint8_t hello[] = {1, 0, 0, 0}, update[] = {24, 0, 0, 1, 0}, odd[] = {24, 0, 0, 1, 2},
-			     more[] = {24, 0, 0, 1, 0, 24}, ticket[] = {4, 0, 0, 1, 9}, none[2] = {0};
+			     more[] = {24, 0, 0, 1, 0, 24}, ticket[] = {4, 0, 0, 1, 9}, none[2] = {0},
+			     longer[] = {24, 0, 0, 2, 0, 0}, shorter[] = {24, 0, 0, 0};
 	static const struct {
 		const uint8_t *bytes;
 		size_t n;
-		uint8_t type;
-	} cases[] = {{hello, 4, 22}, {odd, 5, 22},  {more, 6, 22}, {ticket, 5, 22}, {none, 1, 20},
-		     {none, 0, 21},  {none, 0, 22}, {none, 2, 0},  {none, 1, 77}};
+		uint8_t type, alert;
+		const char *why;
+	} cases[] = {
+		{hello, 4, 22, 10, "may not come now"},
+		{odd, 5, 22, 47, "KeyUpdate has a wrong value"},
+		{more, 6, 22, 10, "may not come now"},
+		{ticket, 5, 22, 10, "may not come now"},
+		{none, 1, 20, 10, "may not come now"},
+		{none, 0, 21, 10, "may not come now"},
+		{none, 0, 22, 10, "may not come now"},
+		{none, 2, 0, 10, "no type"},
+		{none, 1, 77, 10, "may not come now"},
+		{longer, 6, 22, 50, "KeyUpdate has a wrong length"},
+		{shorter, 4, 22, 50, "KeyUpdate has a wrong length"},
+	};
 
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct host h;
 
 		open_host(&h);
 		give(&h, cases[i].type, cases[i].bytes, cases[i].n);
-		check_ended(&h, cases[i].type == 0 ? "no type" : "may not come now", TLS_ALERT_UNEXPECTED_MESSAGE);
+		check_ended(&h, cases[i].why, cases[i].alert);
 		close_host(&h);
 	}
 	struct host h;
@@ -504,28 +526,144 @@ static void test_new_keys_are_followed_and_the_answer_is_of_the_old_ones(void)
 	close_host(&h);
 }
 
-/* Its socket is full, and all but the room for answers is taken. */
-static void test_a_host_that_asks_for_keys_and_never_reads_is_cut_off(void)
+static void give_asks(struct host *h)
 {
 	static const uint8_t asks[] = {24, 0, 0, 1, 1};
+
+	give(h, TLS_RECORD_HANDSHAKE, asks, sizeof(asks));
+	CU_ASSERT_EQUAL(tls_keys_update(&h->tx), 0);
+}
+
+/* The socket is full, and all but the room for answers is taken. The bytes of payload. */
+static size_t fill_socket(struct host *h)
+{
+	size_t total = 0;
+
+	for (ssize_t n = 1; n > 0; total += (size_t)n) {
+		struct iovec out = {sent, sizeof(sent)};
+		n = tls_session_write(h->ctrlr, &out, 1);
+		CU_ASSERT_FATAL(n >= 0);
+	}
+	CU_ASSERT(tls_session_has_unsent(h->ctrlr));
+	return total;
+}
+
+static void test_answers_behind_what_waits_are_of_the_right_keys(void)
+{
+	size_t total, n, answers = 0;
+	struct host h;
+
+	open_host(&h);
+	total = fill_socket(&h);
+	for (unsigned i = 0; i < 3; i++) {
+		give_asks(&h);
+		CU_ASSERT_EQUAL(read_some(&h), -EAGAIN);
+	}
+	while (total > 0 || answers < 3) { /* take() checks that each opens */
+		CU_ASSERT_FATAL(tls_session_write(h.ctrlr, NULL, 0) == 0);
+		if (take(&h, &n) == TLS_RECORD_DATA) {
+			CU_ASSERT_FATAL(n <= total && answers == 0 && memcmp(received, sent, n) == 0);
+			total -= n;
+		} else {
+			CU_ASSERT(n == 5 && memcmp(received, "\x18\0\0\1\0", 5) == 0);
+			CU_ASSERT_EQUAL(tls_keys_update(&h.rx), 0);
+			answers++;
+		}
+	}
+	CU_ASSERT(tls_session_send_now(h.ctrlr, "back", 4));
+	CU_ASSERT(take(&h, &n) == TLS_RECORD_DATA && n == 4 && memcmp(received, "back", 4) == 0);
+	close_host(&h);
+}
+
+static void test_a_host_that_asks_for_keys_and_never_reads_is_cut_off(void)
+{
 	ssize_t got = 1;
 	struct host h;
 
 	open_host(&h);
-	for (ssize_t n = 1; n > 0;) {
-		struct iovec out = {sent, sizeof(sent)};
-		n = tls_session_write(h.ctrlr, &out, 1);
-		CU_ASSERT_FATAL(n >= 0);
-	}
-	CU_ASSERT(tls_session_has_unsent(h.ctrlr));
+	(void)fill_socket(&h);
 	for (unsigned i = 0; i < 100000 && got > 0; i++) {
-		give(&h, TLS_RECORD_HANDSHAKE, asks, sizeof(asks));
+		give_asks(&h);
+		for (unsigned j = 0; j < TLS_UPDATE_BYTES / sizeof(sent) && got > 0; j++) {
+			give(&h, TLS_RECORD_DATA, sent, sizeof(sent));
+			got = read_some(&h);
+		}
+	}
+	CU_ASSERT_EQUAL(got, -EPROTO);
+	CU_ASSERT_PTR_NOT_NULL(strstr(tls_session_why(h.ctrlr), "does not read the answers"));
+	close_host(&h);
+}
+
+/* Each costs some ten microseconds: others of the reactor have their turn in between. */
+static void test_one_read_follows_one_change_of_keys(void)
+{
+	struct iovec in = {received, 4000};
+	struct host h;
+
+	open_host(&h);
+	for (unsigned i = 0; i < TLS_UPDATES_MAX; i++) {
+		give_asks(&h);
+	}
+	give(&h, TLS_RECORD_DATA, sent, 1);
+	for (unsigned i = 0; i < TLS_UPDATES_MAX; i++) {
+		size_t n;
+
+		CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), -EAGAIN);
+		CU_ASSERT(tls_session_has_more(h.ctrlr));
+		CU_ASSERT_EQUAL(take(&h, &n), TLS_RECORD_HANDSHAKE);
+		CU_ASSERT_EQUAL(tls_keys_update(&h.rx), 0);
+		CU_ASSERT_EQUAL(recv(h.fds[0], record, 1, 0), -1); /* one answer */
+	}
+	CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), 1);
+	CU_ASSERT(!tls_session_has_more(h.ctrlr));
+	close_host(&h);
+}
+
+/* It gives a byte of payload for each, or as much as is asked of it. */
+static void test_new_keys_cost_payload(void)
+{
+	static const uint8_t update[] = {24, 0, 0, 1, 0};
+	unsigned updates = 0;
+	ssize_t got = 1;
+	struct host h;
+
+	open_host(&h);
+	for (unsigned i = 0; i < 3 * TLS_UPDATES_MAX; i++) {
+		give(&h, TLS_RECORD_HANDSHAKE, update, sizeof(update));
+		CU_ASSERT_EQUAL(tls_keys_update(&h.tx), 0);
+		for (unsigned j = 0; j < TLS_UPDATE_BYTES / sizeof(sent); j++) {
+			give(&h, TLS_RECORD_DATA, sent, sizeof(sent));
+			CU_ASSERT_EQUAL(read_some(&h), (ssize_t)sizeof(sent));
+		}
+	}
+	for (; got > 0 && updates < 1000; updates++) {
+		give(&h, TLS_RECORD_HANDSHAKE, update, sizeof(update));
 		CU_ASSERT_EQUAL(tls_keys_update(&h.tx), 0);
 		give(&h, TLS_RECORD_DATA, sent, 1);
 		got = read_some(&h);
 	}
-	CU_ASSERT_EQUAL(got, -EPROTO);
-	CU_ASSERT_PTR_NOT_NULL(strstr(tls_session_why(h.ctrlr), "does not read the answers"));
+	CU_ASSERT(got == -EPROTO && updates == TLS_UPDATES_MAX + 1);
+	check_ended(&h, "with too little", TLS_ALERT_UNEXPECTED_MESSAGE);
+	close_host(&h);
+}
+
+static void test_user_canceled_is_no_end(void)
+{
+	static const uint8_t canceled[] = {1, TLS_ALERT_USER_CANCELED, 1, TLS_ALERT_CLOSE_NOTIFY};
+	struct host h;
+
+	open_host(&h);
+	give(&h, TLS_RECORD_ALERT, canceled, 2);
+	give(&h, TLS_RECORD_DATA, sent, 5);
+	CU_ASSERT_EQUAL(read_some(&h), 5);
+	give(&h, TLS_RECORD_ALERT, canceled, 4);
+	CU_ASSERT_EQUAL(read_some(&h), -ECONNRESET);
+	close_host(&h);
+	open_host(&h);
+	for (unsigned i = 0; i <= TLS_MESSAGES_MAX; i++) {
+		give(&h, TLS_RECORD_ALERT, canceled, 2);
+	}
+	check_ended(&h, "without payload", TLS_ALERT_UNEXPECTED_MESSAGE);
 	close_host(&h);
 }
 
@@ -558,6 +696,10 @@ static const struct unit_test tests[] = {
 	UNIT(test_payload_without_bytes_is_no_end_and_no_flood),
 	UNIT(test_a_record_may_come_byte_by_byte),
 	UNIT(test_new_keys_are_followed_and_the_answer_is_of_the_old_ones),
+	UNIT(test_answers_behind_what_waits_are_of_the_right_keys),
+	UNIT(test_one_read_follows_one_change_of_keys),
+	UNIT(test_new_keys_cost_payload),
+	UNIT(test_user_canceled_is_no_end),
 	UNIT(test_a_host_that_asks_for_keys_and_never_reads_is_cut_off),
 	UNIT(test_the_secrets_of_a_connection_are_forgotten),
 	UNIT_END,

@@ -487,6 +487,17 @@ static void update_keys(struct odd_host *h, unsigned times, int type)
 	}
 }
 
+/* Each KeyUpdate ends a read. */
+static ssize_t read_behind_updates(struct odd_host *h, const struct iovec *in)
+{
+	ssize_t n;
+
+	do {
+		n = tls_session_read(h->ctrlr, in, 1);
+	} while (n == -EAGAIN && tls_session_has_more(h->ctrlr));
+	return n;
+}
+
 static void test_a_flood_of_key_updates_ends_the_connection(void)
 {
 	for (unsigned updates = 17; updates < 2000; updates += 983) {
@@ -497,7 +508,7 @@ static void test_a_flood_of_key_updates_ends_the_connection(void)
 		update_keys(&h, updates, SSL_KEY_UPDATE_NOT_REQUESTED);
 		CU_ASSERT_EQUAL(SSL_write(h.ssl, "x", 1), 1);
 		flush_odd_host(&h);
-		CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), -EPROTO);
+		CU_ASSERT_EQUAL(read_behind_updates(&h, &in), -EPROTO);
 		CU_ASSERT_PTR_NOT_NULL(strstr(tls_session_why(h.ctrlr), "KeyUpdate"));
 		CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), -EPROTO);
 		CU_ASSERT(tls_session_write(h.ctrlr, &in, 1) < 0);
@@ -512,11 +523,11 @@ static void test_some_key_updates_between_payload_are_answered(void)
 	uint8_t back[1000];
 
 	open_odd_host(&h);
-	for (unsigned i = 0; i < 20; i++) {
-		update_keys(&h, 16, i % 2 ? SSL_KEY_UPDATE_REQUESTED : SSL_KEY_UPDATE_NOT_REQUESTED);
+	for (unsigned i = 0; i < TLS_UPDATES_MAX / 4; i++) {
+		update_keys(&h, 4, i % 2 ? SSL_KEY_UPDATE_REQUESTED : SSL_KEY_UPDATE_NOT_REQUESTED);
 		CU_ASSERT_EQUAL(SSL_write(h.ssl, sent, 100), 100);
 		flush_odd_host(&h);
-		CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), 100);
+		CU_ASSERT_EQUAL(read_behind_updates(&h, &in), 100);
 		CU_ASSERT_EQUAL(tls_session_write(h.ctrlr, &out, 1), 1000);
 		CU_ASSERT_EQUAL(SSL_read(h.ssl, back, sizeof(back)), 1000);
 		CU_ASSERT_EQUAL(memcmp(back, sent, sizeof(back)), 0);
