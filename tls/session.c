@@ -712,6 +712,7 @@ static void take_control(struct tls_session *s, uint8_t type, struct iov_cursor 
 	case TLS_CONTROL_GO_ON:
 		break;
 	case TLS_CONTROL_CLOSED:
+		give_alert(s, TLS_ALERT_WARNING, TLS_ALERT_CLOSE_NOTIFY);
 		(void)end_by_error(s, -ECONNRESET);
 		break;
 	case TLS_CONTROL_FAILED:

@@ -260,6 +260,9 @@ void nvme_tcp_terminate(struct nvme_tcp_qpair *q, const struct tcp_fault *fault)
 		    q->base.ctrlr->trid.traddr, q->base.id, tcp_fault_text(fault, text));
 	/* in the middle of a PDU it would be taken for data; and if the socket has no room, the end says enough */
 	if (!within_pdu && nvme_tcp_send_now(q, &term, n)) {
+		if (q->tls != NULL) {
+			tls_session_end(q->tls);
+		}
 		shutdown(q->fd, SHUT_WR);
 	}
 	nvme_tcp_set_down(q);

@@ -647,7 +647,7 @@ static void test_new_keys_cost_payload(void)
 	close_host(&h);
 }
 
-static void test_user_canceled_is_no_end(void)
+static void test_user_canceled_is_no_end_and_close_notify_is_answered(void)
 {
 	static const uint8_t canceled[] = {1, TLS_ALERT_USER_CANCELED, 1, TLS_ALERT_CLOSE_NOTIFY};
 	struct host h;
@@ -658,6 +658,8 @@ static void test_user_canceled_is_no_end(void)
 	CU_ASSERT_EQUAL(read_some(&h), 5);
 	give(&h, TLS_RECORD_ALERT, canceled, 4);
 	CU_ASSERT_EQUAL(read_some(&h), -ECONNRESET);
+	size_t n; /* close_notify is answered by its like */
+	CU_ASSERT(take(&h, &n) == TLS_RECORD_ALERT && n == 2 && received[0] == 1 && received[1] == 0);
 	close_host(&h);
 	open_host(&h);
 	for (unsigned i = 0; i <= TLS_MESSAGES_MAX; i++) {
@@ -699,7 +701,7 @@ static const struct unit_test tests[] = {
 	UNIT(test_answers_behind_what_waits_are_of_the_right_keys),
 	UNIT(test_one_read_follows_one_change_of_keys),
 	UNIT(test_new_keys_cost_payload),
-	UNIT(test_user_canceled_is_no_end),
+	UNIT(test_user_canceled_is_no_end_and_close_notify_is_answered),
 	UNIT(test_a_host_that_asks_for_keys_and_never_reads_is_cut_off),
 	UNIT(test_the_secrets_of_a_connection_are_forgotten),
 	UNIT_END,
