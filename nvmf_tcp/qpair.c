@@ -342,6 +342,7 @@ static struct nvmf_tcp_qpair *make_tcp_qpair(struct nvmf_tcp_listener *l, int fd
 	free_array_list(qp, &qp->setup);
 	tcp_receiver_init(&qp->receiver, TCP_CONTROLLER, qp->stage, NVMF_TCP_STAGE);
 	if (tls != NULL) {
+		qp->bytes += tls_session_bytes(tls);
 		take_tls_session(qp, tls);
 	}
 	qp->base.listen_address = l->address;

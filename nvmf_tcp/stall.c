@@ -96,6 +96,9 @@ int nvmf_tcp_group_poll_stalled(void *ctx)
 
 	for (qp = TAILQ_FIRST(&g->qpairs); qp != NULL; qp = next) {
 		next = TAILQ_NEXT(qp, link);
+		if (qp->tls != NULL) {
+			tls_session_rest(qp->tls);
+		}
 		if (is_stalled_tcp_qpair(qp, bytes)) {
 			qp->broken = true;
 			nvmf_qpair_fail(&qp->base, qp->unsent != 0 || qp->held != 0

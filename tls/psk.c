@@ -124,3 +124,17 @@ bool tls_identity_parse(const char *text, size_t len, struct tls_identity *ident
 	}
 	return at == end;
 }
+
+bool tls_identity_is_derived_otherwise(const struct tls_identity *identity, const struct tls_psk *psk, const char *text,
+				       size_t len)
+{
+	struct tls_psk other = *psk;
+	struct tls_credential c;
+
+	other.compat = !psk->compat;
+	bool is = tls_credential_make(&other, identity->hostnqn, identity->subnqn, identity->version, &c) == 0 &&
+		  strlen(c.identity) == len && memcmp(c.identity, text, len) == 0;
+	dhchap_cleanse(&other, sizeof(other));
+	dhchap_cleanse(&c, sizeof(c));
+	return is;
+}

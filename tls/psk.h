@@ -79,5 +79,8 @@ int tls_credential_make(const struct tls_psk *psk, const char *hostnqn, const ch
 /* HKDF-Expand-Label of RFC 8446 7.1 without a context, of a secret as long as a hash: len bytes, no more than a hash
  * has. label: with its "tls13 ". 0, or -EIO: OpenSSL lacks the hash function. */
 int tls_expand_label(unsigned hash, const uint8_t *secret, const char *label, uint8_t *out, size_t len);
+/* Whether the text of an identity, which is not of this key, is, if derived in the other way (psk->compat). */
+bool tls_identity_is_derived_otherwise(const struct tls_identity *identity, const struct tls_psk *psk, const char *text,
+				       size_t len);
 
 #endif

@@ -15,6 +15,7 @@
 #include "tls/wire.h"
 #include "util/log.h"
 #include "util/openssl_memory.h"
+#include "util/pages.h"
 #include "util/secret.h"
 
 /* Records that one call of send() or recv() moves at most: 128 KiB with the heads of its PDUs in one. With two records
@@ -46,6 +47,7 @@ struct tls_session {
 	bool is_dry; /* the last read of the socket has emptied it, or found nothing that may be read yet */
 	bool done;
 	bool more;
+	uint8_t rests; /* calls of tls_session_rest() since something was read or written */
 	bool followed; /* the read under way has followed new keys */
 	bool asks_kernel;
 	bool kernel_receives;       /* records */
@@ -178,20 +180,6 @@ static int find_server_key(SSL *ssl, const unsigned char *id, size_t id_len, SSL
 	"TLS: host %.100s has the right psk for %.100s and derives from it in the other way: psk_compat says for a "   \
 	"host whether that is libnvme's before its release 1.16"
 
-/* Whether an identity that is not of this key is, if derived in the other way. */
-static bool is_derived_otherwise(const struct tls_session *s, const struct tls_psk *psk, const char *text, size_t len)
-{
-	struct tls_psk other = *psk;
-	struct tls_credential c;
-
-	other.compat = !psk->compat;
-	bool is = tls_credential_make(&other, s->identity.hostnqn, s->identity.subnqn, s->identity.version, &c) == 0 &&
-		  strlen(c.identity) == len && memcmp(c.identity, text, len) == 0;
-	dhchap_cleanse(&other, sizeof(other));
-	dhchap_cleanse(&c, sizeof(c));
-	return is;
-}
-
 /* Whether an identity that the host offers is one that it has a key for. */
 static bool take_identity(struct tls_session *s, const char *text, size_t len)
 {
@@ -214,8 +202,8 @@ static bool take_identity(struct tls_session *s, const char *text, size_t len)
 		snprintf(why, sizeof(why),
 			 !found && s->identity.generated ? "TLS: host %.100s has no such generated psk for %.100s"
 			 : !found                        ? "TLS: host %.100s has no psk for %.100s"
-			 : is_derived_otherwise(s, &psk, text, len) ? OTHER_DERIVATION
-								    : OTHER_KEY,
+			 : tls_identity_is_derived_otherwise(&s->identity, &psk, text, len) ? OTHER_DERIVATION
+											    : OTHER_KEY,
 			 s->identity.hostnqn, s->identity.subnqn);
 		session_explain(s, why);
 	}
@@ -819,8 +807,9 @@ static int next_record(const struct incoming *in)
 	return bytes > 0 && (size_t)bytes > there ? 0 : bytes;
 }
 
-/* Reads the socket once. False: there is nothing, or s->ended. */
-static bool read_socket(struct tls_session *s)
+/* Reads the socket once, for a caller that has so much room: no more than that, and a record, so that memory that is
+ * not needed is not touched. False: there is nothing, or s->ended. */
+static bool read_socket(struct tls_session *s, size_t wanted)
 {
 	struct incoming *in = s->in;
 
@@ -830,7 +819,8 @@ static bool read_socket(struct tls_session *s)
 	memmove(in->bytes, in->bytes + in->begin, in->end - in->begin); /* less than a record */
 	in->end -= in->begin;
 	in->begin = 0;
-	size_t room = sizeof(in->bytes) - in->end;
+	size_t left = sizeof(in->bytes) - in->end,
+	       room = wanted + TLS_RECORD_MAX < left ? wanted + TLS_RECORD_MAX : left;
 	ssize_t n = recv(s->fd, in->bytes + in->end, room, MSG_DONTWAIT);
 	if (n > 0) {
 		in->end += (size_t)n;
@@ -888,7 +878,7 @@ static size_t read_records(struct tls_session *s, const struct iovec *iovs, unsi
 			i++;
 		} else if (bytes < 0) {
 			(void)end_by_error(s, bytes);
-		} else if (!read_socket(s)) {
+		} else if (!read_socket(s, to.room)) {
 			break;
 		}
 	}
@@ -900,6 +890,7 @@ ssize_t tls_session_read(struct tls_session *s, const struct iovec *iovs, unsign
 {
 	size_t waiting = s->out_end;
 
+	s->rests = 0;
 	s->more = false;
 	if (s->ended != 0) {
 		return s->ended;
@@ -945,6 +936,7 @@ ssize_t tls_session_write(struct tls_session *s, const struct iovec *iovs, unsig
 	struct iov_cursor from = {.iov = iovs};
 	size_t left = iov_length(iovs, n), taken = 0;
 
+	s->rests = 0;
 	if (s->ended != 0) {
 		return s->ended;
 	}
@@ -981,5 +973,28 @@ void tls_session_end(struct tls_session *s)
 		if (!s->kernel_sends) {
 			(void)send_out(s);
 		}
+	}
+}
+
+/* ---- Memory ---- */
+
+size_t tls_session_bytes(const struct tls_session *s)
+{
+	return sizeof(*s) + (s->in != NULL ? sizeof(*s->in) : 0) + (s->out != NULL ? OUT_TOTAL : 0);
+}
+
+void tls_session_rest(struct tls_session *s)
+{
+	struct incoming *in = s->in;
+
+	s->rests += s->rests < 3;
+	if (s->rests != 2) {
+		return;
+	}
+	if (in != NULL && in->begin == in->end && in->plain_begin == in->plain_end) {
+		pages_give_back(in->bytes, sizeof(in->bytes) + sizeof(in->plain));
+	}
+	if (s->out != NULL && !tls_session_has_unsent(s)) {
+		pages_give_back(s->out, OUT_TOTAL);
 	}
 }

@@ -71,5 +71,11 @@ bool tls_session_has_unsent(const struct tls_session *s);
 bool tls_session_send_now(struct tls_session *s, const void *bytes, size_t length);
 /* Tells the other side that nothing more will be sent (close_notify), if the socket takes it. */
 void tls_session_end(struct tls_session *s);
+/* The bytes of memory that are allocated for it, of which those that were never used take none. Not those of OpenSSL's
+ * ciphers. */
+size_t tls_session_bytes(const struct tls_session *s);
+/* To be called every few seconds: at the second call after the last read or write, memory that has nothing in it is
+ * given back to the system until it is used again. */
+void tls_session_rest(struct tls_session *s);
 
 #endif

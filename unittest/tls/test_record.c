@@ -3,6 +3,7 @@
  * here has its handshake made by OpenSSL, and then makes its records itself. */
 #include <errno.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <openssl/ssl.h>
@@ -669,6 +670,78 @@ static void test_user_canceled_is_no_end_and_close_notify_is_answered(void)
 	close_host(&h);
 }
 
+static int bytes_in_socket(const struct host *h)
+{
+	int n = 0;
+
+	CU_ASSERT_EQUAL(ioctl(h->fds[1], FIONREAD, &n), 0);
+	return n;
+}
+
+/* A connection before Connect has little room. */
+static void test_no_more_is_read_than_there_is_room_for(void)
+{
+	struct iovec in = {received, 4096};
+	struct host h;
+
+	open_host(&h);
+	for (unsigned i = 0; i < 6; i++) {
+		give(&h, TLS_RECORD_DATA, sent, sizeof(sent));
+	}
+	int there = bytes_in_socket(&h);
+	CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), 4096);
+	CU_ASSERT(there - bytes_in_socket(&h) <= 4096 + TLS_RECORD_MAX);
+	close_host(&h);
+}
+
+static long resident_pages(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	long size = 0, resident = 0;
+
+	CU_ASSERT(f != NULL && fscanf(f, "%ld %ld", &size, &resident) == 2);
+	fclose(f);
+	return resident;
+}
+
+static void test_memory_of_an_idle_connection_is_given_back(void)
+{
+	static uint8_t into[9 * TLS_RECORD_CONTENT_MAX];
+	struct iovec in = {into, sizeof(into)};
+	struct host h;
+
+	open_host(&h);
+	CU_ASSERT(tls_session_bytes(h.ctrlr) > 18 * TLS_RECORD_MAX);
+	for (unsigned i = 0; i < 2; i++) {
+		for (unsigned j = 0; j < 8; j++) {
+			give(&h, TLS_RECORD_DATA, sent, sizeof(sent));
+		}
+		CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), 8 * (ssize_t)sizeof(sent));
+		CU_ASSERT_EQUAL(memcmp(into + 7 * sizeof(sent), sent, sizeof(sent)), 0);
+		long busy = resident_pages();
+		tls_session_rest(h.ctrlr);
+		tls_session_rest(h.ctrlr);
+		CU_ASSERT((busy - resident_pages()) * sysconf(_SC_PAGESIZE) >= 6 * TLS_RECORD_MAX);
+	}
+	uint8_t type; /* of what has come in part, nothing is lost */
+	size_t n = seal(&h.tx, TLS_RECORD_DATA, sent, sizeof(sent)), length;
+	CU_ASSERT_EQUAL(send(h.fds[0], record, n - 9, 0), (ssize_t)n - 9);
+	CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), -EAGAIN);
+	tls_session_rest(h.ctrlr);
+	tls_session_rest(h.ctrlr);
+	CU_ASSERT_EQUAL(send(h.fds[0], record + n - 9, 9, 0), 9);
+	CU_ASSERT_EQUAL(tls_session_read(h.ctrlr, &in, 1), (ssize_t)sizeof(sent));
+	size_t total = fill_socket(&h);
+	tls_session_rest(h.ctrlr);
+	tls_session_rest(h.ctrlr);
+	for (; total > 0; total -= length) {
+		CU_ASSERT_FATAL(tls_session_write(h.ctrlr, NULL, 0) == 0);
+		type = take(&h, &length);
+		CU_ASSERT_FATAL(type == TLS_RECORD_DATA && length <= total && memcmp(received, sent, length) == 0);
+	}
+	close_host(&h);
+}
+
 /* OpenSSL has had them in its SSL objects, of both sides; while the connection lasts, the session has each once. */
 static void test_the_secrets_of_a_connection_are_forgotten(void)
 {
@@ -703,6 +776,8 @@ static const struct unit_test tests[] = {
 	UNIT(test_new_keys_cost_payload),
 	UNIT(test_user_canceled_is_no_end_and_close_notify_is_answered),
 	UNIT(test_a_host_that_asks_for_keys_and_never_reads_is_cut_off),
+	UNIT(test_no_more_is_read_than_there_is_room_for),
+	UNIT(test_memory_of_an_idle_connection_is_given_back),
 	UNIT(test_the_secrets_of_a_connection_are_forgotten),
 	UNIT_END,
 };
