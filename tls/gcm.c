@@ -4,6 +4,8 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 
+#include "util/openssl_memory.h"
+
 /* ---- OpenSSL: its context is the state ---- */
 
 /* What it says of its errors is not read: they must not be taken for those of a handshake. */
@@ -20,15 +22,30 @@ static void openssl_end(void *gcm)
 	EVP_CIPHER_CTX_free(gcm); /* overwrites the key */
 }
 
-static void *openssl_begin(bool is_256, bool seals)
+/* A context whose key schedule is in memory for keys; in the heap if somebody else allocates for OpenSSL. */
+static EVP_CIPHER_CTX *openssl_context(const EVP_CIPHER *cipher, bool seals)
 {
+	bool is_secret = openssl_memory_secret_begin() == 0;
 	EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
 
-	if (!openssl_result(ctx != NULL && EVP_CipherInit_ex(ctx, is_256 ? EVP_aes_256_gcm() : EVP_aes_128_gcm(), NULL,
-							     NULL, NULL, seals) == 1)) {
+	if (ctx != NULL && EVP_CipherInit_ex(ctx, cipher, NULL, NULL, NULL, seals) != 1) {
 		openssl_end(ctx);
-		return NULL;
+		ctx = NULL;
 	}
+	if (is_secret) {
+		openssl_memory_secret_end();
+	}
+	return ctx;
+}
+
+static void *openssl_begin(bool is_256, bool seals)
+{
+	/* Fetched outside: it stays, and OpenSSL's tables of it are no secret. */
+	EVP_CIPHER *cipher = EVP_CIPHER_fetch(NULL, is_256 ? "AES-256-GCM" : "AES-128-GCM", NULL);
+	EVP_CIPHER_CTX *ctx = cipher != NULL ? openssl_context(cipher, seals) : NULL;
+
+	EVP_CIPHER_free(cipher);
+	(void)openssl_result(ctx != NULL);
 	return ctx;
 }
 
