@@ -48,7 +48,7 @@ dhchap/message.c,dhchap/secret.c dhchap dhchap-messages 1
 bdev_modules/crypto/key_text.c crypto_key bdev_crypto_keys 0
 bdev_modules/crypto/rekey_journal.c:rekey_header_decode:header_is_sound:rekey_header_newest:rekey_header_check:base_is_the_same crypto_rekey bdev_crypto_rekey,bdev_crypto_rekey_header 0
 bdev_modules/integrity/layout.c integrity bdev_integrity_layout 0
-tls/psk.c tls_psk tls-psk 0
+tls/psk.c tls_psk tls-psk 1
 tls/wire.c tls_psk tls-session,tls-record,tls-kernel 0
 nvme/ana.c:ana_state_is_valid:nvme_ana_decode nvme_logs bdev_nvme_verdict 0
 nvme/discovery.c:padded_field_copy:nvme_discovery_decode nvme_logs perf_util 0

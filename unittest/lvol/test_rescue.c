@@ -284,6 +284,7 @@ static void test_a_disk_that_was_partitioned_is_left_alone(void)
 		}
 		memset(w.disk.bytes + 446, 0x83, 64);
 		w.disk.bytes[510] = 0x55;
+		CU_ASSERT_TRUE(lvol_super_is_damaged(super()));
 		w.disk.bytes[511] = 0xaa;
 		CU_ASSERT_FALSE(lvol_super_is_damaged(super()));
 		expect_refused_by(world_open, "; it has a partition table");
